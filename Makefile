@@ -1,0 +1,48 @@
+# Two commands do everything: `make prove` and `make test`.
+#   PYTHON=python3.12   another interpreter (3.11 or newer)
+#   REQUIRE=1           a missing component fails the tests instead of skipping them
+#   TESTS="-k gate"     arguments for pytest
+PYTHON ?= python3
+TESTS ?=
+
+SOURCES := pyproject.toml $(shell find src -name '*.py' 2>/dev/null)
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar off
+
+.PHONY: prove test lint bench clean
+
+prove: .venv/.ready
+	.venv/bin/fairlead prove examples/digits.toml --python .venv/bin/python --output report.html
+
+test: lint
+	.venv-test/bin/pytest $(if $(REQUIRE),--require) $(TESTS)
+
+lint: .venv-test/.ready
+	.venv-test/bin/ruff check .
+	.venv-test/bin/ruff format --check .
+	.venv-test/bin/mypy
+	.venv-test/bin/lint-imports --no-cache
+
+bench: .venv/.ready
+	.venv/bin/python bench/start.py
+	.venv/bin/python bench/imports.py
+	.venv/bin/python bench/verdict.py
+
+.venv/.ready: $(SOURCES)
+	@$(MAKE) --no-print-directory venv VENV=.venv INSTALL='.[study,example]'
+
+.venv-test/.ready: pyproject.toml
+	@$(MAKE) --no-print-directory venv VENV=.venv-test INSTALL='-e .[study,example,test]'
+
+.PHONY: venv
+venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'Python 3.11 or newer is needed; name one: make $(or $(MAKECMDGOALS),prove) PYTHON=python3.12' >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	  echo 'This Python cannot make virtual environments; on Debian: apt-get install python3-venv' >&2; exit 2; }
+	@echo 'making $(VENV)' >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(PIP_INSTALL) $(INSTALL)
+	@touch $(VENV)/.ready
+
+clean:
+	rm -rf .venv .venv-test report.html build dist

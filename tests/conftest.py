@@ -1,0 +1,53 @@
+"""What all tests share. A missing component skips on a user's machine and fails under --require."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from fairlead.store import Store
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require", action="store_true", help="a test that would be skipped fails instead (CI sets this)"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and item.config.getoption("--require") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and --require forbids that: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees the user's settings or store."""
+    for name in list(os.environ):
+        if name.startswith("FAIRLEAD_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("FAIRLEAD_STORE", str(tmp_path / "store"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store of the test's own."""
+    return Store(tmp_path / "store")
+
+
+def tool(name: str) -> str:
+    """The path of a program that a test needs; without it the test is skipped."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
