@@ -1,0 +1,49 @@
+"""Every failure a user can meet: what happened, where, and the command that mends it."""
+
+from __future__ import annotations
+
+
+class FairleadError(Exception):
+    """One clear error.
+
+    `code` is the exit status, `message` one sentence, `context` the facts around it (a file and line,
+    the output of a tool), `remedy` a command or an edit that the user can make.
+    """
+
+    code = 1
+
+    def __init__(self, message: str, *, context: str = "", remedy: str = "", code: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = context
+        self.remedy = remedy
+        if code is not None:
+            self.code = code
+
+
+class UsageError(FairleadError):
+    """The command line, a job file or a setting is wrong: nothing was done."""
+
+    code = 2
+
+
+class PlanError(FairleadError):
+    """The job cannot run as asked on this site, and that is known before it starts."""
+
+    code = 3
+
+
+class StoreError(FairleadError):
+    """The store cannot take or give what was asked: no space, no permission, a damaged entry."""
+
+    code = 4
+
+
+class ToolError(FairleadError):
+    """A tool answered what Fairlead does not understand; the context holds its output."""
+
+    code = 5
+
+
+class RunError(FairleadError):
+    """The workload failed. `code` is the exit status of the rank that failed first."""

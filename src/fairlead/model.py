@@ -1,0 +1,478 @@
+"""The types that pass between the rooms: frozen, validated at construction, free of I/O.
+
+Units are in the names. Everything here can be written to JSON and read back by `fairlead.codec`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fairlead.errors import UsageError
+
+# --------------------------------------------------------------------------------------------------
+# The job: what the user asks for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """How many processes, where, and what each one gets."""
+
+    nodes: int = 1
+    ranks_per_node: int = 1
+    cpus_per_rank: int | None = None
+    gpus_per_rank: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("nodes", self.nodes, 1),
+            ("ranks_per_node", self.ranks_per_node, 1),
+            ("cpus_per_rank", self.cpus_per_rank, 1),
+            ("gpus_per_rank", self.gpus_per_rank, 0),
+        ):
+            if value is not None and value < least:
+                raise UsageError(
+                    f"topology.{name} is {value}; it must be at least {least}",
+                    remedy=f"set {name} = {max(least, 1)} under [topology]",
+                )
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A file or folder of the host, seen inside the container."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.target.startswith("/"):
+            raise UsageError(
+                f"the mount target {self.target!r} is not absolute",
+                remedy='write mounts as "SOURCE", "SOURCE:TARGET" or "SOURCE:TARGET:rw"',
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRequest:
+    """Which environment `image = "capture"` means."""
+
+    python: str | None = None
+    include: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProveRequest:
+    """How a proof is designed. `margin` is relative: 0.02 means that 2 % is taken as no difference."""
+
+    repeats: int = 10
+    margin: float = 0.02
+    confidence: float = 0.95
+    seed: int = 1
+    window_s: float = 0.4
+    goals: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.repeats < 2:
+            raise UsageError(
+                f"prove.repeats is {self.repeats}; a confidence interval needs at least 2 runs",
+                remedy="set repeats = 10 under [prove], or pass --repeats 10",
+            )
+        if not 0 < self.margin < 1:
+            raise UsageError(
+                f"prove.margin is {self.margin}; it is a fraction between 0 and 1",
+                remedy="set margin = 0.02 for 2 %",
+            )
+        if not 0.5 < self.confidence < 1:
+            raise UsageError(
+                f"prove.confidence is {self.confidence}; it lies between 0.5 and 1",
+                remedy="set confidence = 0.95",
+            )
+        if self.window_s <= 0:
+            raise UsageError(
+                f"prove.window_s is {self.window_s}; a window takes time", remedy="set window_s = 0.4"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to run. Paths are absolute: the job file's reader resolves them against its folder."""
+
+    name: str
+    command: tuple[str, ...]
+    workdir: str
+    image: str = "capture"
+    topology: Topology = field(default_factory=Topology)
+    mounts: tuple[Mount, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    walltime_s: int | None = None
+    engine: str | None = None
+    launcher: str | None = None
+    scheduler: str | None = None
+    capture: CaptureRequest = field(default_factory=CaptureRequest)
+    prove: ProveRequest = field(default_factory=ProveRequest)
+
+    def __post_init__(self) -> None:
+        if not self.command or not self.command[0]:
+            raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
+        for name, value in self.environment.items():
+            if not name.isidentifier():
+                raise UsageError(
+                    f"{name!r} is not a name for an environment variable",
+                    remedy="use letters, digits and underscores under [environment]",
+                )
+            if "\0" in value:
+                raise UsageError(f"the value of {name} holds a NUL byte, which no environment can carry")
+
+
+# --------------------------------------------------------------------------------------------------
+# The image: what is in the container.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: the digest of its uncompressed tar, and what it costs on disk."""
+
+    diff_id: str
+    size_bytes: int
+    unpacked_bytes: int
+    inodes: int
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """A folder of the image that must be seen as the image has it, whatever is mounted around it."""
+
+    path: str
+    layer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """An image in the store and the facts about what is inside."""
+
+    digest: str
+    layers: tuple[Layer, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    python: str | None = None
+    python_version: str | None = None
+    glibc: str | None = None
+    frameworks: dict[str, str] = field(default_factory=dict)
+    prefixes: tuple[Prefix, ...] = ()
+    unresolved_libraries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(layer.size_bytes for layer in self.layers)
+
+    @property
+    def inodes(self) -> int:
+        return sum(layer.inodes for layer in self.layers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rootfs:
+    """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
+    the one flat tree that serves where no overlay can be mounted."""
+
+    layers: dict[str, str]
+    flat: str
+
+
+# --------------------------------------------------------------------------------------------------
+# The site: what a machine can do.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing a probe tried: whether it works, what was seen, and what mends it."""
+
+    name: str
+    works: bool
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """An engine found on a machine, and what happened when something was run in it."""
+
+    name: str
+    path: str
+    version: str
+    origin: str
+    works: bool
+    detail: str = ""
+    remedy: str = ""
+    overlay: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystem:
+    """The file system that a path of interest lies on."""
+
+    purpose: str
+    path: str
+    kind: str
+    free_bytes: int
+    free_inodes: int
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Facts about one machine, as one probe saw them."""
+
+    hostname: str
+    kernel: str
+    architecture: str
+    distribution: str
+    glibc: str
+    cpu_model: str
+    cpus: int
+    mem_bytes: int
+    user: str
+    uid: int
+    gid: int
+    home: str
+    user_in_passwd: bool
+    timezone: str
+    load_1min: float
+    checks: tuple[Check, ...] = ()
+    engines: tuple[EngineFacts, ...] = ()
+    other_tools: dict[str, str] = field(default_factory=dict)
+    gpus: tuple[str, ...] = ()
+    file_systems: tuple[FileSystem, ...] = ()
+    probed_at: str = ""
+
+    def engine(self, name: str) -> EngineFacts | None:
+        """The first working engine of this name, else the first that does not work, else None."""
+        found = sorted((e for e in self.engines if e.name == name), key=lambda e: not e.works)
+        return found[0] if found else None
+
+    def check(self, name: str) -> Check | None:
+        return next((check for check in self.checks if check.name == name), None)
+
+
+# --------------------------------------------------------------------------------------------------
+# The plan: what will be done, and why.
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A value known only when the job runs. The renderer writes it as a shell variable."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Parts that make one word."""
+
+    parts: tuple[str | Variable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhenSet:
+    """Words that are there only when the variable is set and not empty."""
+
+    variable: str
+    words: tuple[str | Variable | Joined, ...]
+
+
+Word = str | Variable | Joined | WhenSet
+
+
+class Where(StrEnum):
+    """Where a command runs."""
+
+    LOGIN = "login node"
+    NODE = "once per node"
+    RANK = "once per rank"
+
+
+class Position(StrEnum):
+    """Where a launcher stands: outside the container it starts one per rank, inside one per node."""
+
+    OUTSIDE = "outside the container"
+    INSIDE = "inside the container"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """An argv that nobody has quoted yet. `environment` is all that the workload sees of it."""
+
+    argv: tuple[Word, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    where: Where = Where.NODE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """An alternative that was not taken, and why."""
+
+    choice: str
+    reason: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One choice of the planner."""
+
+    subject: str
+    choice: str
+    reason: str
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A path that must be there when the job starts, and what to do when it is not."""
+
+    path: str
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that will be done, with the reasons. Equal plans have equal digests.
+
+    `rank_log` is where a rank's output lies under the run's folder, as a shell pattern with `$rank`;
+    None when the launcher leaves the ranks' output alone. `needs_flat`: the image's flat tree must be
+    made before the run.
+    """
+
+    job: Job
+    image_digest: str | None
+    engine: str
+    launcher: str
+    scheduler: str
+    command: Command
+    decisions: tuple[Decision, ...]
+    warnings: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    needs_flat: bool = False
+    rank_log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a finished command said. `exit_code` is negative for a signal, 127 for no such program."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+    wall_s: float
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+
+# --------------------------------------------------------------------------------------------------
+# The record: what was measured.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """The wall time of one run, split, in seconds, as its rank 0 saw it.
+
+    `process_start_s`: from the spawn of the job script to the first line of the training script.
+    `import_s`: from there to the end of the imports. `setup_s`: data, model, process group.
+    `first_step_s`: the first training step. `steady_s`: the other steps, without waits at the gate.
+    `finish_s`: from the last step to the exit of the job script.
+    """
+
+    process_start_s: float
+    import_s: float
+    setup_s: float
+    first_step_s: float
+    steady_s: float
+    finish_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Consecutive training steps of one arm between two waits at the gate.
+
+    `block` pairs the windows of the two arms. `began_s` counts from the start of the study's run.
+    `step_s` holds the seconds of every step, raw; the first `settle` of them are not analysed.
+    """
+
+    block: int
+    began_s: float
+    settle: int
+    step_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySample:
+    """Memory of all processes of one arm: `at_s` after its spawn, `bytes` as PSS (or RSS, see Record)."""
+
+    at_s: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What one arm did in one run: raw samples, never only a mean. Immutable once written."""
+
+    schema: int = 1
+    study: str
+    run: int
+    arm: str
+    warm_up: bool
+    position: int
+    started_at: str
+    exit_code: int
+    wall_s: float
+    plan_digest: str
+    image_digest: str | None
+    site_digest: str
+    world_size: int = 1
+    samples_per_step: float | None = None
+    phases: Phases | None = None
+    windows: tuple[Window, ...] = ()
+    memory: tuple[MemorySample, ...] = ()
+    memory_kind: str = "pss"
+    peak_memory_bytes: int = 0
+    peak_rank_rss_bytes: tuple[int, ...] = ()
+    results: dict[str, float] = field(default_factory=dict)
+    load_1min: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One side of a comparison: its name, the plan that it ran and the script made from it."""
+
+    name: str
+    engine: str
+    plan_digest: str
+    script: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """The design of a proof, fixed before the first measured run. `arms` holds baseline, then contender."""
+
+    schema: int = 1
+    id: str
+    created_at: str
+    job: Job
+    arms: tuple[Arm, ...]
+    image: Image
+    site: Site
+    fairlead_version: str
+    metered: bool | None = None
+    steps_per_window: int | None = None
+    settle: int = 0

@@ -1,0 +1,372 @@
+"""Every path that Fairlead writes: layers, images, captures, runs. Content-addressed, never half-written.
+
+    layers/sha256/HEX/       an unpacked layer, named by the digest of its canonical tar
+    flat/sha256/HEX/         one tree of hard links for an image, where no overlay can be mounted
+    blobs/sha256/HEX         image manifests and configs
+    images/sha256/HEX.json   what is known about an image
+    captures/HEX.json        fingerprint of an environment -> digest of its image
+    names/NAME               a name -> digest
+    runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
+    tmp/                     work in progress, renamed into place when whole
+
+A thing becomes visible by one rename, so a reader sees all of it or nothing, and a killed writer leaves
+only something under tmp/ that the next one sweeps away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from fairlead import codec
+from fairlead.errors import StoreError, UsageError
+from fairlead.model import Image, Rootfs
+
+T = TypeVar("T")
+
+VERSION = "1"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_OWNER = re.compile(r"(?P<host>.+)-(?P<pid>\d+)-(?P<start>\d+)-\d+")
+
+
+class Store:
+    """The store at one place. Opening it writes nothing; the first write makes it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._serial = 0
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def layer(self, diff_id: str) -> Path:
+        return self.root / "layers" / "sha256" / _hex(diff_id)
+
+    def flat(self, digest: str) -> Path:
+        return self.root / "flat" / "sha256" / _hex(digest)
+
+    def blob(self, digest: str) -> Path:
+        return self.root / "blobs" / "sha256" / _hex(digest)
+
+    def run(self, run_id: str) -> Path:
+        if not _NAME.fullmatch(run_id):
+            raise UsageError(
+                f"{run_id!r} is not the name of a run", remedy="fairlead report  # lists the runs"
+            )
+        return self.root / "runs" / run_id
+
+    def rootfs(self, image: Image) -> Rootfs:
+        """Where the image's layers lie, bottom first, and where its flat tree would."""
+        return Rootfs(
+            layers={layer.diff_id: str(self.layer(layer.diff_id)) for layer in image.layers},
+            flat=str(self.flat(image.digest)),
+        )
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for work in progress; what is still in it at the end is removed."""
+        with self.guarded():
+            self._make()
+            self._serial += 1
+            owner = f"{socket.gethostname()}-{os.getpid()}-{_start_ticks(os.getpid())}-{self._serial}"
+            folder = self.root / "tmp" / owner
+            folder.mkdir()
+        try:
+            with self.guarded():
+                yield folder
+        finally:
+            remove_tree(folder)
+
+    def publish(self, made: Path, final: Path) -> None:
+        """Rename a finished tree or file into place. Whoever comes second with the same content loses
+        nothing: what is there is equal, because its name is its digest."""
+        with self.guarded():
+            final.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.rename(made, final)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file whole or not at all."""
+        with self.scratch() as scratch:
+            part = scratch / "part"
+            part.write_bytes(data)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(part, path)
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Inside, a full disk, a quota or a missing permission becomes one clear error."""
+        try:
+            yield
+        except OSError as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: OSError) -> Exception:
+        elsewhere = "choose another place: fairlead --store DIR …, or FAIRLEAD_STORE=DIR"
+        match error.errno:
+            case errno.ENOSPC:
+                free = _free(self.root)
+                return StoreError(
+                    f"the file system of the store {self.root} is full; nothing half-made was kept",
+                    context=f"{error} ({free})",
+                    remedy=f"free some space there, or {elsewhere}",
+                )
+            case errno.EDQUOT:
+                return StoreError(
+                    f"your quota on the file system of the store {self.root} is used up",
+                    context=str(error),
+                    remedy=f"free some space there, or {elsewhere}",
+                )
+            case errno.EACCES | errno.EPERM | errno.EROFS:
+                return StoreError(
+                    f"the store {self.root} cannot be written", context=str(error), remedy=elsewhere
+                )
+            case _:
+                return error
+
+    def _make(self) -> None:
+        version = self.root / "version"
+        try:
+            found = version.read_text().strip()
+        except FileNotFoundError:
+            found = ""
+        except NotADirectoryError:
+            raise StoreError(
+                f"the store {self.root} is not a folder", remedy="choose another: FAIRLEAD_STORE=DIR"
+            ) from None
+        if found and found != VERSION:
+            raise StoreError(
+                f"the store {self.root} has version {found}; this Fairlead writes version {VERSION}",
+                remedy="choose another place: FAIRLEAD_STORE=DIR",
+            )
+        (self.root / "tmp").mkdir(parents=True, exist_ok=True)
+        if not found:
+            version.write_text(VERSION + "\n")
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Remove work in progress whose writer, on this machine, is no more."""
+        with contextlib.suppress(OSError):
+            for folder in (self.root / "tmp").iterdir():
+                owner = _OWNER.fullmatch(folder.name)
+                if owner and owner["host"] == socket.gethostname():
+                    alive = _start_ticks(int(owner["pid"])) == int(owner["start"])
+                    if not alive:
+                        remove_tree(folder)
+
+    def check_room(self, *, needed_bytes: int, needed_inodes: int, what: str) -> None:
+        """Refuse beforehand what cannot fit. A file system that does not count inodes has enough."""
+        place = _existing(self.root)
+        state = os.statvfs(place)
+        free_bytes = state.f_bavail * state.f_frsize
+        remedy = "choose a place with more room: FAIRLEAD_STORE=DIR, or fairlead --store DIR …"
+        if needed_bytes > free_bytes:
+            raise StoreError(
+                f"{what} needs {needed_bytes / 1e6:,.0f} MB, and the file system of the store "
+                f"{self.root} has {free_bytes / 1e6:,.0f} MB free",
+                remedy=remedy,
+            )
+        if state.f_files and needed_inodes > state.f_favail:
+            raise StoreError(
+                f"{what} needs {needed_inodes:,} files, and the file system of the store "
+                f"{self.root} has {state.f_favail:,} inodes free",
+                remedy=remedy,
+            )
+
+    # -- images ------------------------------------------------------------------------------------
+
+    def put_image(self, image: Image, *, manifest: bytes, config: bytes, config_digest: str) -> None:
+        """Keep an image whose layers are already in place."""
+        self.write(self.blob(config_digest), config)
+        self.write(self.blob(image.digest), manifest)
+        self.write(self._image(image.digest), codec.to_json(image))
+
+    def image(self, reference: str) -> Image:
+        """The image of a digest, the beginning of one, or a name."""
+        digest = self._resolve(reference)
+        try:
+            data = self._image(digest).read_bytes()
+        except FileNotFoundError:
+            raise self._no_image(reference) from None
+        image = codec.from_json(data, Image, what=f"the store's entry of image {reference}")
+        missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
+        if missing:
+            raise StoreError(
+                f"image {reference} lacks layer {missing[0]} in the store {self.root}",
+                remedy="fairlead capture --fresh",
+            )
+        return image
+
+    def has_image(self, digest: str) -> bool:
+        try:
+            self.image(digest)
+        except (StoreError, UsageError):
+            return False
+        return True
+
+    def name_image(self, name: str, digest: str) -> None:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is not a name for an image",
+                remedy="use letters, digits, dots, dashes and underscores",
+            )
+        self.write(self.root / "names" / name, digest.encode())
+
+    def captured(self, fingerprint: str) -> str | None:
+        """The digest of the image that an unchanged environment gave before."""
+        try:
+            return (self.root / "captures" / _hex(fingerprint)).read_text()
+        except FileNotFoundError:
+            return None
+
+    def remember_capture(self, fingerprint: str, digest: str) -> None:
+        self.write(self.root / "captures" / _hex(fingerprint), digest.encode())
+
+    def make_flat(self, image: Image) -> Path:
+        """One tree for all layers, made of hard links: no data is copied."""
+        final = self.flat(image.digest)
+        if final.is_dir():
+            return final
+        with self.scratch() as scratch:
+            tree = scratch / "flat"
+            tree.mkdir()
+            for layer in image.layers:
+                shutil.copytree(
+                    self.layer(layer.diff_id), tree, symlinks=True, copy_function=_link, dirs_exist_ok=True
+                )
+            self.publish(tree, final)
+        return final
+
+    def _image(self, digest: str) -> Path:
+        return self.root / "images" / "sha256" / (_hex(digest) + ".json")
+
+    def _resolve(self, reference: str) -> str:
+        if _DIGEST.fullmatch(reference):
+            return reference
+        if _NAME.fullmatch(reference):
+            with contextlib.suppress(FileNotFoundError):
+                return (self.root / "names" / reference).read_text()
+        short = reference.removeprefix("sha256:")
+        if re.fullmatch(r"[0-9a-f]{6,63}", short):
+            with contextlib.suppress(FileNotFoundError):
+                found = [
+                    p.stem for p in (self.root / "images" / "sha256").iterdir() if p.stem.startswith(short)
+                ]
+                if len(found) == 1:
+                    return "sha256:" + found[0]
+        raise self._no_image(reference)
+
+    def _no_image(self, reference: str) -> StoreError:
+        return StoreError(
+            f"there is no image {reference!r} in the store {self.root}",
+            remedy=f"fairlead capture --name {reference}   # takes the environment as it stands",
+        )
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    def new_run(self, prefix: str) -> str:
+        """A name for a run that sorts by time and is taken by nobody else."""
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-.") or "run"
+        moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        with self.guarded():
+            self._make()
+            for serial in range(1000):
+                run_id = f"{stem}-{moment}" + (f"-{serial}" if serial else "")
+                with contextlib.suppress(FileExistsError):
+                    self.run(run_id).mkdir(parents=True)
+                    return run_id
+        raise StoreError(f"cannot find a free name for a run in {self.root}")
+
+    def runs(self) -> list[str]:
+        """The names of all runs, newest last."""
+        try:
+            folders = [p for p in (self.root / "runs").iterdir() if p.is_dir()]
+        except FileNotFoundError:
+            return []
+        return [p.name for p in sorted(folders, key=lambda p: (p.stat().st_mtime_ns, p.name))]
+
+    def read(self, path: Path, kind: type[T]) -> T:
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise StoreError(
+                f"there is no {path.name} in {path.parent}", remedy="fairlead report  # lists the runs"
+            ) from None
+        return codec.from_json(data, kind, what=str(path))
+
+    @contextlib.contextmanager
+    def locked(self, run_id: str) -> Iterator[None]:
+        """One writer per run. A POSIX lock goes when its process goes, however that ends."""
+        with self.guarded(), open(self.run(run_id) / "lock", "w") as stream:
+            try:
+                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(
+                    f"another fairlead is at work on {run_id}", remedy="wait for it to end, or stop it"
+                ) from None
+            yield
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree, also one whose folders are read-only."""
+
+    def retry(_function: object, failed: str, _error: object) -> None:
+        with contextlib.suppress(OSError):
+            os.chmod(os.path.dirname(failed), 0o700)
+            if os.path.isdir(failed) and not os.path.islink(failed):
+                os.chmod(failed, 0o700)
+                shutil.rmtree(failed, ignore_errors=True)
+            else:
+                os.unlink(failed)
+
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, onerror=retry)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _hex(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise UsageError(f"{digest!r} is not a digest", remedy="write sha256: and 64 hexadecimal digits")
+    return digest.removeprefix("sha256:")
+
+
+def _link(source: str, target: str) -> None:
+    # A later layer's file replaces an earlier one's.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target)
+    os.link(source, target, follow_symlinks=False)
+
+
+def _start_ticks(pid: int) -> int:
+    """Field 22 of /proc/PID/stat (proc(5)): with it a process number is never mistaken for its successor."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            return int(stream.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _free(path: Path) -> str:
+    state = os.statvfs(_existing(path))
+    return f"{state.f_bavail * state.f_frsize / 1e6:,.0f} MB and {state.f_favail:,} inodes free"
