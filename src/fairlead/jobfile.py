@@ -1,0 +1,161 @@
+"""Job files: TOML -> Job, with everything that can be seen to be wrong told before anything is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fairlead.config import Settings
+from fairlead.errors import UsageError
+from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Topology
+from fairlead.toml import TomlFile
+
+T = TypeVar("T")
+
+_KEYS = tuple(field.name for field in dataclasses.fields(Job))
+_TABLES = {
+    "topology": Topology,
+    "capture": CaptureRequest,
+    "prove": ProveRequest,
+}
+_STARTS_SCRIPT = re.compile(r"(python[0-9.]*|torchrun)")
+
+
+def read_job(path: Path, settings: Settings) -> Job:
+    """The job of a file. Relative paths in it are relative to its folder.
+
+    Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
+    """
+    file = TomlFile(path)
+    values = file.values
+    file.check_keys(values, _KEYS)
+    for name, kind in _TABLES.items():
+        table = values.get(name, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
+        file.check_keys(table, [field.name for field in dataclasses.fields(kind)], name)
+    if "command" not in values:
+        raise UsageError(
+            "the job has no command", context=str(path), remedy='add command = ["python", "train.py"]'
+        )
+    folder = path.resolve().parent
+    workdir = _resolved(folder, file.convert(values.get("workdir", "."), str, "workdir"))
+    if not os.path.isdir(workdir):
+        raise UsageError(
+            f"the working folder {workdir} does not exist",
+            context=file.at("workdir") if "workdir" in values else str(path),
+            remedy=f"mkdir -p {shlex.quote(workdir)}, or correct workdir",
+        )
+    try:
+        command = _command(values["command"], file)
+        check_script(command, workdir)
+    except UsageError as error:
+        raise file.placed(error, "command") from None
+    capture = file.convert(values.get("capture", {}), CaptureRequest, "capture")
+
+    def given(key: str, kind: type[T], default: T) -> T:
+        return file.convert(values[key], kind, key) if key in values else default
+
+    try:
+        return Job(
+            name=given("name", str, path.stem),
+            command=command,
+            workdir=workdir,
+            image=given("image", str, "capture"),
+            topology=file.convert(values.get("topology", {}), Topology, "topology"),
+            mounts=_mounts(values, file, folder),
+            environment=given("environment", dict[str, str], {}),
+            walltime_s=given("walltime_s", int, 0) or None,
+            engine=given("engine", str, "") or None,
+            launcher=given("launcher", str, "") or None,
+            scheduler=given("scheduler", str, "") or None,
+            capture=CaptureRequest(
+                python=None if capture.python is None else _program(folder, capture.python),
+                include=tuple(_resolved(folder, p) for p in capture.include),
+            ),
+            prove=file.convert(settings.over_job(values.get("prove", {})), ProveRequest, "prove"),
+        )
+    except UsageError as error:
+        raise file.placed(error) from None
+
+
+def job_of_command(command: Sequence[str], settings: Settings, *, workdir: str) -> Job:
+    """The job of `fairlead … -- COMMAND`: one process, in the current folder."""
+    if not command:
+        raise UsageError("there is no command after --", remedy="fairlead prove -- python train.py")
+    check_script(tuple(command), workdir)
+    return Job(
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(command[0])) or "command",
+        command=tuple(command),
+        workdir=workdir,
+        prove=ProveRequest(**settings.over_job({})),
+    )
+
+
+def check_script(command: tuple[str, ...], workdir: str) -> None:
+    """Raise UsageError when the script that the command starts is not there."""
+    if not command:
+        return
+    script = None
+    if "/" in command[0]:
+        script = command[0]
+    elif _STARTS_SCRIPT.fullmatch(command[0]) and "-m" not in command[:2] and "-c" not in command[:2]:
+        script = next((word for word in command[1:] if word.endswith(".py")), None)
+    if script is not None and not os.path.exists(os.path.join(workdir, script)):
+        folder = os.path.dirname(os.path.join(workdir, script))
+        raise UsageError(
+            f"there is no {script} in {workdir}",
+            remedy=f"ls {shlex.quote(folder)}   # then correct the command or workdir",
+        )
+
+
+def _command(value: Any, file: TomlFile) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise UsageError(
+                f"the command cannot be split into words: {error}",
+                remedy='write it as a list: ["python", "train.py"]',
+            ) from None
+    return file.convert(value, tuple[str, ...], "command")
+
+
+def _mounts(values: dict[str, Any], file: TomlFile, folder: Path) -> tuple[Mount, ...]:
+    mounts = []
+    for text in file.convert(values.get("mounts", []), list[str], "mounts"):
+        try:
+            mount = parse_mount(text, folder)
+        except UsageError as error:
+            raise file.placed(error, "mounts") from None
+        mounts.append(mount)
+    return tuple(mounts)
+
+
+def parse_mount(text: str, folder: Path) -> Mount:
+    """`SOURCE`, `SOURCE:TARGET`, or either with `:rw` or `:ro` behind. The source must exist."""
+    parts = text.split(":")
+    mode = parts.pop() if len(parts) > 1 and parts[-1] in ("rw", "ro") else "ro"
+    if not 1 <= len(parts) <= 2 or not all(parts):
+        raise UsageError(
+            f"{text!r} is not a mount",
+            remedy='write mounts as "SOURCE", "SOURCE:TARGET" or "SOURCE:TARGET:rw"',
+        )
+    source = _resolved(folder, parts[0])
+    if not os.path.exists(source):
+        raise UsageError(f"the mount source {source} does not exist", remedy=f"ls -d {shlex.quote(source)}")
+    return Mount(source=source, target=parts[1] if len(parts) == 2 else source, writable=mode == "rw")
+
+
+def _resolved(folder: Path, path: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+
+
+def _program(folder: Path, name: str) -> str:
+    """A program given as a path is relative to the job file; a bare name is looked up on PATH later."""
+    return _resolved(folder, name) if "/" in name else name

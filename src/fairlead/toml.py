@@ -1,0 +1,100 @@
+"""TOML files of the user's: read, checked key by key, and complained about with the line."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from fairlead.errors import UsageError
+
+T = TypeVar("T")
+
+
+class TomlFile:
+    """A parsed file that knows the line on which each of its keys is set."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError when the file is missing, not text, or not TOML."""
+        self.path = path
+        try:
+            self._text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise UsageError(f"there is no file {path}", remedy="check the path") from None
+        except IsADirectoryError:
+            raise UsageError(f"{path} is a folder, not a file", remedy="name the file in it") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"{path} is not a text file in UTF-8", remedy="name a TOML file") from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from None
+        try:
+            self.values: dict[str, Any] = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{path} is not valid TOML: {error}", remedy="mend that line") from None
+
+    def line(self, *keys: str) -> int:
+        """The line, from 1, on which the key is set.
+
+        tomllib keeps no positions, so longer and longer beginnings of the file are parsed until the key
+        is there; its statement begins after the last beginning that parsed without it.
+        """
+        lines = self._text.splitlines()
+        without = 0
+        for end in range(1, len(lines) + 1):
+            try:
+                values: Any = tomllib.loads("\n".join(lines[:end]))
+            except tomllib.TOMLDecodeError:
+                continue
+            for key in keys:
+                values = values.get(key) if isinstance(values, dict) else None
+            if values is not None:
+                while without < end - 1 and lines[without].strip()[:1] in ("", "#"):
+                    without += 1
+                return without + 1
+            without = end
+        return 1
+
+    def at(self, *keys: str) -> str:
+        return f"{self.path}, line {self.line(*keys)}"
+
+    def check_keys(self, table: dict[str, Any], known: Collection[str], *parents: str) -> None:
+        """Raise UsageError for the first key that is not known, with the likeliest meaning."""
+        for key in table:
+            if key in known:
+                continue
+            where = f" under [{'.'.join(parents)}]" if parents else ""
+            near = difflib.get_close_matches(key, known, n=1)
+            raise UsageError(
+                f"unknown key {key!r}{where}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                context=self.at(*parents, key),
+                remedy=f"the keys{where or ' here'} are: {', '.join(sorted(known))}",
+            )
+
+    def convert(self, value: Any, kind: type[T], *keys: str) -> T:
+        """The value as `kind`, or UsageError with the line of the offending key."""
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            text = str(error)
+            inner: tuple[str, ...] = ()
+            if " - at `$." in text:
+                text, _, path = text.partition(" - at `$.")
+                inner = tuple(part.split("[")[0] for part in path.rstrip("`").split("."))
+            name = ".".join((*keys, *inner))
+            if isinstance(error.__cause__, UsageError):
+                raise self.placed(error.__cause__, *keys) from None
+            raise UsageError(
+                f"{name}: {text[:1].lower()}{text[1:]}",
+                context=self.at(*keys, *inner),
+                remedy=f"correct the value of {name}",
+            ) from None
+        except UsageError as error:
+            raise self.placed(error, *keys) from None
+
+    def placed(self, error: UsageError, *keys: str) -> UsageError:
+        """The same error, with the place in this file added."""
+        return UsageError(error.message, context=error.context or self.at(*keys), remedy=error.remedy)
