@@ -1,0 +1,99 @@
+"""Engines: ways to run a command in an image. One module each, satisfying `Engine`.
+
+An engine knows nothing of launchers and schedulers. It is handed a command and gives back the command
+that runs it in the container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fairlead.model import Command, EngineFacts, Image, Mount, Outcome, Site
+
+
+class Host(Protocol):
+    """What an engine's probe may ask of the machine. `fairlead.probe.host` is the real one."""
+
+    def which(self, name: str) -> str | None: ...
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome: ...
+
+    def scratch(self) -> str:
+        """A folder on the store's file system, gone after the probe."""
+        ...
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        """What forbids user namespaces here and the command that mends it; None when they work."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree; over it
+    `scratch`, empty folders to write to; then the mounts, outer before inner."""
+
+    layers: tuple[str, ...] = ()
+    flat: str | None = None
+    scratch: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    home: str
+    has_passwd: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Suitable:
+    """The engine can run this image here. `reason` says how; `overlay`: layers can be stacked."""
+
+    reason: str
+    overlay: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuitable:
+    """It cannot, and this is why; `remedy` is the command that would change it."""
+
+    reason: str
+    remedy: str = ""
+
+
+class Engine(Protocol):
+    """A module of `fairlead.engines`."""
+
+    NAME: str
+    #: Whether the command sees the image. Only `native` does not.
+    CONTAINS: bool
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        """Find the engine's program and run something in it."""
+        ...
+
+    def judge(self, site: Site, image: Image | None) -> Suitable | Unsuitable:
+        """Pure: whether the engine can run the image on the site."""
+        ...
+
+    def wrap(self, command: Command, container: Container, site: Site) -> Command:
+        """Pure: the command that runs `command` in the container."""
+        ...
+
+
+#: Variables of a run that Fairlead itself sets; every engine passes them on when they are set.
+RUN_VARIABLES = ("FAIRLEAD_RUN", "FAIRLEAD_METER_DIR", "FAIRLEAD_GATE", "FAIRLEAD_RUN_DIR")
+#: Of these, the ones that name a folder which the command must be able to write.
+RUN_FOLDERS = ("FAIRLEAD_METER_DIR", "FAIRLEAD_RUN_DIR")
+
+
+def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:
+    """What every command gets in every engine, beside the image's, the launcher's and the job's."""
+    # The zone by its name: images keep /etc/localtime as a link, which cannot be mounted over.
+    zone = {"TZ": site.timezone} if site.timezone else {}
+    return {
+        **zone,
+        "HOME": home,
+        "USER": site.user,
+        "LOGNAME": site.user,
+        "LANG": "C.UTF-8",
+        # Packages of ~/.local are the commonest way for a host to leak into an environment.
+        "PYTHONNOUSERSITE": "1",
+    }

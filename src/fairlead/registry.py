@@ -1,0 +1,73 @@
+"""Names of engines, launchers and schedulers, and the modules behind them, loaded when asked for.
+
+To add one: write its file, add its line here; the contract tests then run on it. An installed package
+can add its own through an entry point of the group `fairlead.engines`, `.launchers` or `.schedulers`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any, cast
+
+from fairlead.errors import PlanError, UsageError
+
+if TYPE_CHECKING:
+    from fairlead.engines import Engine
+    from fairlead.launchers import Launcher
+    from fairlead.schedulers import Scheduler
+
+#: In the planner's order of preference: what costs least comes first.
+BUILT_IN = {
+    "engines": {
+        "bubblewrap": "fairlead.engines.bubblewrap",
+        "native": "fairlead.engines.native",
+    },
+    "launchers": {
+        "single": "fairlead.launchers.single",
+        "torchrun": "fairlead.launchers.torchrun",
+    },
+    "schedulers": {
+        "local": "fairlead.schedulers.local",
+    },
+}
+
+
+def names(group: str) -> tuple[str, ...]:
+    return tuple(_modules(group))
+
+
+def engine(name: str) -> Engine:
+    return cast("Engine", _load("engines", name))
+
+
+def launcher(name: str) -> Launcher:
+    return cast("Launcher", _load("launchers", name))
+
+
+def scheduler(name: str) -> Scheduler:
+    return cast("Scheduler", _load("schedulers", name))
+
+
+def _modules(group: str) -> dict[str, str]:
+    found = dict(BUILT_IN[group])
+    for point in importlib.metadata.entry_points(group=f"fairlead.{group}"):
+        if point.name in found:
+            raise UsageError(
+                f"the package behind {point.value!r} adds {group[:-1]} {point.name!r}, which exists already",
+                remedy="uninstall one of the two",
+            )
+        found[point.name] = point.value
+    return found
+
+
+def _load(group: str, name: str) -> Any:
+    modules = _modules(group)
+    if name not in modules:
+        near = difflib.get_close_matches(name, modules, n=1)
+        raise PlanError(
+            f"there is no {group[:-1]} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+            remedy=f"the {group} are: {', '.join(modules)}",
+        )
+    return importlib.import_module(modules[name])
