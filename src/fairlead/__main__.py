@@ -1,0 +1,5 @@
+"""`python -m fairlead` is `fairlead`."""
+
+from fairlead.cli.main import entry
+
+entry()

@@ -1,0 +1,106 @@
+"""fairlead capture: the environment as it stands, as an OCI image in the store."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_dry_run, add_python, add_verb
+from fairlead.errors import UsageError
+from fairlead.model import CaptureRequest, Image
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = add_verb(
+        verbs,
+        "capture",
+        "take the environment as it stands into an OCI image, without Docker",
+        "fairlead capture --name digits --save digits.tar && podman load -i digits.tar",
+    )
+    add_python(parser)
+    parser.add_argument(
+        "--include",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a file or folder to take along (repeatable)",
+    )
+    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
+    parser.add_argument("--save", metavar="FILE", help="also write it as an OCI archive, for other tools")
+    parser.add_argument("--fresh", action="store_true", help="read every file again, changed or not")
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    from fairlead.images import capture, oci
+
+    options = context.options
+    request = CaptureRequest(
+        python=options.python, include=tuple(os.path.abspath(path) for path in options.include)
+    )
+    if options.save and not Path(options.save).resolve().parent.is_dir():
+        raise UsageError(
+            f"there is no folder {Path(options.save).parent}", remedy=f"mkdir -p {Path(options.save).parent}"
+        )
+    if options.dry_run:
+        return _dry_run(context, request)
+    image, made = capture.capture(
+        request, context.store, fresh=options.fresh, progress=context.progress.bytes
+    )
+    context.progress.end()
+    if options.name:
+        context.store.name_image(options.name, image.digest)
+    if options.save:
+        context.progress.say(f"writing {options.save}")
+        oci.save_archive(context.store, image, Path(options.save), name=options.name or "capture")
+        context.progress.end()
+    if options.json:
+        console.result_json(image)
+    else:
+        console.result(_text(image, made=made, saved=options.save))
+    return 0
+
+
+def _dry_run(context: Context, request: CaptureRequest) -> int:
+    from fairlead.images import capture
+
+    found = capture.inventory(request)
+    if context.options.json:
+        console.result_json(
+            {
+                "python": found.interpreter.executable,
+                "bytes": found.size_bytes,
+                "inodes": found.inodes,
+                "unresolved_libraries": found.unresolved,
+                "left_out": found.collection.left_out,
+            }
+        )
+    else:
+        console.result(
+            f"would capture {found.interpreter.executable} (Python {found.interpreter.version}): "
+            f"{found.size_bytes / 1e6:,.0f} MB, {found.inodes:,} files and folders, into {context.store.root}"
+        )
+    return 0
+
+
+def _text(image: Image, *, made: bool, saved: str | None) -> str:
+    lines = [
+        console.bold(image.digest),
+        f"  {'captured' if made else 'unchanged since it was captured'}: Python {image.python_version}, "
+        f"glibc {image.glibc}, {image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders",
+    ]
+    for layer in image.layers:
+        lines.append(
+            f"  {layer.comment:<9} {layer.diff_id[:19]}  "
+            f"{layer.size_bytes / 1e6:8,.1f} MB  {layer.inodes:7,} files"
+        )
+    if image.frameworks:
+        lines.append("  " + ", ".join(f"{name} {version}" for name, version in image.frameworks.items()))
+    if image.unresolved_libraries:
+        lines.append(f"  libraries that are nowhere on this machine: {', '.join(image.unresolved_libraries)}")
+    lines += [f"  left out: {text}" for text in image.notes]
+    if saved:
+        lines.append(f"  written to {saved}")
+    return "\n".join(lines)

@@ -1,0 +1,138 @@
+"""What several verbs share: their flags, and the way from a job file to a plan."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead import config, execute
+from fairlead.cli import console
+from fairlead.errors import UsageError
+from fairlead.model import CaptureRequest, Image, Job, Plan, Site
+from fairlead.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every verb is given."""
+
+    options: argparse.Namespace
+    settings: config.Settings
+    store: Store
+    progress: console.Progress
+
+
+def add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, meaning: str, example: str
+) -> argparse.ArgumentParser:
+    """A verb's parser with the flags that every verb has."""
+    parser = verbs.add_parser(
+        name,
+        help=meaning,
+        description=meaning[:1].upper() + meaning[1:] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--store", metavar="DIR", help="where images, runs and records are kept")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every command that is run")
+    return parser
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--engine", metavar="NAME", help="run with this engine; native is no container")
+
+
+def add_python(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the interpreter whose environment is captured (default: the active one)",
+    )
+
+
+def add_job(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
+    if nargs is None:
+        parser.add_argument("file", metavar="FILE", help="the job file, in TOML")
+    else:
+        parser.add_argument("file", metavar="FILE", nargs=nargs, help="the job file, in TOML")
+
+
+def read_job(context: Context) -> Job:
+    """The job of FILE or of `-- COMMAND`, with the flags over it."""
+    from fairlead import jobfile
+
+    options = context.options
+    command = getattr(options, "command", None)
+    if options.file and command:
+        raise UsageError("both a job file and a command were given", remedy="give one: FILE, or -- COMMAND")
+    if command:
+        job = jobfile.job_of_command(command, context.settings, workdir=os.getcwd())
+    elif options.file:
+        job = jobfile.read_job(Path(options.file), context.settings)
+    else:
+        raise UsageError("there is nothing to run", remedy="name a job file, or a command after --")
+    engine = context.settings.settings["engine"]
+    if engine.value and (job.engine is None or engine.source.startswith(("flag", "environment"))):
+        job = dataclasses.replace(job, engine=engine.value)
+    if getattr(options, "python", None):
+        job = dataclasses.replace(
+            job, capture=dataclasses.replace(job.capture, python=os.path.abspath(options.python))
+        )
+    return job
+
+
+def probe_site(context: Context) -> Site:
+    from fairlead.probe import probe
+
+    return probe(context.store)
+
+
+def get_image(context: Context, job: Job) -> Image:
+    """The job's image; `capture` takes the environment as it stands, unless that is in the store."""
+    if job.image != "capture":
+        return context.store.image(job.image)
+    from fairlead.images.capture import capture
+
+    try:
+        image, made = capture(_with_program(job), context.store, progress=context.progress.bytes)
+    finally:
+        context.progress.end()
+    if made and not context.options.quiet:
+        console.note(
+            f"captured the environment: {image.digest[:19]}, {image.size_bytes / 1e6:,.0f} MB, "
+            f"{image.inodes:,} files and folders"
+        )
+    return image
+
+
+def _with_program(job: Job) -> CaptureRequest:
+    """A command that is no part of the Python environment is captured with it."""
+    program = job.command[0]
+    if os.path.basename(program).startswith("python") or "/" in program:
+        return job.capture
+    found = execute.which(program)
+    if found is None:
+        return job.capture
+    return dataclasses.replace(job.capture, include=(*job.capture.include, found))
+
+
+def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
+    """The plan; when it needs the image's flat tree, that is made."""
+    from fairlead.plan import plan
+
+    made = plan(job, image, context.store.rootfs(image), site)
+    if made.needs_flat:
+        context.progress.say("making a flat tree of the image")
+        context.store.make_flat(image)
+        context.progress.end()
+    return made

@@ -1,0 +1,25 @@
+"""fairlead config: every setting, its value, and where it came from."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead import config
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_verb
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    add_verb(verbs, "config", "every setting, its value, and where it came from", "fairlead config --json")
+
+
+def run(context: Context) -> int:
+    settings = context.settings.settings
+    if context.options.json:
+        console.result_json({name: {"value": s.value, "source": s.source} for name, s in settings.items()})
+        return 0
+    for name, setting in settings.items():
+        value = "not set" if setting.value is None else setting.value
+        console.result(f"{name:<11} {value!s:<40} {console.dim(setting.source)}")
+        console.result(f"{'':<11} {console.dim(config.KNOWN[name].meaning)}")
+    return 0

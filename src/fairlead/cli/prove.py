@@ -1,0 +1,138 @@
+"""fairlead prove: what does the container cost this job? Measured against bare metal."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from pathlib import Path
+
+from fairlead import execute, render
+from fairlead.cli import console
+from fairlead.cli.common import (
+    Context,
+    add_dry_run,
+    add_engine,
+    add_job,
+    add_python,
+    add_verb,
+    get_image,
+    make_plan,
+    probe_site,
+    read_job,
+)
+from fairlead.errors import FairleadError, UsageError
+from fairlead.model import Image, Job, Plan, Site, Study
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = add_verb(
+        verbs,
+        "prove",
+        "measure what the container costs a job, against bare metal",
+        "fairlead prove examples/digits.toml\n  fairlead prove --repeats 20 -- python train.py",
+    )
+    add_job(parser, nargs="?")
+    add_engine(parser)
+    add_python(parser)
+    parser.add_argument("--repeats", type=int, metavar="N", help="measured runs, beside the warm-up")
+    parser.add_argument("--margin", type=float, metavar="X", help="relative difference that counts as none")
+    parser.add_argument("--confidence", type=float, metavar="X", help="confidence of interval and tests")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the order of the arms")
+    parser.add_argument(
+        "--resume",
+        metavar="STUDY",
+        nargs="?",
+        const="",
+        help="go on with a study (default: the newest unfinished)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="report.html", help="the report (report.html)"
+    )
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    """Exit code 0 when the study is complete, whatever its verdict."""
+    options = context.options
+    _check_output(options.output)
+    _check_library()
+    from fairlead.study import prove
+
+    if options.resume is not None:
+        study = prove.find_study(context.store, options.resume)
+        if options.file and read_job(context) != study.job:
+            raise UsageError(
+                f"study {study.id} was made from another job than {options.file} is now",
+                remedy=f"fairlead prove --resume {study.id}   # or start anew without --resume",
+            )
+    else:
+        job = read_job(context)
+        site = probe_site(context)
+        image = get_image(context, job)
+        plans = _plan_arms(context, job, image, site)
+        if options.dry_run:
+            _show(context, job, plans)
+            return 0
+        study = prove.design_study(context.store, job, plans, image, site)
+    if options.dry_run:
+        console.result(f"would do runs {prove.missing_runs(context.store, study)} of {study.id}")
+        return 0
+    return _measure(context, study)
+
+
+def _check_output(output: str) -> None:
+    """Not after five minutes of measuring."""
+    folder = Path(output).resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(
+            f"the report cannot be written to {folder}", remedy="--output FILE in a folder of yours"
+        )
+
+
+def _check_library() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("numpy", "scipy", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"a study needs {', '.join(missing)}", remedy="pip install 'fairlead[study]'")
+
+
+def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:
+    """The same job on bare metal and in the container. `--engine native` compares bare metal with itself."""
+    bare = make_plan(context, dataclasses.replace(job, engine="native"), image, site)
+    return bare, make_plan(context, job, image, site)
+
+
+def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
+    if context.options.json:
+        console.result_json(plans)
+        return
+    for plan in plans:
+        console.result(render.text(plan) + "\n")
+    prove = job.prove
+    console.result(
+        f"would do 1 warm-up and {prove.repeats} measured runs; margin {prove.margin:.1%}, seed {prove.seed}"
+    )
+
+
+def _measure(context: Context, study: Study) -> int:
+    from fairlead.cli.report import tell, write_report
+    from fairlead.study import prove
+
+    if not context.options.quiet:
+        console.note(f"study {study.id}: {study.arms[0].name} against {study.arms[1].name}")
+    try:
+        study = prove.conduct(context.store, study, say=context.progress.say)
+    except (KeyboardInterrupt, execute.Terminated, FairleadError):
+        context.progress.end()
+        done = study.job.prove.repeats + 1 - len(prove.missing_runs(context.store, study))
+        console.note(
+            f"\nstopped after {done} of {study.job.prove.repeats + 1} runs; they are kept. "
+            f"Go on with: fairlead prove --resume {study.id}"
+        )
+        raise
+    context.progress.end()
+    found = write_report(context.store, [study.id], Path(context.options.output))
+    tell(context, found, Path(context.options.output))
+    return 0

@@ -1,0 +1,126 @@
+"""fairlead report: what studies found, from their records, as text and as one HTML page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_verb
+from fairlead.model import Record, Study
+from fairlead.store import Store
+
+if TYPE_CHECKING:
+    from fairlead.study.analysis import Analysis, Metric
+
+Finding = tuple[Study, Sequence[Record], "Analysis"]
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = add_verb(
+        verbs,
+        "report",
+        "what studies found, as text and as one HTML page; without a name, the list of runs",
+        "fairlead report digits-20261120-101500 -o report.html",
+    )
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="a study's name")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the page here")
+
+
+def run(context: Context) -> int:
+    options = context.options
+    if not options.runs:
+        return _list(context)
+    output = Path(options.output) if options.output else None
+    found = write_report(context.store, options.runs, output)
+    tell(context, found, output)
+    return 0
+
+
+def write_report(store: Store, runs: Sequence[str], output: Path | None) -> list[Finding]:
+    """Analyse the studies again from their raw records; write the page whole, or not at all."""
+    from fairlead.study import analysis, prove
+
+    found: list[Finding] = []
+    for run_id in runs:
+        study = prove.read_study(store, run_id)
+        records = prove.read_records(store, study)
+        found.append((study, records, analysis.analyse(study, records)))
+    if output is not None:
+        from fairlead.study.report import render_report
+
+        part = output.with_name(output.name + ".part")
+        try:
+            part.write_text(render_report(found), encoding="utf-8")
+            os.replace(part, output)
+        finally:
+            part.unlink(missing_ok=True)
+    return found
+
+
+def tell(context: Context, found: Sequence[Finding], output: Path | None) -> None:
+    """The verdicts, on stdout."""
+    if context.options.json:
+        console.result_json([analysis for _, _, analysis in found])
+        return
+    for study, _, analysis in found:
+        console.result(_text(study, analysis))
+    if output is not None:
+        console.result(f"\nreport: {output}")
+
+
+def _text(study: Study, analysis: Analysis) -> str:
+    baseline, contender = (arm.name for arm in study.arms)
+    lines = [
+        f"\n{console.bold(analysis.sentence)}\n",
+        f"  {'':<15} {baseline:>14} {contender:>14}   ratio   interval",
+    ]
+    lines += [f"  {_row(metric)}" for metric in analysis.metrics]
+    for goal in analysis.goals:
+        lowest = "not reported" if goal.lowest is None else f"{goal.lowest:.4f} at the lowest"
+        word = "reached" if goal.reached else "NOT reached"
+        lines.append(f"  goal {goal.name} >= {goal.least:g} {word} by {goal.arm}: {lowest}")
+    return "\n".join(lines)
+
+
+def _row(metric: Metric) -> str:
+    found = metric.comparison
+    middle = [sorted(values)[len(values) // 2] for values in (metric.baseline, metric.contender)]
+    shown = [_quantity(value, metric.unit) for value in middle]
+    return (
+        f"{metric.name:<15} {shown[0]:>14} {shown[1]:>14}   {found.ratio:.3f}   "
+        f"[{found.low:.3f}, {found.high:.3f}]  {found.verdict.value}"
+    )
+
+
+def _quantity(value: float, unit: str) -> str:
+    if unit == "bytes":
+        return f"{value / 2**20:,.1f} MiB"
+    if unit == "s" and value < 1:
+        return f"{value * 1000:,.1f} ms"
+    return f"{value:,.1f} {unit}" if value >= 100 else f"{value:.2f} {unit}"
+
+
+def _list(context: Context) -> int:
+    runs = context.store.runs()
+    if context.options.json:
+        console.result_json(runs)
+    elif not runs:
+        console.note(f"there are no runs in {context.store.root}; make one: fairlead prove FILE")
+    else:
+        for run_id in runs:
+            console.result(f"{run_id}  {_state(context.store, run_id)}")
+    return 0
+
+
+def _state(store: Store, run_id: str) -> str:
+    if not (store.run(run_id) / "study.json").exists():
+        return "run"
+    from fairlead.study import prove
+
+    study = prove.read_study(store, run_id)
+    missing = len(prove.missing_runs(store, study))
+    return f"study, {missing} runs to do: fairlead prove --resume {run_id}" if missing else "study, complete"
