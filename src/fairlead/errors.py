@@ -47,3 +47,11 @@ class ToolError(FairleadError):
 
 class RunError(FairleadError):
     """The workload failed. `code` is the exit status of the rank that failed first."""
+
+
+class Terminated(BaseException):
+    """Fairlead was told to end (SIGTERM or SIGHUP). Like KeyboardInterrupt, no one swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
-from fairlead.errors import ToolError
+from fairlead.errors import Terminated, ToolError
 from fairlead.model import Outcome
 
 log = logging.getLogger("fairlead")
@@ -213,14 +213,6 @@ def _pss_bytes(pid: int) -> int:
     except (OSError, ValueError):
         pass
     return 0
-
-
-class Terminated(BaseException):
-    """Fairlead was told to end (SIGTERM or SIGHUP). Like KeyboardInterrupt, no one swallows it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.code = 128 + number
 
 
 @contextlib.contextmanager

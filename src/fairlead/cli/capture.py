@@ -7,18 +7,15 @@ import os
 from pathlib import Path
 
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_dry_run, add_python, add_verb
+from fairlead.cli.common import Context, add_common, add_dry_run, add_python
 from fairlead.errors import UsageError
 from fairlead.model import CaptureRequest, Image
 
+EXAMPLE = "fairlead capture --name digits --save digits.tar && podman load -i digits.tar"
 
-def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_verb(
-        verbs,
-        "capture",
-        "take the environment as it stands into an OCI image, without Docker",
-        "fairlead capture --name digits --save digits.tar && podman load -i digits.tar",
-    )
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
     add_python(parser)
     parser.add_argument(
         "--include",

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead import config, execute
 from fairlead.cli import console
 from fairlead.errors import UsageError
-from fairlead.model import CaptureRequest, Image, Job, Plan, Site
-from fairlead.store import Store
+
+if TYPE_CHECKING:  # `fairlead --help` builds every verb's parser, and must stay quick on a login node
+    from fairlead.config import Settings
+    from fairlead.model import CaptureRequest, Image, Job, Plan, Site
+    from fairlead.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What every verb is given."""
 
     options: argparse.Namespace
-    settings: config.Settings
+    settings: Settings
     store: Store
     progress: console.Progress
 
 
-def add_verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, meaning: str, example: str
-) -> argparse.ArgumentParser:
-    """A verb's parser with the flags that every verb has."""
-    parser = verbs.add_parser(
-        name,
-        help=meaning,
-        description=meaning[:1].upper() + meaning[1:] + ".",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The flags that every verb has."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--store", metavar="DIR", help="where images, runs and records are kept")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.add_argument("-v", "--verbose", action="store_true", help="show every command that is run")
-    return parser
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
@@ -60,15 +49,16 @@ def add_python(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_job(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
-    if nargs is None:
-        parser.add_argument("file", metavar="FILE", help="the job file, in TOML")
-    else:
-        parser.add_argument("file", metavar="FILE", nargs=nargs, help="the job file, in TOML")
+def add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", metavar="FILE | -- COMMAND", nargs="?", help="the job file, in TOML; or any command, after --"
+    )
 
 
 def read_job(context: Context) -> Job:
     """The job of FILE or of `-- COMMAND`, with the flags over it."""
+    import dataclasses
+
     from fairlead import jobfile
 
     options = context.options
@@ -117,6 +107,10 @@ def get_image(context: Context, job: Job) -> Image:
 
 def _with_program(job: Job) -> CaptureRequest:
     """A command that is no part of the Python environment is captured with it."""
+    import dataclasses
+
+    from fairlead import execute
+
     program = job.command[0]
     if os.path.basename(program).startswith("python") or "/" in program:
         return job.capture

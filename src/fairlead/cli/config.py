@@ -6,11 +6,13 @@ import argparse
 
 from fairlead import config
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_verb
+from fairlead.cli.common import Context, add_common
+
+EXAMPLE = "fairlead config --json"
 
 
-def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    add_verb(verbs, "config", "every setting, its value, and where it came from", "fairlead config --json")
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
 
 
 def run(context: Context) -> int:

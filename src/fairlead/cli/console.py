@@ -7,7 +7,6 @@ import sys
 import time
 from typing import Any
 
-from fairlead import codec
 from fairlead.errors import FairleadError
 
 _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
@@ -39,6 +38,8 @@ def result(text: str) -> None:
 
 
 def result_json(value: Any) -> None:
+    from fairlead import codec
+
     print(codec.to_pretty_json(value), flush=True)
 
 

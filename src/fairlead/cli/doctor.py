@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_verb, probe_site
+from fairlead.cli.common import Context, add_common, probe_site
 from fairlead.model import FileSystem, Site
 
+EXAMPLE = "fairlead doctor"
 
-def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    add_verb(
-        verbs,
-        "doctor",
-        "what this machine can do, what blocks what, and the command that mends it",
-        "fairlead doctor",
-    )
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
 
 
 def run(context: Context) -> int:

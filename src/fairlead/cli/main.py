@@ -8,14 +8,23 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-from fairlead import __version__, config, execute
+from fairlead import __version__
 from fairlead.cli import common, console
-from fairlead.errors import FairleadError, UsageError
-from fairlead.store import Store
+from fairlead.errors import FairleadError, Terminated, UsageError
 
-#: In the order in which a newcomer meets them. Each module has `add(verbs)` and `run(context) -> int`.
-VERBS = ("doctor", "capture", "plan", "run", "prove", "report", "config")
+#: In the order in which a newcomer meets them. Only the verb asked for is imported: it has `EXAMPLE`,
+#: `add(parser)` for its flags, and `run(context) -> int`.
+VERBS = {
+    "doctor": "what this machine can do, what blocks what, and the command that mends it",
+    "capture": "take the environment as it stands into an OCI image, without Docker",
+    "plan": "the decisions for a job, with their reasons and the alternatives",
+    "run": "run a job here, and keep a record of it",
+    "prove": "measure what the container costs a job, against bare metal",
+    "report": "what studies found, as text and as one HTML page; without a name, the list of runs",
+    "config": "every setting, its value, and where it came from",
+}
 
 
 def main(argv: list[str]) -> int:
@@ -23,7 +32,7 @@ def main(argv: list[str]) -> int:
     argv, command = _split(argv)
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
-        options = _parser().parse_args(argv)
+        options = _parser(argv).parse_args(argv)
         options.command = command
         if options.verbose:
             logging.getLogger("fairlead").setLevel(logging.DEBUG)
@@ -31,17 +40,20 @@ def main(argv: list[str]) -> int:
             raise UsageError(
                 f"{options.verb} takes no command after --", remedy=f"fairlead {options.verb} --help"
             )
+        from fairlead import config, execute
+        from fairlead.store import Store
+
         settings = config.resolve(vars(options), folder=Path.cwd(), environment=os.environ)
         context = common.Context(
             options, settings, Store(settings.store), console.Progress(quiet=options.quiet)
         )
         with execute.termination_raised():
-            code: int = importlib.import_module(f"fairlead.cli.{options.verb}").run(context)
+            code: int = _module(options.verb).run(context)
         return code
     except FairleadError as error:
         console.show_error(error)
         return error.code
-    except execute.Terminated as error:
+    except Terminated as error:
         console.note("\nfairlead: told to end; everything it had started has ended")
         return error.code
     except KeyboardInterrupt:
@@ -82,7 +94,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, remedy=f"{self.prog} --help")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="fairlead",
         description="Run any environment on any cluster, rootless, and prove what the container costs.",
@@ -90,6 +102,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fairlead {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in VERBS:
-        importlib.import_module(f"fairlead.cli.{verb}").add(verbs)
+    asked = next((word for word in argv if not word.startswith("-")), None)
+    for name, meaning in VERBS.items():
+        verb = verbs.add_parser(
+            name,
+            help=meaning,
+            description=meaning[:1].upper() + meaning[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if name == asked:
+            module = _module(name)
+            verb.epilog = f"example:\n  {module.EXAMPLE}"
+            module.add(verb)
     return parser
+
+
+def _module(verb: str) -> Any:
+    return importlib.import_module(f"fairlead.cli.{verb}")

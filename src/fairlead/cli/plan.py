@@ -8,25 +8,22 @@ from fairlead import render
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
+    add_common,
     add_engine,
     add_job,
     add_python,
-    add_verb,
     get_image,
     make_plan,
     probe_site,
     read_job,
 )
 
+EXAMPLE = "fairlead plan --script job.toml > job.sh && bash job.sh"
 
-def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_verb(
-        verbs,
-        "plan",
-        "the decisions for a job, with their reasons and the alternatives",
-        "fairlead plan --script job.toml > job.sh && bash job.sh",
-    )
-    add_job(parser, nargs="?")
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_job(parser)
     parser.add_argument("--script", action="store_true", help="print the job script, in plain bash")
     add_engine(parser)
     add_python(parser)

@@ -7,32 +7,29 @@ import dataclasses
 import os
 from pathlib import Path
 
-from fairlead import execute, render
+from fairlead import render
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
+    add_common,
     add_dry_run,
     add_engine,
     add_job,
     add_python,
-    add_verb,
     get_image,
     make_plan,
     probe_site,
     read_job,
 )
-from fairlead.errors import FairleadError, UsageError
+from fairlead.errors import FairleadError, Terminated, UsageError
 from fairlead.model import Image, Job, Plan, Site, Study
 
+EXAMPLE = "fairlead prove examples/digits.toml\n  fairlead prove --repeats 20 -- python train.py"
 
-def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_verb(
-        verbs,
-        "prove",
-        "measure what the container costs a job, against bare metal",
-        "fairlead prove examples/digits.toml\n  fairlead prove --repeats 20 -- python train.py",
-    )
-    add_job(parser, nargs="?")
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_job(parser)
     add_engine(parser)
     add_python(parser)
     parser.add_argument("--repeats", type=int, metavar="N", help="measured runs, beside the warm-up")
@@ -124,7 +121,7 @@ def _measure(context: Context, study: Study) -> int:
         console.note(f"study {study.id}: {study.arms[0].name} against {study.arms[1].name}")
     try:
         study = prove.conduct(context.store, study, say=context.progress.say)
-    except (KeyboardInterrupt, execute.Terminated, FairleadError):
+    except (KeyboardInterrupt, Terminated, FairleadError):
         context.progress.end()
         done = study.job.prove.repeats + 1 - len(prove.missing_runs(context.store, study))
         console.note(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_verb
+from fairlead.cli.common import Context, add_common
 from fairlead.model import Record, Study
 from fairlead.store import Store
 
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 Finding = tuple[Study, Sequence[Record], "Analysis"]
 
 
-def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_verb(
-        verbs,
-        "report",
-        "what studies found, as text and as one HTML page; without a name, the list of runs",
-        "fairlead report digits-20261120-101500 -o report.html",
-    )
+EXAMPLE = "fairlead report digits-20261120-101500 -o report.html"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="a study's name")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the page here")
 

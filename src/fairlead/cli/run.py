@@ -10,11 +10,11 @@ from fairlead import codec, execute, render
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
+    add_common,
     add_dry_run,
     add_engine,
     add_job,
     add_python,
-    add_verb,
     get_image,
     make_plan,
     probe_site,
@@ -25,11 +25,12 @@ from fairlead.model import MemorySample, Record
 _SAMPLE_S = 0.5
 
 
-def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_verb(
-        verbs, "run", "run a job here, and keep a record of it", "fairlead run examples/digits.toml"
-    )
-    add_job(parser, nargs="?")
+EXAMPLE = "fairlead run examples/digits.toml"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_job(parser)
     add_engine(parser)
     add_python(parser)
     add_dry_run(parser)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from fairlead import codec, execute
 from fairlead.errors import UsageError
-from fairlead.images import elf, layer, oci
+from fairlead.images import layer, oci
 from fairlead.images.collect import Collection, Item, Part
 from fairlead.images.interpreter import Interpreter, ask, choose
 from fairlead.model import CaptureRequest, Image, Layer, Prefix
@@ -273,6 +273,8 @@ def _bytecode(path: str, collection: Collection) -> bytes | None:
 
 def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
     """Add the shared libraries that the collected files need and do not bring along, and theirs."""
+    from fairlead.images import elf  # here, because an unchanged environment never needs it
+
     collection = sources.collection
     loader = elf.Loader(lambda argv: execute.run(argv))
     for soname in _HIDDEN_LIBRARIES:

@@ -1,0 +1,99 @@
+"""How long does a container take to start? Fairlead's job script beside the same thing by hand.
+
+    python bench/start.py [--starts 300]
+
+Every way starts /bin/true over the same root file system, in random order, one start of each per round.
+Prints medians, and ratios to bubblewrap by hand. The environment is captured first, when it is not in the
+store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fairlead import config, plan, render
+from fairlead.images.capture import capture
+from fairlead.model import CaptureRequest, Image, Job, Rootfs, Site
+from fairlead.probe import probe
+from fairlead.store import Store
+
+
+def by_hand(site: Site, rootfs: Rootfs, workdir: str) -> list[str]:
+    """What one would write after reading bwrap's manual."""
+    facts = site.engine("bubblewrap")
+    if facts is None or not facts.works:
+        sys.exit("bubblewrap does not work here; see: fairlead doctor")
+    layers = [word for layer in rootfs.layers.values() for word in ("--overlay-src", layer)]
+    mounts = ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
+    return [
+        facts.path, *layers, "--tmp-overlay", "/", *mounts, "--bind", workdir, workdir, "--chdir", workdir,
+        "/bin/true",
+    ]  # fmt: skip
+
+
+def script_of(engine: str, image: Image, rootfs: Rootfs, site: Site, workdir: str) -> str:
+    job = Job(name="start", command=("/bin/true",), workdir=workdir, engine=engine)
+    return render.script(plan.plan(job, image, rootfs, site))
+
+
+def seconds(argv: list[str]) -> float:
+    began = time.perf_counter()
+    pid = os.posix_spawn(argv[0], argv, os.environ)
+    _, status = os.waitpid(pid, 0)
+    took = time.perf_counter() - began
+    if status:
+        sys.exit(f"{shlex.join(argv)} ended with {os.waitstatus_to_exitcode(status)}")
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--starts", type=int, default=300, help="starts of each way (300)")
+    starts = parser.parse_args().starts
+    settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
+    store = Store(settings.store)
+    image, _ = capture(CaptureRequest(python=sys.executable), store)
+    site, rootfs = probe(store), store.rootfs(image)
+    with tempfile.TemporaryDirectory() as folder:
+        hand = by_hand(site, rootfs, folder)
+        scripts = {
+            "by-hand.sh": "#!/bin/bash\n" + shlex.join(hand) + "\n",
+            "fairlead.sh": script_of("bubblewrap", image, rootfs, site, folder),
+            "native.sh": script_of("native", image, rootfs, site, folder),
+        }
+        for name, text in scripts.items():
+            Path(folder, name).write_text(text)
+        ways = {
+            "/bin/true, no container": ["/bin/true"],
+            "bubblewrap by hand, no shell": hand,
+            "bubblewrap by hand, in a bash script": ["/bin/bash", f"{folder}/by-hand.sh"],
+            "Fairlead's script, bubblewrap": ["/bin/bash", f"{folder}/fairlead.sh"],
+            "Fairlead's script, native": ["/bin/bash", f"{folder}/native.sh"],
+        }
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        order = random.Random(1)
+        for round_number in range(starts + 10):
+            for name in order.sample(list(ways), len(ways)):
+                took = seconds(ways[name])
+                if round_number >= 10:  # the first rounds warm the caches
+                    times[name].append(took)
+    print(
+        f"{site.cpu_model}, {site.cpus} CPUs, kernel {site.kernel}; {starts} starts of each way, interleaved"
+    )
+    print(f"{'way':<38} {'median ms':>9} {'ratio':>6}")
+    unit = statistics.median(times["bubblewrap by hand, in a bash script"])
+    for name, values in times.items():
+        middle = statistics.median(values)
+        print(f"{name:<38} {middle * 1e3:>9.2f} {middle / unit:>6.2f}")
+
+
+if __name__ == "__main__":
+    main()
