@@ -118,6 +118,8 @@ class Live:
         )
         self.pidfd = os.pidfd_open(self._process.pid)
         self.exited_ns: int | None = None
+        #: Once it has ended: the peak of the largest of its processes, as the kernel counted it.
+        self.peak_process_bytes = 0
 
     @property
     def pid(self) -> int:
@@ -125,11 +127,15 @@ class Live:
 
     def poll(self) -> int | None:
         """The exit code once the script has ended (128 + N for signal N), else None."""
-        code = self._process.poll()
-        if code is None:
-            return None
-        if self.exited_ns is None:
+        if self._process.returncode is None:
+            # wait4, because Popen.poll() drops what the kernel says of the children's memory.
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid == 0:
+                return None
             self.exited_ns = time.monotonic_ns()
+            self.peak_process_bytes = usage.ru_maxrss * 1024
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+        code = self._process.returncode
         return code if code >= 0 else 128 - code
 
     def wait(self, timeout_s: float | None = None) -> int | None:

@@ -78,6 +78,14 @@ def read_job(context: Context) -> Job:
         job = dataclasses.replace(
             job, capture=dataclasses.replace(job.capture, python=os.path.abspath(options.python))
         )
+    # Before an environment is captured for a name that nobody has.
+    from fairlead import registry
+
+    for load, name in (
+        (registry.engine, job.engine), (registry.launcher, job.launcher), (registry.scheduler, job.scheduler),
+    ):  # fmt: skip
+        if name is not None:
+            load(name)
     return job
 
 
@@ -87,12 +95,15 @@ def probe_site(context: Context) -> Site:
     return probe(context.store)
 
 
-def get_image(context: Context, job: Job) -> Image:
-    """The job's image; `capture` takes the environment as it stands, unless that is in the store."""
+def get_image(context: Context, job: Job, *, always: bool = False) -> Image:
+    """The job's image; `capture` takes the environment as it stands, unless that is in the store. A job
+    for bare metal needs no more than a description of it, unless it is wanted `always`."""
     if job.image != "capture":
         return context.store.image(job.image)
-    from fairlead.images.capture import capture
+    from fairlead.images.capture import capture, describe
 
+    if job.engine == "native" and not always:
+        return describe(job.capture)
     try:
         image, made = capture(_with_program(job), context.store, progress=context.progress.bytes)
     finally:
@@ -124,7 +135,8 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     """The plan; when it needs the image's flat tree, that is made."""
     from fairlead.plan import plan
 
-    made = plan(job, image, context.store.rootfs(image), site)
+    rootfs = context.store.rootfs(image) if image.digest else None  # none: only described, not captured
+    made = plan(job, image, rootfs, site)
     if made.needs_flat:
         context.progress.say("making a flat tree of the image")
         context.store.make_flat(image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import logging
 import os
 import sys
@@ -76,6 +77,9 @@ def main(argv: list[str]) -> int:
 
 def entry() -> None:
     """The console script."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # An argument or a path that is not UTF-8 is printed as the bytes that it is.
+        sys.stdout.reconfigure(errors="surrogateescape")
     sys.exit(main(sys.argv[1:]))
 
 

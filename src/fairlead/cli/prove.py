@@ -38,10 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the order of the arms")
     parser.add_argument(
         "--resume",
-        metavar="STUDY",
-        nargs="?",
-        const="",
-        help="go on with a study (default: the newest unfinished)",
+        action="store_true",
+        help="go on with the newest unfinished study, of FILE, or with STUDY itself",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="report.html", help="the report (report.html)"
@@ -56,17 +54,12 @@ def run(context: Context) -> int:
     _check_library()
     from fairlead.study import prove
 
-    if options.resume is not None:
-        study = prove.find_study(context.store, options.resume)
-        if options.file and read_job(context) != study.job:
-            raise UsageError(
-                f"study {study.id} was made from another job than {options.file} is now",
-                remedy=f"fairlead prove --resume {study.id}   # or start anew without --resume",
-            )
+    if options.resume:
+        study = _study_to_resume(context)
     else:
         job = read_job(context)
         site = probe_site(context)
-        image = get_image(context, job)
+        image = get_image(context, job, always=True)
         plans = _plan_arms(context, job, image, site)
         if options.dry_run:
             _show(context, job, plans)
@@ -76,6 +69,17 @@ def run(context: Context) -> int:
         console.result(f"would do runs {prove.missing_runs(context.store, study)} of {study.id}")
         return 0
     return _measure(context, study)
+
+
+def _study_to_resume(context: Context) -> Study:
+    """The study named, or the newest one with runs left to do: of the job given, or of any."""
+    from fairlead.study import prove
+
+    asked = context.options.file
+    if asked and asked in context.store.runs():
+        return prove.read_study(context.store, asked)
+    job = read_job(context) if asked or context.options.command else None
+    return prove.find_study(context.store, job)
 
 
 def _check_output(output: str) -> None:

@@ -116,7 +116,7 @@ def _list(context: Context) -> int:
 
 def _state(store: Store, run_id: str) -> str:
     if not (store.run(run_id) / "study.json").exists():
-        return "run"
+        return "run" if (store.run(run_id) / "record.json").exists() else "stopped before it was done"
     from fairlead.study import prove
 
     study = prove.read_study(store, run_id)

@@ -82,7 +82,7 @@ def run(context: Context) -> int:
         world_size=job.topology.world_size,
         memory=tuple(memory),
         memory_kind="rss",
-        peak_memory_bytes=max((sample.bytes for sample in memory), default=0),
+        peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
     )
     store.write(folder / "record.json", codec.to_json(record))

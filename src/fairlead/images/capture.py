@@ -11,13 +11,16 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
+import stat
+import urllib.parse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fairlead import codec, execute
 from fairlead.errors import UsageError
 from fairlead.images import layer, oci
-from fairlead.images.collect import Collection, Item, Part
+from fairlead.images.collect import Collection, Item, Part, changed, shown
 from fairlead.images.interpreter import Interpreter, ask, choose
 from fairlead.model import CaptureRequest, Image, Layer, Prefix
 from fairlead.store import Store
@@ -121,6 +124,26 @@ def inventory(request: CaptureRequest) -> Inventory:
     return _with_libraries(interpreter, _sources(interpreter, request))
 
 
+def describe(request: CaptureRequest) -> Image:
+    """The environment as it stands, without its files: enough to run it on bare metal. It has no digest."""
+    interpreter = ask(choose(request.python))
+    packages = (
+        f"{folder}/{name}/METADATA"
+        for folder in interpreter.path
+        if os.path.isdir(folder)
+        for name in os.listdir(folder)
+        if name.endswith(".dist-info")
+    )
+    return Image(
+        digest="",
+        layers=(),
+        environment=_environment(interpreter),
+        python=interpreter.executable,
+        python_version=interpreter.version,
+        frameworks=_frameworks(packages),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Sources:
     collection: Collection
@@ -132,13 +155,23 @@ def _sources(interpreter: Interpreter, request: CaptureRequest) -> _Sources:
     collection = Collection()
     roots: list[tuple[str, Part]] = []
 
-    def root(path: str, part: Part, *, without: frozenset[str] = frozenset()) -> None:
+    def root(path: str, part: Part, *, without: frozenset[str] = frozenset()) -> bool:
+        """Whether the path became a part of the image."""
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the path {shown(path)} is not UTF-8, and an image's description is",
+                remedy="give it another name",
+            ) from None
         real = collection.add(path, part, without=without)
-        if os.path.isdir(real) and not real.startswith(("/usr/", "/lib", "/etc/", "/bin/", "/opt/")):
-            roots.append((real, part))
+        walked = collection.has_walked(real)
+        if walked and not real.startswith(("/usr/", "/lib", "/etc/", "/bin/", "/opt/")):
+            roots.append((real, collection.items[real].part))
+        return walked or collection.items.get(real, _NOTHING).kind == "file"
 
     for path, mode in _FOLDERS.items():
-        collection.folder(path, mode)
+        collection.folder(collection.link(path, Part.SYSTEM), mode)  # on some clusters /home is a link
     for path in ("/bin", "/sbin", "/lib", "/lib64"):  # links into /usr on most systems of today
         if os.path.islink(path):
             collection.link(path, Part.SYSTEM)
@@ -168,13 +201,20 @@ def _sources(interpreter: Interpreter, request: CaptureRequest) -> _Sources:
     for path in _editable_sources(collection):
         root(path, Part.PACKAGES)
     for path in request.include:
+        quoted = shlex.quote(shown(path))
         if not os.path.exists(path):
-            raise UsageError(f"there is no {path} to capture", remedy=f"ls -ld {path}")
-        if os.path.isdir(path) and not os.listdir(path):
+            raise UsageError(f"there is no {shown(path)} to capture", remedy=f"ls -ld {quoted}")
+        if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
             raise UsageError(
-                f"the folder {path} is empty: there is nothing to capture", remedy=f"ls -la {path}"
+                f"the folder {shown(path)} is empty: there is nothing to capture", remedy=f"ls -la {quoted}"
             )
-        root(path, Part.PACKAGES)
+        if not root(path, Part.PACKAGES):
+            collection.check_readable()
+            raise UsageError(
+                f"{shown(path)} cannot be captured",
+                context=collection.left_out[-1],
+                remedy=f"ls -ld {quoted}   # then name a file, or a folder of the environment",
+            )
     collection.follow_links()
     collection.check_readable()
     for path, data in _WRITTEN.items():
@@ -192,13 +232,12 @@ def _editable_sources(collection: Collection) -> list[str]:
     found = []
     for path, _ in list(collection.files()):
         if path.endswith(".dist-info/direct_url.json"):
-            with open(path, "rb") as stream:
-                origin = codec.from_json(stream.read(), dict[str, object], what=path)
+            origin = codec.from_json(_read(path), dict[str, object], what=path)
             details = origin.get("dir_info")
             url = str(origin.get("url", ""))
             if isinstance(details, dict) and details.get("editable") and url.startswith("file:///"):
-                folder = url.removeprefix("file://")
-                found.append(os.path.join(folder, "src") if os.path.isdir(f"{folder}/src") else folder)
+                folder = urllib.parse.unquote(url.removeprefix("file://"), errors="surrogateescape")
+                found += [path for path in (f"{folder}/src", folder) if os.path.isdir(path)][:1]
     return found
 
 
@@ -220,7 +259,7 @@ def _fingerprint(interpreter: Interpreter, collection: Collection, request: Capt
 def _complete_bytecode(interpreter: Interpreter, collection: Collection) -> bool:
     """Let Python compile what its first import would compile, so that both arms of a proof, and every
     later capture, find the same files. Only folders that the user can write; True when any was made."""
-    paths = (interpreter.stdlib, *(p for p in interpreter.path if os.path.isdir(p)))
+    paths = tuple(os.path.realpath(p) for p in (interpreter.stdlib, *interpreter.path) if os.path.isdir(p))
     tag = f"cpython-{''.join(interpreter.version.split('.')[:2])}"
     missing = []
     for path, item in collection.files():
@@ -256,8 +295,7 @@ def _bytecode(path: str, collection: Collection) -> bytes | None:
     item = collection.items.get(source)
     if item is None or item.kind != "file":
         return None
-    with open(path, "rb") as stream:
-        data = stream.read()
+    data = _read(path)
     if len(data) < 16:
         return None
     flags, mtime_s, size = (int.from_bytes(data[at : at + 4], "little") for at in (4, 8, 12))
@@ -314,6 +352,8 @@ def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
                 if collection.items.get(real, _NOTHING).part == Part.SYSTEM:
                     folders.add(folder)
     collection.check_readable()
+    for path, part in sources.roots:
+        collection.gather(path, part)  # a venv's `python` was met first with the interpreter's layer
     extra = tuple(sorted(f for f in folders if f not in elf.DEFAULT_FOLDERS))
     return Inventory(
         interpreter=interpreter,
@@ -324,7 +364,7 @@ def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
     )
 
 
-_NOTHING = Item(Part.PACKAGES, "file", 0)
+_NOTHING = Item(Part.PACKAGES, "nothing", 0)
 
 
 # -- building --------------------------------------------------------------------------------------
@@ -363,7 +403,9 @@ def _build(found: Inventory, store: Store, progress: Progress) -> Image:
                 )
             )
     layers = tuple(made)
-    environment = _environment(found)
+    environment = _environment(found.interpreter)
+    if found.library_folders:
+        environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
     described = oci.metadata(layers, machine=os.uname().machine, environment=environment)
     image = Image(
         digest=described.manifest_digest,
@@ -411,7 +453,7 @@ def _put(tree: str, path: str, item: Item, collection: Collection) -> int | None
             return None
     written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        size = _write(written, data) if data is not None else _copy(path, written, item.size)
+        size = _write(written, data) if data is not None else _copy(path, written, item)
         os.fchmod(written, item.mode)
     finally:
         os.close(written)
@@ -425,22 +467,46 @@ def _write(descriptor: int, data: bytes) -> int:
     return len(data)
 
 
-def _copy(path: str, target: int, size: int) -> int:
-    """Copy in the kernel where it can (and share blocks where the file system can)."""
-    source = os.open(path, os.O_RDONLY)
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise changed(path) from error
+
+
+def _copy(path: str, target: int, item: Item) -> int:
+    """Copy in the kernel where it can (and share blocks where the file system can).
+
+    Raises UsageError for a file that is not, or does not stay, what was collected.
+    """
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place must not hold us up
+    except OSError as error:
+        raise changed(path) from error
     done = 0
     try:
+        if not _unchanged(source, item):
+            raise changed(path)
         try:
-            while count := os.copy_file_range(source, target, max(size, 1) if not done else 1 << 30):
+            while count := os.copy_file_range(source, target, max(item.size, 1) if not done else 1 << 30):
                 done += count
         except OSError:
             if done:
                 raise
             while chunk := os.read(source, 1 << 20):
                 done += _write(target, chunk)
+        if done != item.size or not _unchanged(source, item):
+            raise changed(path)
     finally:
         os.close(source)
     return done
+
+
+def _unchanged(descriptor: int, item: Item) -> bool:
+    state = os.fstat(descriptor)
+    regular = stat.S_ISREG(state.st_mode)
+    return regular and (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns)
 
 
 def _set_times(tree: str) -> None:
@@ -451,13 +517,10 @@ def _set_times(tree: str) -> None:
     os.utime(tree, moment)
 
 
-def _environment(found: Inventory) -> dict[str, str]:
-    folder = os.path.dirname(found.interpreter.executable)
+def _environment(interpreter: Interpreter) -> dict[str, str]:
+    folder = os.path.dirname(interpreter.executable)
     path = list(dict.fromkeys([folder, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
-    environment = {"PATH": ":".join(path), "LANG": "C.UTF-8"}
-    if found.library_folders:
-        environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
-    return environment
+    return {"PATH": ":".join(path), "LANG": "C.UTF-8"}
 
 
 def _frameworks(paths: Iterable[str]) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from dataclasses import dataclass
 
 import msgspec
@@ -43,7 +45,8 @@ class Interpreter:
 
 
 def choose(asked: str | None) -> str:
-    """The interpreter to capture: the one asked for, the active environment's, or python3 on PATH."""
+    """The interpreter to capture: the one asked for, the active environment's, or the one that runs
+    Fairlead."""
     if asked is not None:
         found = execute.which(asked)
         if found is None:
@@ -53,16 +56,19 @@ def choose(asked: str | None) -> str:
         prefix = os.environ.get(variable)
         if prefix and os.path.exists(os.path.join(prefix, "bin", "python")):
             return os.path.join(prefix, "bin", "python")
-    for name in ("python3", "python"):
-        found = execute.which(name)
-        if found is not None:
-            return found
-    raise UsageError("there is no python3 on PATH", remedy="activate an environment, or pass --python PATH")
+    return sys.executable
 
 
 def ask(python: str) -> Interpreter:
     """Start the interpreter once, isolated from the caller's PYTHON* variables, and ask it."""
-    outcome = execute.run([python, "-I", "-c", _QUESTION])
+    try:
+        outcome = execute.run([python, "-I", "-c", _QUESTION])
+    except OSError as error:  # a program of another architecture, or none at all
+        raise ToolError(
+            f"the Python {python} does not start",
+            context=str(error),
+            remedy="name one that does: --python PATH",
+        ) from None
     if not outcome.ok:
         raise ToolError(
             f"the Python {python} does not start",
@@ -71,7 +77,9 @@ def ask(python: str) -> Interpreter:
         )
     try:
         return msgspec.json.decode(outcome.stdout, type=Interpreter)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ToolError(
-            f"the Python {python} answered what cannot be understood: {error}", context=outcome.stdout
+            f"the Python {python} answered what cannot be understood: {error}",
+            context=outcome.stdout,
+            remedy=f"{shlex.quote(python)} -I -c pass   # must print nothing; or name another: --python PATH",
         ) from None

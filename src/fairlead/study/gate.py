@@ -7,6 +7,7 @@ The protocol is in fairlead_meter.py: `hello TOKEN RANK WORLD`, `at STEP`, `bye`
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import selectors
 import socket
@@ -85,7 +86,9 @@ class Gate:
         for rank in self._ranks.values():
             if not rank.done:
                 rank.waiting_at = None
-                rank.connection.sendall(f"go {step}\n".encode())
+                # A rank that died meanwhile hears nothing; wait() sees the end of its job.
+                with contextlib.suppress(ConnectionError):
+                    rank.connection.sendall(f"go {step}\n".encode())
 
     def wait(self, pidfd: int) -> bool:
         """Block until every rank waits or has finished: True; or until the job script behind `pidfd`
@@ -163,7 +166,8 @@ class Gate:
         rank = _Rank(connection, int(words[2]))
         self._ranks[rank.number] = rank
         self.world_size = int(words[3])
-        connection.sendall(b"go 1\n")
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(b"go 1\n")
         return rank
 
     def _refuse(self, connection: socket.socket) -> None:

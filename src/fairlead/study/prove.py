@@ -50,16 +50,23 @@ def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image,
     return study
 
 
-def find_study(store: Store, asked: str | None) -> Study:
-    """The study asked for, or the newest that has runs left to do."""
-    if asked:
-        return read_study(store, asked)
+def find_study(store: Store, job: Job | None) -> Study:
+    """The newest study, of this job or of any, that has runs left to do; else the newest complete one, of
+    which perhaps only the report is missing."""
+    complete = None
     for run_id in reversed(store.runs()):
         if (store.run(run_id) / "study.json").exists():
             study = read_study(store, run_id)
-            if missing_runs(store, study):
-                return study
-    raise UsageError("no study in the store has runs left to do", remedy="fairlead prove …")
+            if job in (None, study.job):
+                if missing_runs(store, study):
+                    return study
+                complete = complete or study
+    if complete is not None:
+        return complete
+    raise UsageError(
+        "there is no study" + (" of this job as it is now" if job else ""),
+        remedy="fairlead report   # lists the studies; leave --resume out to start a new one",
+    )
 
 
 def read_study(store: Store, run_id: str) -> Study:

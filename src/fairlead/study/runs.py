@@ -19,8 +19,8 @@ from fairlead.study.meterlog import Process, read_rank
 
 #: Steps of the very first window, from whose times the length of all others follows.
 _PROBE_STEPS = 20
-#: Memory of an arm without a meter is read so often, in seconds.
-_SAMPLE_S = 0.1
+#: Memory of an arm without a meter is read so often: every tenth of its age, between these seconds.
+_SAMPLE_S = (0.01, 0.2)
 _TAIL_LINES = 20
 
 
@@ -153,7 +153,8 @@ def _until_waiting(arm: _LiveArm) -> bool:
 
 def _run_through(arm: _LiveArm) -> None:
     """Watch an arm without a meter to its end."""
-    while arm.live.wait(_SAMPLE_S) is None:
+    least_s, most_s = _SAMPLE_S
+    while arm.live.wait(min(max(arm.live.wall_s / 10, least_s), most_s)) is None:
         arm.sample_memory("rss")
     _check_exit(arm)
 
@@ -174,6 +175,11 @@ def _take_turns(
             arm.gate.open_until(first + steps)
             if not arm.gate.wait(arm.live.pidfd):
                 _check_exit(arm)
+                raise RunError(
+                    f"{arm.arm.name}: the job ended in mid-training, and not all of its ranks said so",
+                    context=_tail(arm),
+                    remedy="call meter.close() at the end of the training script",
+                )
             if arm.gate.finished:
                 # The rest of the job, evaluation and all, while the other arm waits.
                 arm.live.wait()
@@ -254,7 +260,8 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         )
         phases = _phases(arm, first, exited_ns)
         wall_s = sum(getattr(phases, name) for name in Phases.__slots__)
-    peak = max((sample.bytes for sample in arm.memory), default=0)
+    # What no sample saw, the kernel did: the peak of the largest process.
+    peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
     return Record(
         study=study.id,
         run=run,
