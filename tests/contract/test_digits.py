@@ -1,0 +1,136 @@
+"""The example that `make prove` runs, with PyTorch, torchrun and two ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+from processes import fairlead, left_after
+
+from fairlead.store import Store
+from fairlead.study import analysis, prove
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the environment of the tests, captured once."""
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    store = tmp_path_factory.mktemp("digits") / "store"
+    code, _, err = fairlead("capture", store=store, cwd=store.parent)
+    assert code == 0, err
+    return store
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    shutil.copy(EXAMPLES / "digits.py", tmp_path)
+    return tmp_path
+
+
+def write_job(work: Path, *, command: list[str], more: str = "") -> Path:
+    job = work / "job.toml"
+    job.write_text(
+        f'name = "{work.name}"\ncommand = {json.dumps(command)}\n'
+        "[topology]\nranks_per_node = 2\n" + textwrap.dedent(more)
+    )
+    return job
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "native"])
+def test_the_plans_script_trains_with_fairlead_off_the_path(captured: Path, work: Path, engine: str) -> None:
+    shutil.copy(EXAMPLES / "digits.toml", work)
+    code, script, err = fairlead(
+        "plan", "--engine", engine, "--script", "digits.toml", store=captured, cwd=work
+    )
+    assert code == 0, err
+    (work / "job.sh").write_text(script)
+    bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "TMPDIR": str(work)}
+    assert shutil.which("fairlead", path=bare["PATH"]) is None
+    done = subprocess.run(
+        ["bash", "job.sh"], cwd=work, env=bare, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[rank 0] world size 2, test accuracy 0.9" in done.stdout
+    assert list(work.glob("fairlead-run.*")) == []
+
+
+def test_two_ranks_in_both_arms_reach_the_stated_accuracy(captured: Path, work: Path) -> None:
+    job = write_job(
+        work,
+        command=["python", "digits.py", "--epochs", "14"],
+        more="""
+        [prove]
+        repeats = 2
+        window_s = 0.2
+        goals = { test_accuracy = 0.9 }
+        """,
+    )
+    code, out, err = fairlead("prove", job, store=captured, cwd=work)
+    assert code == 0, err
+    store = Store(captured)
+    (run_id,) = [run for run in store.runs() if run.startswith(work.name)]
+    study = prove.read_study(store, run_id)
+    records = prove.read_records(store, study)
+    assert len(records) == 6
+    accuracies = {record.results["test_accuracy"] for record in records}
+    assert len(accuracies) == 1, "the same seeds train the same model in both arms"
+    for record in records:
+        assert record.world_size == 2
+        assert len(record.peak_rank_rss_bytes) == 2
+        assert record.samples_per_step == 64
+        assert record.phases is not None
+        assert record.phases.import_s > 0.1
+    assert all(goal.reached for goal in analysis.analyse(study, records).goals)
+    assert "throughput" in out
+    assert left_after(work.name, 1) == []
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "native"])
+def test_when_one_rank_dies_the_others_end_and_its_words_and_code_are_told(
+    captured: Path, work: Path, engine: str
+) -> None:
+    (work / "dies.py").write_text(
+        textwrap.dedent("""
+        import os, sys, time
+        if os.environ["RANK"] == "1":
+            print("rank one has had enough", file=sys.stderr)
+            sys.exit(7)
+        time.sleep(600)
+        """)
+    )
+    job = write_job(work, command=["python", "dies.py"])
+    code, _, err = fairlead("run", "--engine", engine, job, store=captured, cwd=work, timeout_s=120)
+    assert code == 7
+    assert "rank 1 ended first, with exit code 7; its last output:" in err
+    assert err.count("rank one has had enough") >= 2, "once as it was said, once in the summary"
+    assert "Traceback (most recent call last)" not in err.partition("rank 1 ended first")[2]
+    assert left_after(work.name, 1) == []
+
+
+def test_the_bare_arm_and_the_container_see_the_same_environment(captured: Path, work: Path) -> None:
+    (work / "env.py").write_text(
+        "import json, os, torch\n"
+        "hidden = ('FAIRLEAD', 'TORCHELASTIC_RUN_ID', 'MASTER_PORT', 'TORCHELASTIC_ERROR_FILE', 'PWD')\n"
+        "mine = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}\n"
+        "open('env-%s-%s.json' % (os.environ['RANK'], 'FAIRLEAD_IMAGE' in os.environ), 'w').write(\n"
+        "    json.dumps([mine, torch.__file__, os.getcwd(), os.getuid()], sort_keys=True))\n"
+    )
+    job = write_job(work, command=["python", "env.py"])
+    for engine in ("bubblewrap", "native"):
+        code, _, err = fairlead("run", "--engine", engine, job, store=captured, cwd=work)
+        assert code == 0, err
+    for rank in (0, 1):
+        inside, outside = (
+            json.loads((work / f"env-{rank}-{contained}.json").read_text()) for contained in (True, False)
+        )
+        assert inside == outside

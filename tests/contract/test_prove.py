@@ -1,0 +1,183 @@
+"""`fairlead prove` on real processes and a real container, from the command line to the report."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import environment, fairlead, left_after
+from trainings import make_small_environment, write_job, write_training
+
+from fairlead.model import Record, Study
+from fairlead.store import Store
+from fairlead.study import analysis, prove
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small environment and a store that the tests of this file share: it is captured once."""
+    folder = tmp_path_factory.mktemp("prove")
+    make_small_environment(folder / "env")
+    return folder
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    """A folder of its own for each test; afterwards no process of it may be left."""
+    yield tmp_path
+    assert left_after(tmp_path.name) == []
+
+
+def do(place: Path, work: Path, *arguments: str | Path) -> tuple[int, str, str]:
+    python = place / "env/bin/python"
+    return fairlead("prove", "--python", python, *arguments, store=place / "store", cwd=work)
+
+
+def the_study(place: Path, name: str) -> tuple[Study, list[Record]]:
+    store = Store(place / "store")
+    (run_id,) = [run for run in store.runs() if run.startswith(name + "-")]
+    study = prove.read_study(store, run_id)
+    return study, prove.read_records(store, study)
+
+
+def test_a_metered_job_is_compared_in_turns_and_reported(place: Path, work: Path) -> None:
+    write_training(work)
+    job = write_job(work, name=work.name, repeats=3, goals="{ test_accuracy = 0.97 }")
+    code, out, err = do(place, work, job)
+    assert code == 0, err
+    study, records = the_study(place, work.name)
+    assert [(r.run, r.arm, r.warm_up) for r in records] == [
+        (run, arm.name, run == 0) for run in range(4) for arm in study.arms
+    ]
+    for record in records:
+        assert record.exit_code == 0
+        assert record.results == {"test_accuracy": 0.98}
+        assert record.phases is not None
+        assert record.phases.process_start_s > 0
+        assert record.phases.steady_s > 0
+        assert record.peak_memory_bytes > 10**6
+        assert record.samples_per_step == 8
+        if not record.warm_up:
+            assert all(len(w.step_s) == study.steps_per_window for w in record.windows)
+            assert len(record.windows) >= 5
+    blocks = [{w.block for w in r.windows} for r in records]
+    assert blocks[2] == blocks[3]
+    page = (work / "report.html").read_text()
+    assert analysis.analyse(study, records).sentence in out
+    assert study.id in page
+    assert "goal test_accuracy >= 0.97 reached" in out
+
+
+def test_the_arms_take_turns_and_never_train_at_once(place: Path, work: Path) -> None:
+    write_training(work)
+    assert do(place, work, write_job(work, name=work.name, repeats=2))[0] == 0
+    study, records = the_study(place, work.name)
+    for run in (1, 2):
+        spans = sorted(
+            (w.began_s, w.began_s + sum(w.step_s), r.arm, w.block)
+            for r in records
+            if r.run == run
+            for w in r.windows
+        )
+        for (_, end, *_), (begin, *_) in itertools.pairwise(spans):
+            assert begin >= end
+        firsts = {block: arm for _, _, arm, block in reversed(spans)}
+        expected = {block: study.arms[_first(study, run, block)].name for block in firsts}
+        assert firsts == expected
+
+
+def _first(study: Study, run: int, block: int) -> int:
+    from fairlead.study.runs import order
+
+    return order(study, run, block)[0]
+
+
+def test_a_slowdown_of_10_percent_in_one_arm_is_called_different(place: Path, work: Path) -> None:
+    write_training(work, slower=0.10, steps=400)
+    code, out, err = do(place, work, write_job(work, name=work.name, repeats=6))
+    assert code == 0, err
+    found = analysis.analyse(*the_study(place, work.name)).primary.comparison
+    assert found.verdict.value == "different"
+    assert 0.8 < found.ratio < 0.97
+    assert "different, by" in out
+
+
+def test_bare_metal_against_itself_is_not_called_different(place: Path, work: Path) -> None:
+    """At a confidence of 99.9 %, so this fails by chance in one of 1,000 times, as the study promises."""
+    write_training(work)
+    job = write_job(work, name=work.name, repeats=5, confidence=0.999)
+    code, _, err = do(place, work, "--engine", "native", job)
+    assert code == 0, err
+    study, records = the_study(place, work.name)
+    assert [arm.engine for arm in study.arms] == ["native", "native"]
+    assert study.arms[0].name != study.arms[1].name
+    assert analysis.analyse(study, records).primary.comparison.verdict.value != "different"
+
+
+def test_any_command_without_a_meter_is_compared_by_wall_time_and_memory(place: Path, work: Path) -> None:
+    (work / "plain.py").write_text("x = bytearray(30_000_000)\nsum(range(3_000_000))\nprint('done')\n")
+    code, out, err = do(place, work, "--repeats", "3", "--json", "--", "python", "plain.py")
+    assert code == 0, err
+    (found,) = json.loads(out)
+    metrics = {metric["name"]: metric for metric in found["metrics"]}
+    assert set(metrics) == {"wall time", "peak memory"}
+    assert metrics["wall time"]["primary"]
+    assert len(metrics["wall time"]["baseline"]) == 3
+    assert min(metrics["peak memory"]["contender"]) > 30_000_000
+
+
+def test_a_command_that_is_no_python_is_captured_with_it(place: Path, work: Path) -> None:
+    code, _, err = do(place, work, "--repeats", "2", "--", "xz", "--version")
+    if code == 3:
+        pytest.fail(err)
+    assert code == 0, err
+
+
+def test_a_dry_run_plans_both_arms_and_runs_nothing(place: Path, work: Path) -> None:
+    write_training(work, extra="open('touched', 'w')")
+    code, out, _ = do(place, work, "--dry-run", write_job(work, name=work.name))
+    assert code == 0
+    assert "native" in out
+    assert "bubblewrap" in out
+    assert not (work / "touched").exists()
+    assert not (work / "report.html").exists()
+
+
+def test_the_report_can_be_written_again_from_the_records(place: Path, work: Path) -> None:
+    write_training(work)
+    code, out, _ = do(place, work, write_job(work, name=work.name, repeats=2))
+    assert code == 0
+    study, _ = the_study(place, work.name)
+    first = (work / "report.html").read_bytes()
+    code, again, _ = fairlead("report", study.id, "-o", work / "again.html", store=place / "store", cwd=work)
+    assert code == 0
+    assert (work / "again.html").read_bytes() == first
+    assert out.splitlines()[:-1] == again.splitlines()[:-1]
+
+
+def test_the_script_of_the_plan_runs_without_fairlead(place: Path, work: Path) -> None:
+    write_training(work, extra="open('steps', 'a').write('x')")
+    job = write_job(work, name=work.name)
+    code, script, err = fairlead(
+        "plan", "--python", place / "env/bin/python", "--script", job, store=place / "store", cwd=work
+    )
+    assert code == 0, err
+    (work / "job.sh").write_text(script)
+    import subprocess
+
+    bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"]}
+    assert subprocess.run(["bash", "job.sh"], cwd=work, env=bare, check=False).returncode == 0
+    assert (work / "steps").read_text() == "x" * 300
+    assert sys.executable not in script
+
+
+def test_environment_of_the_caller_does_not_reach_the_command(place: Path, work: Path) -> None:
+    assert "FAIRLEAD_STORE" in environment(place / "store")
+    (work / "env.py").write_text("import os, sys\nsys.exit('FAIRLEAD_STORE' in os.environ)\n")
+    code, _, err = do(place, work, "--repeats", "2", "--", "python", "env.py")
+    assert code == 0, err

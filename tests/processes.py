@@ -1,0 +1,64 @@
+"""Fairlead as a process of its own, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def fairlead(*arguments: str | Path, store: Path, cwd: Path, timeout_s: float = 300) -> tuple[int, str, str]:
+    """Run `fairlead …` to its end; exit code, stdout, stderr."""
+    done = subprocess.run(
+        command(*arguments),
+        env=environment(store),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def start_fairlead(*arguments: str | Path, store: Path, cwd: Path) -> subprocess.Popen[str]:
+    """Start `fairlead …` in a session of its own, as from a terminal."""
+    return subprocess.Popen(
+        command(*arguments),
+        env=environment(store),
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "fairlead", *map(str, arguments)]
+
+
+def environment(store: Path) -> dict[str, str]:
+    return {**os.environ, "FAIRLEAD_STORE": str(store)}
+
+
+def marked(name: str) -> list[int]:
+    """The processes of every run whose name begins so."""
+    mark = b"FAIRLEAD_RUN=" + name.encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if any(word.startswith(mark) for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
+                found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+def left_after(name: str, patience_s: float = 20.0) -> list[int]:
+    """What is left of the runs after the time that ranks are given to clean up."""
+    deadline = time.monotonic() + patience_s
+    while (found := marked(name)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found

@@ -1,0 +1,154 @@
+"""From records to a verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from builders import make_records, make_study
+
+from fairlead.errors import UsageError
+from fairlead.model import Record, Study, Window
+from fairlead.study import analysis
+from fairlead.study.statistics import Verdict
+
+
+def windows(*means: float, steps: int = 10, settle: int = 2) -> tuple[Window, ...]:
+    """Windows with the given mean step seconds; the steps that settle are ten times as long."""
+    return tuple(
+        Window(
+            block=i,
+            began_s=float(i),
+            settle=settle,
+            step_s=(mean * 10,) * settle + (mean,) * (steps - settle),
+        )
+        for i, mean in enumerate(means)
+    )
+
+
+def with_windows(records: list[Record], arm: str, made: tuple[Window, ...]) -> list[Record]:
+    return [dataclasses.replace(r, windows=made) if r.arm == arm else r for r in records]
+
+
+@pytest.fixture
+def study() -> Study:
+    return make_study(metered=True, runs=4)
+
+
+@pytest.fixture
+def records(study: Study) -> list[Record]:
+    return list(make_records(study, ratio=1.0))
+
+
+def test_throughput_is_samples_over_the_steps_that_count(study: Study, records: list[Record]) -> None:
+    baseline, contender = (arm.name for arm in study.arms)
+    records = with_windows(records, baseline, windows(0.010, 0.010, 0.010))
+    records = with_windows(records, contender, windows(0.020, 0.020, 0.020))
+    found = analysis.analyse(study, records).primary
+    samples = records[0].samples_per_step
+    assert samples is not None
+    assert found.name == "throughput"
+    assert found.baseline[0] == pytest.approx(samples / 0.010)
+    assert found.contender[0] == pytest.approx(samples / 0.020)
+    assert found.comparison.ratio == pytest.approx(0.5)
+    assert found.comparison.verdict is Verdict.DIFFERENT
+
+
+def test_only_blocks_that_both_arms_completed_are_paired(study: Study, records: list[Record]) -> None:
+    baseline, contender = (arm.name for arm in study.arms)
+    records = with_windows(records, baseline, windows(0.010, 0.010, 0.010))
+    records = with_windows(records, contender, windows(0.010, 0.010, 0.010, 0.5, 0.5))
+    (pair, *_) = analysis.measured_pairs(study, records)
+    assert analysis.block_log_ratios(pair) == pytest.approx([0.0, 0.0, 0.0])
+    assert analysis.analyse(study, records).primary.comparison.ratio == pytest.approx(1.0)
+
+
+def test_the_warm_up_counts_for_nothing(study: Study, records: list[Record]) -> None:
+    before = analysis.analyse(study, records)
+    spoilt = [
+        dataclasses.replace(r, windows=windows(99.0), wall_s=1e6, results={}) if r.warm_up else r
+        for r in records
+    ]
+    assert any(r.warm_up for r in records)
+    assert analysis.analyse(study, spoilt) == before
+
+
+def test_the_order_of_the_records_does_not_matter(study: Study, records: list[Record]) -> None:
+    assert analysis.analyse(study, records[::-1]) == analysis.analyse(study, records)
+
+
+def test_a_run_with_one_arm_missing_is_left_out(study: Study, records: list[Record]) -> None:
+    last = max(r.run for r in records)
+    kept = [r for r in records if not (r.run == last and r.arm == study.arms[1].name)]
+    assert analysis.analyse(study, kept).primary.comparison.runs == study.job.prove.repeats - 1
+
+
+def test_too_few_runs_is_an_error_with_the_command_to_go_on(study: Study, records: list[Record]) -> None:
+    with pytest.raises(UsageError) as raised:
+        analysis.analyse(study, [r for r in records if r.run <= 1])
+    assert f"fairlead prove --resume {study.id}" in raised.value.remedy
+
+
+def test_without_a_meter_wall_time_carries_the_verdict() -> None:
+    study = make_study(metered=False, runs=5)
+    found = analysis.analyse(study, list(make_records(study, ratio=1.0)))
+    assert found.primary.name == "wall time"
+    assert not found.primary.higher_is_better
+    assert {metric.name for metric in found.metrics} == {"wall time", "peak memory"}
+
+
+def test_exactly_one_metric_is_primary(study: Study, records: list[Record]) -> None:
+    assert [m.primary for m in analysis.analyse(study, records).metrics].count(True) == 1
+
+
+def test_memory_that_was_never_sampled_is_not_compared(study: Study, records: list[Record]) -> None:
+    unsampled = [dataclasses.replace(r, memory=(), peak_memory_bytes=0) for r in records]
+    assert "peak memory" not in {m.name for m in analysis.analyse(study, unsampled).metrics}
+
+
+@pytest.mark.parametrize(
+    ("lowest", "reached"), [(0.9701, True), (0.97, True), (0.9699, False), (None, False)]
+)
+def test_a_goal_is_reached_only_by_every_run(
+    study: Study, records: list[Record], lowest: float | None, reached: bool
+) -> None:
+    prove = dataclasses.replace(study.job.prove, goals={"acc": 0.97})
+    study = dataclasses.replace(study, job=dataclasses.replace(study.job, prove=prove))
+    arm = study.arms[1].name
+    changed = [
+        dataclasses.replace(
+            r,
+            results={}
+            if (r.arm, r.run, lowest) == (arm, 2, None)
+            else {"acc": lowest if (r.arm, r.run) == (arm, 2) and lowest is not None else 0.99},
+        )
+        for r in records
+    ]
+    goals = {goal.arm: goal for goal in analysis.analyse(study, changed).goals}
+    assert goals[study.arms[0].name].reached
+    assert goals[arm].reached is reached
+    assert goals[arm].lowest == (0.99 if lowest is None else lowest)
+
+
+def test_the_sentence_says_the_verdict_and_its_numbers(study: Study, records: list[Record]) -> None:
+    baseline, contender = (arm.name for arm in study.arms)
+    records = with_windows(records, baseline, windows(0.010, 0.010))
+    for step_s, beginning in ((0.0101, "equivalent within 2 %"), (0.0125, "different, by 20.0%, lower")):
+        changed = with_windows(records, contender, windows(step_s, step_s))
+        found = analysis.analyse(study, changed)
+        assert found.sentence.startswith(beginning)
+        assert f"{found.primary.comparison.ratio:.4f}" in found.sentence
+
+
+def test_a_study_that_cannot_tell_says_how_many_more_repeats(study: Study, records: list[Record]) -> None:
+    baseline, contender = (arm.name for arm in study.arms)
+    records = with_windows(records, baseline, windows(0.010, 0.010))
+    changed = [
+        dataclasses.replace(r, windows=windows(*[0.010 * (0.95 if r.run % 2 else 1.05)] * 2))
+        if r.arm == contender
+        else r
+        for r in records
+    ]
+    found = analysis.analyse(study, changed)
+    assert found.primary.comparison.verdict is Verdict.NOT_ENOUGH
+    assert f"about {found.primary.comparison.more_runs} more repeats" in found.sentence

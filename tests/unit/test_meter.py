@@ -1,0 +1,184 @@
+"""The meter by itself: silent outside of Fairlead, exact inside."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import fairlead_meter
+from fairlead.errors import RunError
+from fairlead.study.meterlog import read_rank
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FAIRLEAD_METER_DIR", str(tmp_path))
+    return tmp_path
+
+
+def lines(folder: Path, rank: int = 0) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / f"rank-{rank:05d}.jsonl").read_text().splitlines()]
+
+
+def test_outside_of_fairlead_it_writes_nothing_and_never_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    meter = fairlead_meter.Meter(samples_per_step=4)
+    meter.start()
+    meter.step()
+    meter.result(loss=1)
+    meter.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_step_is_kept_with_its_own_time(folder: Path) -> None:
+    meter = fairlead_meter.Meter(samples_per_step=4)
+    meter.start()
+    for pause_s in (0.02, 0.001, 0.01):
+        time.sleep(pause_s)
+        meter.step()
+    meter.result(test_accuracy=0.5, loss=2)
+    meter.close()
+    process = read_rank(folder, 0)
+    seconds = process.step_seconds(0, 3)
+    assert process.steps == 3
+    assert seconds[0] >= 0.02
+    assert 0.001 <= seconds[1] < seconds[0]
+    assert process.samples_per_step == 4
+    assert process.results == {"test_accuracy": 0.5, "loss": 2.0}
+    assert process.loaded_ns <= process.imported_ns <= process.start_ns < process.ended_ns
+    assert process.peak_rss_bytes > 10**6
+
+
+def test_thousands_of_steps_are_written_in_pieces_and_none_is_lost(folder: Path) -> None:
+    meter = fairlead_meter.Meter()
+    meter.start()
+    for _ in range(2500):
+        meter.step()
+    pieces = [line for line in lines(folder) if line["kind"] == "steps"]
+    assert [len(piece["ends_ns"]) for piece in pieces] == [1000, 1000]  # type: ignore[arg-type]
+    meter.close()
+    process = read_rank(folder, 0)
+    assert process.steps == 2500
+    ends = [end for _, ends in process.stretches for end in ends]
+    assert ends == sorted(ends)
+    # No time between pieces is lost: the steps add up to the whole.
+    assert sum(process.step_seconds(0, 2500)) == pytest.approx((ends[-1] - process.start_ns) / 1e9)
+
+
+def test_closing_twice_is_harmless(folder: Path) -> None:
+    meter = fairlead_meter.Meter()
+    meter.close()
+    meter.close()
+    assert [line["kind"] for line in lines(folder)] == ["process", "end"]
+
+
+def test_a_script_that_forgets_to_close_is_closed_at_its_exit(folder: Path) -> None:
+    code = "import fairlead_meter as f; m = f.Meter(); m.start(); m.step()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert read_rank(folder, 0).steps == 1
+
+
+@pytest.mark.parametrize(
+    ("rank", "world"),
+    [
+        ("RANK", "WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ],
+)
+def test_rank_and_world_size_come_from_the_launcher(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rank: str, world: str
+) -> None:
+    monkeypatch.setenv(rank, "3")
+    monkeypatch.setenv(world, "8")
+    fairlead_meter.Meter().close()
+    assert read_rank(folder, 3).world_size == 8
+
+
+def test_at_the_gate_it_waits_and_the_wait_is_no_step_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    monkeypatch.setenv("FAIRLEAD_GATE", f"127.0.0.1:{server.getsockname()[1]}:secret")
+    heard: list[str] = []
+
+    def gatekeeper() -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile() as words:
+            heard.append(words.readline())
+            connection.sendall(b"go 2\n")
+            heard.append(words.readline())
+            time.sleep(0.3)
+            connection.sendall(b"go 1000\n")
+            heard.append(words.readline())
+
+    thread = threading.Thread(target=gatekeeper)
+    thread.start()
+    meter = fairlead_meter.Meter()
+    meter.start()
+    for _ in range(4):
+        meter.step()
+    meter.close()
+    thread.join()
+    server.close()
+    assert heard == ["hello secret 0 1\n", "at 2\n", "bye\n"]
+    process = read_rank(folder, 0)
+    assert [len(ends) for _, ends in process.stretches] == [2, 2]
+    assert max(process.step_seconds(0, 4)) < 0.3
+    assert process.opened_ns(2) - process.stretches[0][1][-1] > 0.25e9
+
+
+def test_a_rank_ends_by_itself_when_the_gate_goes_away(folder: Path) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    code = "import fairlead_meter as f; m = f.Meter(); m.start(); [m.step() for _ in range(10)]"
+    rank = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={
+            "FAIRLEAD_METER_DIR": str(folder),
+            "FAIRLEAD_GATE": f"127.0.0.1:{server.getsockname()[1]}:t",
+            "PYTHONPATH": str(Path(fairlead_meter.__file__).parent),
+        },
+    )
+    connection, _ = server.accept()
+    connection.sendall(b"go 1\n")
+    connection.close()
+    server.close()
+    assert rank.wait(timeout=20) == 75
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: "",
+        lambda text: text.splitlines()[0] + "\n",
+        lambda text: text[:-20],
+        lambda text: text.replace("process", "processor", 1),
+        lambda text: "[]\n" + text,
+    ],
+    ids=["empty", "no end", "cut", "unknown", "not an object"],
+)
+def test_a_damaged_log_is_one_clear_error(folder: Path, damage: object) -> None:
+    meter = fairlead_meter.Meter()
+    meter.start()
+    meter.step()
+    meter.close()
+    path = folder / "rank-00000.jsonl"
+    path.write_text(damage(path.read_text()))  # type: ignore[operator]
+    with pytest.raises(RunError, match="meter log"):
+        read_rank(folder, 0)
+
+
+def test_a_missing_log_is_one_clear_error(folder: Path) -> None:
+    with pytest.raises(RunError, match="rank 5 left no meter log"):
+        read_rank(folder, 5)
