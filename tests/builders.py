@@ -26,6 +26,7 @@ from fairlead.model import (
     Prefix,
     ProveRequest,
     Record,
+    Rootfs,
     Site,
     Study,
     Topology,
@@ -93,6 +94,18 @@ def make_image(**changes: Any) -> Image:
         "prefixes": (Prefix(path="/env", layer=fake_digest("c")),),
     }  # fmt: skip
     return Image(**(facts | changes))
+
+
+def make_rootfs(image: Image) -> Rootfs:
+    """Where the image would lie in a store at /scratch/ada/fairlead."""
+    store = "/scratch/ada/fairlead"
+    return Rootfs(
+        layers={
+            layer.diff_id: f"{store}/layers/sha256/{layer.diff_id.removeprefix('sha256:')}"
+            for layer in image.layers
+        },
+        flat=f"{store}/flat/sha256/{image.digest.removeprefix('sha256:')}",
+    )
 
 
 def make_job(**changes: Any) -> Job:

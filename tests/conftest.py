@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from environments import Captured, make_captured
 
 from fairlead.store import Store
 
@@ -15,6 +15,9 @@ from fairlead.store import Store
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require", action="store_true", help="a test that would be skipped fails instead (CI sets this)"
+    )
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files anew; then read their diff"
     )
 
 
@@ -43,9 +46,7 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def tool(name: str) -> str:
-    """The path of a program that a test needs; without it the test is skipped."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    """A small environment and its image, for tests that only look and run."""
+    return make_captured(tmp_path_factory.mktemp("captured"))

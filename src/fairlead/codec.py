@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,18 +15,29 @@ T = TypeVar("T")
 
 def to_json(value: Any) -> bytes:
     """Canonical JSON: keys sorted, no spaces, so that equal values have equal bytes."""
-    return msgspec.json.encode(value, order="sorted")
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except UnicodeEncodeError:
+        # An argument or a path that is not UTF-8, which Python holds as lone surrogates. json escapes them.
+        builtins = msgspec.to_builtins(value)
+        return json.dumps(builtins, sort_keys=True, separators=(",", ":")).encode()
 
 
 def to_pretty_json(value: Any) -> str:
-    return msgspec.json.format(to_json(value), indent=2).decode()
+    data = to_json(value)
+    try:
+        return msgspec.json.format(data, indent=2).decode()
+    except msgspec.DecodeError:
+        return json.dumps(json.loads(data), indent=2)
 
 
 def from_json(data: bytes, kind: type[T], *, what: str) -> T:
     """Read one `kind` back. Raises StoreError, naming `what`, when it is damaged or of another version."""
     try:
+        if b"\\udc" in data:  # as to_json() wrote it; msgspec takes no lone surrogates
+            return msgspec.convert(json.loads(data), kind)
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise StoreError(
             f"{what} cannot be read: {error}", remedy="move it away; Fairlead writes a new one"
         ) from None

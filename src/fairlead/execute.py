@@ -28,6 +28,9 @@ RUN_VARIABLE = "FAIRLEAD_RUN"
 #: The job script gives its ranks 10 s after SIGTERM; Fairlead gives the script a little more.
 STOP_GRACE_S = 15.0
 
+#: SIGKILL works at once, or not at all.
+_KILL_GRACE_S = 5.0
+
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -195,11 +198,17 @@ def processes_of(run_id: str) -> Iterator[int]:
 
 
 def end_strays(run_id: str) -> None:
-    """Kill what is left of a run whose job script has gone."""
-    for pid in processes_of(run_id):
-        log.warning("ending process %d, left over from run %s", pid, run_id)
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+    """Kill what is left of a run whose job script has gone, and wait until it is."""
+    deadline = time.monotonic() + _KILL_GRACE_S
+    while left := list(processes_of(run_id)):
+        for pid in left:
+            log.debug("ending process %d, left over from run %s", pid, run_id)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:  # stuck in the kernel, in a dead file system perhaps
+            log.warning("processes %s of run %s cannot be ended", left, run_id)
+            return
+        time.sleep(0.01)
 
 
 def _rss_bytes(pid: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from fairlead.config import Settings
 from fairlead.errors import UsageError
-from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Topology
+from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Topology, check_variable
 from fairlead.toml import TomlFile
 
 T = TypeVar("T")
@@ -56,7 +56,15 @@ def read_job(path: Path, settings: Settings) -> Job:
         check_script(command, workdir)
     except UsageError as error:
         raise file.placed(error, "command") from None
+    environment = file.convert(values.get("environment", {}), dict[str, str], "environment")
+    for variable, value in environment.items():
+        try:
+            check_variable(variable, value)
+        except UsageError as error:
+            raise file.placed(error, "environment", variable) from None
     capture = file.convert(values.get("capture", {}), CaptureRequest, "capture")
+    prove = values.get("prove", {})
+    file.convert(prove, ProveRequest, "prove")  # alone first: a flag's mistake is not one of the file
 
     def given(key: str, kind: type[T], default: T) -> T:
         return file.convert(values[key], kind, key) if key in values else default
@@ -69,8 +77,10 @@ def read_job(path: Path, settings: Settings) -> Job:
             image=given("image", str, "capture"),
             topology=file.convert(values.get("topology", {}), Topology, "topology"),
             mounts=_mounts(values, file, folder),
-            environment=given("environment", dict[str, str], {}),
-            walltime_s=given("walltime_s", int, 0) or None,
+            environment=environment,
+            walltime_s=file.convert(values["walltime_s"], int, "walltime_s")
+            if "walltime_s" in values
+            else None,
             engine=given("engine", str, "") or None,
             launcher=given("launcher", str, "") or None,
             scheduler=given("scheduler", str, "") or None,
@@ -78,7 +88,7 @@ def read_job(path: Path, settings: Settings) -> Job:
                 python=None if capture.python is None else _program(folder, capture.python),
                 include=tuple(_resolved(folder, p) for p in capture.include),
             ),
-            prove=file.convert(settings.over_job(values.get("prove", {})), ProveRequest, "prove"),
+            prove=file.convert(settings.over_job(prove), ProveRequest),
         )
     except UsageError as error:
         raise file.placed(error) from None
@@ -98,9 +108,9 @@ def job_of_command(command: Sequence[str], settings: Settings, *, workdir: str) 
 
 
 def check_script(command: tuple[str, ...], workdir: str) -> None:
-    """Raise UsageError when the script that the command starts is not there."""
-    if not command:
-        return
+    """Raise UsageError when there is no command, or the script that it starts is not there."""
+    if not command or not command[0]:
+        raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
     script = None
     if "/" in command[0]:
         script = command[0]
@@ -149,7 +159,9 @@ def parse_mount(text: str, folder: Path) -> Mount:
     source = _resolved(folder, parts[0])
     if not os.path.exists(source):
         raise UsageError(f"the mount source {source} does not exist", remedy=f"ls -d {shlex.quote(source)}")
-    return Mount(source=source, target=parts[1] if len(parts) == 2 else source, writable=mode == "rw")
+    # Normal, because the planner compares targets to find what hides what.
+    target = os.path.normpath(parts[1]) if len(parts) == 2 else source
+    return Mount(source=source, target=target, writable=mode == "rw")
 
 
 def _resolved(folder: Path, path: str) -> str:

@@ -117,16 +117,28 @@ class Job:
     prove: ProveRequest = field(default_factory=ProveRequest)
 
     def __post_init__(self) -> None:
+        if self.walltime_s is not None and self.walltime_s < 1:
+            raise UsageError(
+                f"walltime_s is {self.walltime_s}; it must be at least 1",
+                remedy="set walltime_s, or leave it out",
+            )
         if not self.command or not self.command[0]:
             raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
+        if any("\0" in word for word in self.command):
+            raise UsageError("the command holds a NUL byte, which no program can be given")
         for name, value in self.environment.items():
-            if not name.isidentifier():
-                raise UsageError(
-                    f"{name!r} is not a name for an environment variable",
-                    remedy="use letters, digits and underscores under [environment]",
-                )
-            if "\0" in value:
-                raise UsageError(f"the value of {name} holds a NUL byte, which no environment can carry")
+            check_variable(name, value)
+
+
+def check_variable(name: str, value: str) -> None:
+    """Raise UsageError for what an environment cannot carry."""
+    if not name.isidentifier():
+        raise UsageError(
+            f"{name!r} is not a name for an environment variable",
+            remedy="use letters, digits and underscores under [environment]",
+        )
+    if "\0" in value:
+        raise UsageError(f"the value of {name} holds a NUL byte, which no environment can carry")
 
 
 # --------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ What can be known to fail fails here, with the reason and the command that mends
 
 from __future__ import annotations
 
+import shlex
+
 from fairlead import registry
 from fairlead.engines import Container, Engine, Suitable, Unsuitable
 from fairlead.errors import PlanError
@@ -47,7 +49,7 @@ def plan(job: Job, image: Image | None, rootfs: Rootfs | None, site: Site) -> Pl
         command=command,
         decisions=tuple(decisions),
         warnings=registry.scheduler(scheduler).warnings(job.topology, site),
-        requirements=_requirements(job, container, engine),
+        requirements=_requirements(job, container),
         needs_flat=container.flat is not None,
         rank_log=launcher.RANK_LOG,
     )
@@ -212,17 +214,19 @@ def _compose(
     return launcher.wrap(engine.wrap(command, container, site), job.topology, python)
 
 
-def _requirements(job: Job, container: Container, engine: Engine) -> tuple[Requirement, ...]:
+def _requirements(job: Job, container: Container) -> tuple[Requirement, ...]:
+    trees = (*container.layers, *([container.flat] if container.flat else ()))
     found = [
         Requirement(path=path, what="a layer of the image", remedy="fairlead capture --fresh")
-        for path in (*container.layers, *([container.flat] if container.flat else ()))
+        for path in trees
     ]
-    if not engine.CONTAINS:
-        found.append(
-            Requirement(path=job.workdir, what="the working folder", remedy=f"mkdir -p {job.workdir}")
+    found.append(
+        Requirement(
+            path=job.workdir, what="the working folder", remedy=f"mkdir -p {shlex.quote(job.workdir)}"
         )
+    )
     for mount in container.mounts:
-        if not any(mount.source.startswith(r.path) for r in found):
+        if mount.source != job.workdir and not any(_lies_under(mount.source, tree) for tree in trees):
             found.append(
                 Requirement(path=mount.source, what="the source of a mount", remedy="correct the mounts")
             )

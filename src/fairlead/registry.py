@@ -7,6 +7,7 @@ can add its own through an entry point of the group `fairlead.engines`, `.launch
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
 from typing import TYPE_CHECKING, Any, cast
@@ -50,6 +51,7 @@ def scheduler(name: str) -> Scheduler:
     return cast("Scheduler", _load("schedulers", name))
 
 
+@functools.cache
 def _modules(group: str) -> dict[str, str]:
     found = dict(BUILT_IN[group])
     for point in importlib.metadata.entry_points(group=f"fairlead.{group}"):

@@ -19,12 +19,13 @@ _HEAD = """\
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
-# Every process of this run carries this mark, whatever session or container it moves to. This shell got
-# it as an argument, not in its environment, so it and its subshells do not carry it.
-export FAIRLEAD_RUN="${{1:-{name}-$$}}"
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+FAIRLEAD_RUN="${{1:-{name}-$$}}"
 
 run_pids() {{ # the run's processes
-  FAIRLEAD_RUN='' grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\\n'
 }}
 
 end_run() {{ # ask every process to end, wait up to 10 s, then make them
@@ -64,7 +65,14 @@ if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
 fi
 """
 
-_WAIT = """\
+_JOB = """\
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
+# standard input, and the signals that bash takes from what it puts there.
+[ -e /dev/fd/0 ] || exec </dev/null
+(
+  trap - INT QUIT
+  exec {command}
+) <&0 &
 child=$!
 wait "$child"
 code=$?
@@ -112,10 +120,7 @@ def script(plan: Plan) -> str:
     ]
     if plan.rank_log is not None:
         parts.append(_RUN_FOLDER)
-    # In the background, because bash runs a trap only between commands or during `wait`; <&0 keeps the
-    # standard input that bash would otherwise take from a background command.
-    parts.append(f"# The job.\n{_command(plan.command)} <&0 &")
-    parts.append(_WAIT)
+    parts.append(_JOB.format(command=_command(plan.command)))
     if plan.rank_log is not None:
         parts.append(_FIRST_FAILURE.format(rank_log=plan.rank_log.replace("$rank", '"$rank"')))
     parts.append(_END)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -36,13 +37,13 @@ class TomlFile:
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{path} is not valid TOML: {error}", remedy="mend that line") from None
 
-    def line(self, *keys: str) -> int:
-        """The line, from 1, on which the key is set.
+    def line(self, *keys: str) -> int | None:
+        """The line, from 1, on which the key is set; None when it is not in the file.
 
         tomllib keeps no positions, so longer and longer beginnings of the file are parsed until the key
         is there; its statement begins after the last beginning that parsed without it.
         """
-        lines = self._text.splitlines()
+        lines = self._text.split("\n")  # splitlines() would also split at what TOML allows in a line
         without = 0
         for end in range(1, len(lines) + 1):
             try:
@@ -56,10 +57,12 @@ class TomlFile:
                     without += 1
                 return without + 1
             without = end
-        return 1
+        return None
 
     def at(self, *keys: str) -> str:
-        return f"{self.path}, line {self.line(*keys)}"
+        """The place of a key, for people; of no key, or of one that is not there, the file."""
+        line = self.line(*keys) if keys else None
+        return str(self.path) if line is None else f"{self.path}, line {line}"
 
     def check_keys(self, table: dict[str, Any], known: Collection[str], *parents: str) -> None:
         """Raise UsageError for the first key that is not known, with the likeliest meaning."""
@@ -76,15 +79,18 @@ class TomlFile:
 
     def convert(self, value: Any, kind: type[T], *keys: str) -> T:
         """The value as `kind`, or UsageError with the line of the offending key."""
+        if get_origin(kind) is dict and isinstance(value, dict):
+            # One by one: msgspec does not say which key of a dict holds the wrong value.
+            of = get_args(kind)[1]
+            return cast(T, {key: self.convert(item, of, *keys, key) for key, item in value.items()})
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            text = str(error)
-            inner: tuple[str, ...] = ()
-            if " - at `$." in text:
-                text, _, path = text.partition(" - at `$.")
-                inner = tuple(part.split("[")[0] for part in path.rstrip("`").split("."))
-            name = ".".join((*keys, *inner))
+            # msgspec ends its message with the place: " - at `$.goals[...]`", "$[1]" or nothing.
+            text, _, path = str(error).partition(" - at `$")
+            path = path.rstrip("`").replace("[...]", "")
+            inner = tuple(part for part in re.sub(r"\[\d+\]", "", path).split(".") if part)
+            name = ".".join(keys) + path
             if isinstance(error.__cause__, UsageError):
                 raise self.placed(error.__cause__, *keys) from None
             raise UsageError(

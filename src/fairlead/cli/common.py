@@ -78,14 +78,6 @@ def read_job(context: Context) -> Job:
         job = dataclasses.replace(
             job, capture=dataclasses.replace(job.capture, python=os.path.abspath(options.python))
         )
-    # Before an environment is captured for a name that nobody has.
-    from fairlead import registry
-
-    for load, name in (
-        (registry.engine, job.engine), (registry.launcher, job.launcher), (registry.scheduler, job.scheduler),
-    ):  # fmt: skip
-        if name is not None:
-            load(name)
     return job
 
 
@@ -95,15 +87,24 @@ def probe_site(context: Context) -> Site:
     return probe(context.store)
 
 
-def get_image(context: Context, job: Job, *, always: bool = False) -> Image:
-    """The job's image; `capture` takes the environment as it stands, unless that is in the store. A job
-    for bare metal needs no more than a description of it, unless it is wanted `always`."""
-    if job.image != "capture":
-        return context.store.image(job.image)
-    from fairlead.images.capture import capture, describe
+def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image]:
+    """The job, this site, and the job's image: what a plan is made of.
 
+    `capture` takes the environment as it stands, unless that is in the store. A job for bare metal needs
+    no more than a description of it, unless it is wanted `always`. What cannot run is refused before time
+    and space are spent on a capture.
+    """
+    from fairlead.images.capture import capture, describe
+    from fairlead.plan import plan
+
+    job = read_job(context)
+    site = probe_site(context)
+    if job.image != "capture":
+        return job, site, context.store.image(job.image)
+    described = describe(job.capture)
+    plan(job, described, None, site)
     if job.engine == "native" and not always:
-        return describe(job.capture)
+        return job, site, described
     try:
         image, made = capture(_with_program(job), context.store, progress=context.progress.bytes)
     finally:
@@ -113,7 +114,7 @@ def get_image(context: Context, job: Job, *, always: bool = False) -> Image:
             f"captured the environment: {image.digest[:19]}, {image.size_bytes / 1e6:,.0f} MB, "
             f"{image.inodes:,} files and folders"
         )
-    return image
+    return job, site, image
 
 
 def _with_program(job: Job) -> CaptureRequest:

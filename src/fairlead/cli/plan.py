@@ -12,10 +12,8 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
-    get_image,
     make_plan,
-    probe_site,
-    read_job,
+    prepare,
 )
 
 EXAMPLE = "fairlead plan --script job.toml > job.sh && bash job.sh"
@@ -30,9 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    job = read_job(context)
-    site = probe_site(context)
-    plan = make_plan(context, job, get_image(context, job), site)
+    job, site, image = prepare(context)
+    plan = make_plan(context, job, image, site)
     if context.options.script:
         console.result(render.script(plan))
     elif context.options.json:

@@ -16,9 +16,8 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
-    get_image,
     make_plan,
-    probe_site,
+    prepare,
     read_job,
 )
 from fairlead.errors import FairleadError, Terminated, UsageError
@@ -57,9 +56,7 @@ def run(context: Context) -> int:
     if options.resume:
         study = _study_to_resume(context)
     else:
-        job = read_job(context)
-        site = probe_site(context)
-        image = get_image(context, job, always=True)
+        job, site, image = prepare(context, always=True)
         plans = _plan_arms(context, job, image, site)
         if options.dry_run:
             _show(context, job, plans)

@@ -15,10 +15,8 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
-    get_image,
     make_plan,
-    probe_site,
-    read_job,
+    prepare,
 )
 from fairlead.model import MemorySample, Record
 
@@ -38,9 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """The exit code is that of the job: of its first rank that failed."""
-    job = read_job(context)
-    site = probe_site(context)
-    plan = make_plan(context, job, get_image(context, job), site)
+    job, site, image = prepare(context)
+    plan = make_plan(context, job, image, site)
     if context.options.dry_run:
         console.result_json(plan) if context.options.json else console.result(render.text(plan))
         return 0

@@ -35,4 +35,6 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words: list[Word] = ["env", "-i", f"--chdir={command.workdir}"]
     words += [f"{name}={value}" for name, value in sorted(environment.items())]
     words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
+    if "=" in str(command.argv[0]):  # env would take it for one more variable
+        words += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return Command(argv=(*words, *command.argv), where=command.where)

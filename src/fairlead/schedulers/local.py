@@ -16,11 +16,10 @@ def objection(topology: Topology, site: Site) -> tuple[str, str] | None:
     if topology.cpus_per_rank is not None:
         needed = topology.cpus_per_rank * topology.ranks_per_node
         if needed > site.cpus:
-            most = site.cpus // topology.ranks_per_node
             return (
                 f"{topology.ranks_per_node} ranks with {topology.cpus_per_rank} CPUs each need {needed}, "
                 f"and {site.hostname} has {site.cpus}",
-                f"set cpus_per_rank = {most}" if most else f"set ranks_per_node = {site.cpus} or fewer",
+                _fewer_cpus(topology.ranks_per_node, topology.cpus_per_rank, site.cpus),
             )
     gpus = topology.gpus_per_rank * topology.ranks_per_node
     if gpus > len(site.gpus):
@@ -29,6 +28,14 @@ def objection(topology: Topology, site: Site) -> tuple[str, str] | None:
             "set gpus_per_rank = 0 under [topology], or run where there are GPUs",
         )
     return None
+
+
+def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
+    if ranks <= cpus:
+        return f"set cpus_per_rank = {cpus // ranks}"
+    if cpus_per_rank <= cpus:
+        return f"set ranks_per_node = {cpus // cpus_per_rank} or fewer"
+    return f"set cpus_per_rank = 1 and ranks_per_node = {cpus} or fewer"
 
 
 def warnings(topology: Topology, site: Site) -> tuple[str, ...]:

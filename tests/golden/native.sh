@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
+# Written by Fairlead 0.1.0, plan sha256:bc0f07ca3daa.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
+
+run_pids() { # the run's processes
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] || { printf 'fairlead: %s is not there: %s\n  try: %s\n' "$2" "$1" "$3" >&2; exit 3; }
+}
+
+# What must be there.
+need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
+
+# Where the ranks leave their exit codes and output.
+if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
+  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+fi
+
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
+# standard input, and the signals that bash takes from what it puts there.
+[ -e /dev/fd/0 ] || exec </dev/null
+(
+  trap - INT QUIT
+  exec env \
+  -i \
+  '--chdir=/home/ada/my digits' \
+  GLOO_SOCKET_IFNAME=lo \
+  HOME=/home/ada \
+  LANG=C.UTF-8 \
+  LOGNAME=ada \
+  OMP_NUM_THREADS=1 \
+  PATH=/env/bin:/usr/bin \
+  PYTHONNOUSERSITE=1 \
+  'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=[rank ${rank}] ' \
+  TZ=Europe/Rome \
+  USER=ada \
+  ${FAIRLEAD_RUN:+FAIRLEAD_RUN="$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+FAIRLEAD_METER_DIR="$FAIRLEAD_METER_DIR"} \
+  ${FAIRLEAD_GATE:+FAIRLEAD_GATE="$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+FAIRLEAD_RUN_DIR="$FAIRLEAD_RUN_DIR"} /env/bin/python \
+  -m torch.distributed.run \
+  --standalone \
+  --local-addr=127.0.0.1 \
+  --nproc-per-node=2 \
+  --max-restarts=0 \
+  --tee=3 \
+  --log-dir="$FAIRLEAD_RUN_DIR"/logs \
+  --no-python /bin/sh \
+  -c \
+  '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits"; exit "$code"' rank python digits.py \
+  --note 'it'"'"'s $5' ''
+) <&0 &
+child=$!
+wait "$child"
+code=$?
+
+# The first rank that failed says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ] && [ -r "$FAIRLEAD_RUN_DIR/exits" ]; then
+  while read -r rank status; do
+    [ "$status" -ne 0 ] || continue
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/*/attempt_0/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    code=$status
+    break
+  done < "$FAIRLEAD_RUN_DIR/exits"
+fi
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"

@@ -1,0 +1,367 @@
+"""The command line: help, mistakes, exit codes and JSON. No traceback, and nothing imported for nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_site
+
+from fairlead import __version__
+from fairlead.cli import doctor
+from fairlead.cli.main import VERBS, main
+from fairlead.config import KNOWN
+from fairlead.model import EngineFacts, Site
+
+HEAVY = {"numpy", "torch", "scipy", "matplotlib", "elftools"}
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+class Fairlead:
+    """`fairlead …` in this process."""
+
+    def __init__(self, captured: pytest.CaptureFixture[str]) -> None:
+        self._captured = captured
+
+    def __call__(self, *arguments: str | Path) -> Said:
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:  # argparse, after --help and --version
+            code = int(end.code or 0)
+        out, err = self._captured.readouterr()
+        assert "Traceback" not in out + err
+        assert code != 70, err
+        return Said(code, out, err)
+
+
+@pytest.fixture
+def fairlead(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fairlead:
+    """Run in a folder of the test's own, on no terminal."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return Fairlead(capsys)
+
+
+def subprocess_fairlead(*arguments: str | bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "fairlead", *arguments],
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=60,
+        check=False,
+    )
+
+
+def refused(said: Said, message: str, *, code: int = 2) -> None:
+    """A clear error: nothing on stdout; the message, then what to try."""
+    assert said.code == code
+    assert said.out == ""
+    lines = said.err.splitlines()
+    assert lines[0].startswith("fairlead: ")
+    assert message in lines[0]
+    assert lines[-1].startswith("  try: ")
+    assert lines[-1] != "  try: "
+
+
+# --------------------------------------------------------------------------------------------------
+# help
+
+
+def test_help_names_every_verb(fairlead: Fairlead) -> None:
+    for flag in ("--help", "-h"):
+        said = fairlead(flag)
+        assert (said.code, said.err) == (0, "")
+        for verb, meaning in VERBS.items():
+            assert f"    {verb} " in said.out
+            assert meaning.split(",")[0] in " ".join(said.out.split())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example_that_fairlead_understands(fairlead: Fairlead, verb: str) -> None:
+    said = fairlead(verb, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"usage: fairlead {verb} ")
+    flags = ["--json", "--store", "--quiet", "--verbose"]
+    for flag in flags:
+        assert flag in said.out
+    example = said.out.partition("example:\n")[2]
+    assert f"fairlead {verb}" in example
+    # Every flag of the example is one of the verb.
+    for line in example.splitlines():
+        own = line.split(" && ")[0].split(" -- ")[0].split(" > ")[0]
+        for word in own.split():
+            if word.startswith("-"):
+                assert word in said.out.partition("example:\n")[0]
+
+
+def test_the_version_is_told(fairlead: Fairlead) -> None:
+    assert fairlead("--version") == Said(0, f"fairlead {__version__}\n", "")
+
+
+def imported(output: bytes) -> set[str]:
+    lines = output.decode().splitlines()
+    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["config"], ["config", "--json"], ["prove", "--help"], ["capture", "--help"],
+     ["report"], ["plan", "gone.toml"]],
+)  # fmt: skip
+def test_what_needs_no_heavy_library_imports_none(arguments: list[str]) -> None:
+    names = imported(subprocess_fairlead(*arguments).stderr)
+    assert "argparse" in names, "the list of imports was read"
+    assert {name.partition(".")[0] for name in names} & HEAVY == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_reads_no_settings_and_starts_no_process(arguments: list[str]) -> None:
+    done = subprocess_fairlead(*arguments, FAIRLEAD_REPEATS="nonsense")
+    assert done.returncode == 0
+    assert not {"subprocess", "msgspec", "fairlead.config", "fairlead.store"} & imported(done.stderr)
+
+
+# --------------------------------------------------------------------------------------------------
+# mistakes
+
+
+def test_no_verb_is_refused(fairlead: Fairlead) -> None:
+    refused(fairlead(), "VERB")
+
+
+@pytest.mark.parametrize("verb", ["prov", "proof", "--bogus", "", "-"])
+def test_an_unknown_verb_is_refused(fairlead: Fairlead, verb: str) -> None:
+    said = fairlead(verb)
+    refused(said, "")
+    assert said.err.splitlines()[-1] == "  try: fairlead --help"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_unknown_flag_is_refused(fairlead: Fairlead, verb: str) -> None:
+    refused(fairlead(verb, "--bogus"), "--bogus")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_half_a_flag_is_no_flag(fairlead: Fairlead, verb: str) -> None:
+    refused(fairlead(verb, "--verb"), "--verb")
+
+
+@pytest.mark.parametrize(
+    "flag", [("--repeats", "ten"), ("--margin", "2%"), ("--seed", "1.5"), ("--repeats",)]
+)
+def test_a_flag_of_the_wrong_type_is_refused(fairlead: Fairlead, flag: tuple[str, ...]) -> None:
+    refused(fairlead("prove", *flag), flag[0])
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "prove"])
+def test_a_job_file_that_is_not_there_is_refused(fairlead: Fairlead, verb: str) -> None:
+    refused(fairlead(verb, "gone.toml"), "there is no file gone.toml")
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "prove"])
+def test_a_file_and_a_command_together_are_refused(fairlead: Fairlead, verb: str) -> None:
+    refused(fairlead(verb, "job.toml", "--", "true"), "both a job file and a command were given")
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "prove"])
+@pytest.mark.parametrize("rest", [[], ["--"]])
+def test_neither_a_file_nor_a_command_is_refused(fairlead: Fairlead, verb: str, rest: list[str]) -> None:
+    refused(fairlead(verb, *rest), "there is nothing to run")
+
+
+@pytest.mark.parametrize("verb", ["doctor", "capture", "report", "config"])
+def test_a_command_for_a_verb_that_runs_none_is_refused(fairlead: Fairlead, verb: str) -> None:
+    refused(fairlead(verb, "--", "true"), f"{verb} takes no command after --")
+
+
+def test_a_mistake_in_a_job_file_is_told_with_its_line(fairlead: Fairlead) -> None:
+    Path("job.toml").write_text("# mine\ncommand = ['true']\nmout = []\n")
+    said = fairlead("plan", "job.toml")
+    refused(said, "unknown key 'mout'; did you mean 'mounts'?")
+    assert "  job.toml, line 3" in said.err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [(("--repeats", "1"), "repeats"), (("--margin", "2"), "margin"), (("--confidence", "0.4"), "confidence")],
+)
+def test_an_impossible_proof_is_refused(fairlead: Fairlead, flag: tuple[str, str], message: str) -> None:
+    said = fairlead("prove", *flag, "--", "true")
+    refused(said, f"prove.{message} is {float(flag[1]):g}")
+
+
+def test_a_mistake_in_a_variable_is_refused(fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_REPEATS", "many")
+    for verb in ("config", "report"):
+        refused(fairlead(verb), "the variable FAIRLEAD_REPEATS is 'many'")
+
+
+def test_a_store_that_cannot_be_made_is_refused(fairlead: Fairlead) -> None:
+    Path("file").write_text("")
+    refused(fairlead("doctor", "--store", "file"), "is not a folder", code=4)
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_anything_is_measured(
+    fairlead: Fairlead,
+) -> None:
+    refused(fairlead("prove", "-o", "no/such/report.html", "--", "true"), "the report cannot be written to")
+
+
+@pytest.mark.parametrize("name", ["gone", "../x", "a b", ""])
+def test_a_run_that_is_not_there_is_refused(fairlead: Fairlead, name: str) -> None:
+    said = fairlead("report", name)
+    refused(said, "", code=said.code)
+    assert said.code in (2, 4)
+
+
+def test_an_image_that_is_not_there_is_refused(fairlead: Fairlead) -> None:
+    Path("job.toml").write_text("command = ['true']\nimage = 'gone'\n")
+    refused(fairlead("plan", "job.toml"), "there is no image 'gone' in the store", code=4)
+
+
+def test_a_bug_is_told_as_one_and_not_as_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_context: object) -> int:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert main(["doctor"]) == 70
+    said = capsys.readouterr().err
+    assert said.splitlines()[0] == "fairlead: unexpected RuntimeError: boom"
+    assert "--verbose" in said
+    assert "Traceback" not in said
+
+
+# --------------------------------------------------------------------------------------------------
+# what verbs say
+
+
+def object_of(said: Said) -> Any:
+    return json.loads(said.out)
+
+
+def test_doctor_tells_the_facts_of_this_machine_as_json(fairlead: Fairlead, tmp_path: Path) -> None:
+    said = fairlead("doctor", "--json")
+    found = object_of(said)
+    assert set(found) == {field.name for field in fields(Site)}
+    assert found["uid"] == os.getuid()
+    assert found["cpus"] == len(os.sched_getaffinity(0))
+    assert found["home"] == str(tmp_path)
+    assert "native" in {engine["name"] for engine in found["engines"]}
+    works = any(engine["works"] and engine["name"] != "native" for engine in found["engines"])
+    assert said.code == (0 if works else 3)
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(("works", "code"), [(True, 0), (False, 3)])
+def test_doctors_exit_code_says_whether_a_container_can_be_run(
+    fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch, works: bool, code: int
+) -> None:
+    engines = tuple(
+        EngineFacts(
+            name=name, path="/x", version="", origin="", works=name == "native" or works,
+            detail="it is off", remedy="turn it on",
+        )
+        for name in ("bubblewrap", "native")
+    )  # fmt: skip
+    monkeypatch.setattr(doctor, "probe_site", lambda _context: make_site(engines=engines))
+    for form in ((), ("--json",)):
+        assert fairlead("doctor", *form).code == code
+    assert ("try: turn it on" in fairlead("doctor").out) is not works
+
+
+def test_doctor_leaves_nothing_behind(fairlead: Fairlead, tmp_path: Path) -> None:
+    fairlead("doctor")
+    assert list((tmp_path / "store/tmp").iterdir()) == []
+
+
+def test_doctor_tells_people_the_same(fairlead: Fairlead) -> None:
+    said = fairlead("doctor")
+    for word in ("engines", "this user", "places", "native", "user namespaces"):
+        assert word in said.out
+    assert "\033" not in said.out
+
+
+def test_config_tells_every_setting_and_where_it_came_from(fairlead: Fairlead, tmp_path: Path) -> None:
+    Path("fairlead.toml").write_text("\nseed = 7\n")
+    said = fairlead("config", "--json", "--store", "here")
+    assert said.code == 0
+    found = object_of(said)
+    assert set(found) == set(KNOWN)
+    assert found["store"] == {"value": str(tmp_path / "cwd/here"), "source": "flag --store"}
+    assert found["seed"] == {"value": 7, "source": f"project file {tmp_path}/cwd/fairlead.toml, line 2"}
+    assert found["repeats"] == {"value": 10, "source": "default"}
+    assert found["engine"] == {"value": None, "source": "default"}
+
+
+def test_config_tells_people_the_same(fairlead: Fairlead) -> None:
+    Path("fairlead.toml").write_text("\nseed = 7\n")
+    said = fairlead("config")
+    assert (said.code, said.err) == (0, "")
+    for name, known in KNOWN.items():
+        assert any(line.startswith(name) for line in said.out.splitlines())
+        assert known.meaning in said.out
+    assert any("7" in line and "fairlead.toml, line 2" in line for line in said.out.splitlines())
+    assert any("not set" in line for line in said.out.splitlines() if line.startswith("engine"))
+
+
+def test_the_list_of_no_runs_says_how_to_make_one(fairlead: Fairlead, tmp_path: Path) -> None:
+    said = fairlead("report")
+    assert (said.code, said.out) == (0, "")
+    assert f"there are no runs in {tmp_path}/store; make one: fairlead prove FILE" in said.err
+    assert fairlead("report", "--json") == Said(0, "[]\n", "")
+    assert not (tmp_path / "store").exists()
+
+
+# --------------------------------------------------------------------------------------------------
+# bare metal, from the command line to the exit code
+
+
+def test_the_exit_code_of_a_run_is_that_of_its_command(fairlead: Fairlead) -> None:
+    said = fairlead("run", "--engine", "native", "--json", "--", "sh", "-c", "exit 7")
+    assert said.code == 7
+    assert object_of(said)["exit_code"] == 7
+    assert object_of(said)["arm"] == "native"
+    assert len(object_of(fairlead("report", "--json"))) == 1
+
+
+def test_a_dry_run_runs_nothing(fairlead: Fairlead) -> None:
+    said = fairlead("run", "--engine", "native", "--dry-run", "--", "touch", "touched")
+    assert said.code == 0
+    assert "native" in said.out
+    assert not Path("touched").exists()
+    assert fairlead("report", "--json").out == "[]\n"
+
+
+def test_the_printed_script_is_the_one_that_runs_byte_for_byte(tmp_path: Path) -> None:
+    words = [b"printf", rb"%s\0", b"\xff", "é\n'".encode()]
+    done = subprocess_fairlead("plan", "--engine", "native", "--script", "--", *words)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "job.sh").write_bytes(done.stdout)
+    ran = subprocess.run(["bash", tmp_path / "job.sh"], capture_output=True, check=False)
+    assert ran.stdout == b"\xff\0" + "é\n'".encode() + b"\0"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_plan_is_told_whatever_bytes_the_command_holds(form: list[str]) -> None:
+    done = subprocess_fairlead("plan", "--engine", "native", *form, "--", b"printf", b"\xff")
+    assert done.returncode == 0, done.stderr
+    assert b"printf" in done.stdout
+
+
+def test_an_unknown_engine_is_refused_before_anything_is_captured(fairlead: Fairlead) -> None:
+    refused(fairlead("plan", "--engine", "nativ", "--", "true"), "did you mean 'native'?", code=3)

@@ -1,0 +1,53 @@
+"""JSON: canonical, the same after a round trip, whatever bytes a command line holds."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from builders import make_image, make_job, make_records, make_site, make_study
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead import codec
+from fairlead.errors import StoreError
+from fairlead.model import Image, Job, Record, Site, Study
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(make_job(), Job), (make_image(), Image), (make_site(), Site), (make_study(), Study),
+     (make_records(make_study(runs=2))[0], Record)],
+)  # fmt: skip
+def test_what_was_written_is_read_back(value: object, kind: type) -> None:
+    data = codec.to_json(value)
+    assert codec.from_json(data, kind, what="it") == value
+    assert codec.to_json(codec.from_json(data, kind, what="it")) == data
+    assert codec.from_json(codec.to_pretty_json(value).encode(), kind, what="it") == value
+
+
+def test_the_order_of_a_dict_does_not_count() -> None:
+    first, second = {"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}
+    assert codec.to_json(first) == b'{"a":1,"b":{"c":2,"d":3}}'
+    assert codec.digest(first) == codec.digest(second)
+    assert codec.digest(first) != codec.digest({"a": 1, "b": {"c": 2, "d": 4}})
+    assert codec.digest(first).startswith("sha256:")
+
+
+@given(st.lists(st.binary(max_size=8).map(os.fsdecode) | st.text(max_size=8), min_size=1))
+def test_bytes_that_are_not_utf8_survive(words: list[str]) -> None:
+    job = make_job(command=("x", *(word.replace("\0", "") for word in words)))
+    data = codec.to_json(job)
+    assert codec.from_json(data, Job, what="it") == job
+    assert json.loads(data)["command"] == list(job.command)
+    assert json.loads(codec.to_pretty_json(job)) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"name": 1}', b"\xff", b'{"name": "\\udcff"', b'{"name": "\\udcff"}']
+)
+def test_what_is_damaged_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(StoreError, match="the study's design cannot be read") as caught:
+        codec.from_json(data, Job, what="the study's design")
+    assert caught.value.remedy

@@ -1,0 +1,204 @@
+"""Settings: flag over environment over project file over site file over default, and each says which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead import config
+from fairlead.errors import UsageError
+
+#: One value for each setting and each source; none is a default.
+VALUES: dict[str, dict[str, Any]] = {
+    "store": {"flag": "/flag", "environment": "/env", "project": "/project", "site": "/site"},
+    "engine": {"flag": "native", "environment": "podman", "project": "udocker", "site": "apptainer"},
+    "repeats": {"flag": 21, "environment": 22, "project": 23, "site": 24},
+    "margin": {"flag": 0.11, "environment": 0.12, "project": 0.13, "site": 0.14},
+    "confidence": {"flag": 0.81, "environment": 0.82, "project": 0.83, "site": 0.84},
+    "seed": {"flag": 31, "environment": 32, "project": 33, "site": 34},
+}
+ORDER = ["flag", "environment", "project", "site"]
+
+
+def toml(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home/.config/fairlead").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def test_every_setting_is_tested() -> None:
+    assert set(VALUES) == set(config.KNOWN)
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("best", [*ORDER, "default"])
+def test_each_source_wins_over_all_below_it_and_is_named(
+    name: str, best: str, home: Path, project: Path
+) -> None:
+    given = ORDER[ORDER.index(best) :] if best in ORDER else []
+    values = VALUES[name]
+    if "site" in given:
+        (home / ".config/fairlead/site.toml").write_text(f"\n\n{name} = {toml(values['site'])}\n")
+    if "project" in given:
+        (project / "fairlead.toml").write_text(f"# mine\n{name} = {toml(values['project'])}\n")
+    environment = {"HOME": str(home)}
+    if "environment" in given:
+        environment[f"FAIRLEAD_{name.upper()}"] = str(values["environment"])
+    flags = {name: values["flag"]} if "flag" in given else {name: None}
+    found = config.resolve(flags, folder=project, environment=environment)
+    sources = {
+        "flag": f"flag --{name}",
+        "environment": f"environment FAIRLEAD_{name.upper()}",
+        "project": f"project file {project}/fairlead.toml, line 2",
+        "site": f"site file {home}/.config/fairlead/site.toml, line 3",
+        "default": "default",
+    }
+    assert found.settings[name].source == sources[best]
+    if best != "default":
+        assert found[name] == values[best]
+        assert type(found[name]) is type(values[best])
+    for other in set(VALUES) - {name}:
+        assert found.settings[other].source == "default"
+
+
+def test_the_defaults_are_the_models(home: Path, project: Path) -> None:
+    found = config.resolve({}, folder=project, environment={"HOME": str(home)})
+    assert (found["engine"], found["repeats"], found["margin"], found["confidence"], found["seed"]) == (
+        None, 10, 0.02, 0.95, 1,
+    )  # fmt: skip
+
+
+def test_the_default_store_follows_the_xdg_specification(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    assert config.resolve({}, folder=project, environment={}).store == home / "data/fairlead"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(home))
+    assert config.resolve({}, folder=project, environment={}).store == home / ".local/share/fairlead"
+
+
+def test_the_nearest_project_file_above_counts(home: Path, project: Path) -> None:
+    (project / "a/b").mkdir(parents=True)
+    (project / "fairlead.toml").write_text("seed = 5\n")
+    environment = {"HOME": str(home)}
+    assert config.resolve({}, folder=project / "a/b", environment=environment)["seed"] == 5
+    (project / "a/fairlead.toml").write_text("repeats = 6\n")
+    found = config.resolve({}, folder=project / "a/b", environment=environment)
+    assert (found["seed"], found["repeats"]) == (1, 6)
+
+
+def test_the_users_folder_of_settings_can_be_elsewhere(home: Path, project: Path) -> None:
+    (home / "xdg/fairlead").mkdir(parents=True)
+    (home / "xdg/fairlead/site.toml").write_text("seed = 5\n")
+    (home / ".config/fairlead/site.toml").write_text("seed = 6\n")
+    environment = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "xdg")}
+    assert config.resolve({}, folder=project, environment=environment)["seed"] == 5
+
+
+def test_a_store_named_in_a_file_is_relative_to_that_file(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "a").mkdir()
+    monkeypatch.chdir(project / "a")
+    environment = {"HOME": str(home)}
+    (project / "fairlead.toml").write_text('store = "images"\n')
+    assert config.resolve({}, folder=project / "a", environment=environment).store == project / "images"
+    flags = {"store": "here"}
+    assert config.resolve(flags, folder=project / "a", environment=environment).store == project / "a/here"
+
+
+def test_a_tilde_in_the_store_is_the_home_folder(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    (project / "fairlead.toml").write_text('store = "~/images"\n')
+    assert config.resolve({}, folder=project, environment={}).store == home / "images"
+    environment = {"FAIRLEAD_STORE": "~/other"}
+    assert config.resolve({}, folder=project, environment=environment).store == home / "other"
+
+
+def test_an_empty_variable_is_as_good_as_none(home: Path, project: Path) -> None:
+    environment = {"HOME": str(home), "FAIRLEAD_SEED": "", "FAIRLEAD_STORE": ""}
+    found = config.resolve({}, folder=project, environment=environment)
+    assert found.settings["seed"].source == found.settings["store"].source == "default"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("repeats", "ten"), ("repeats", "1.5"), ("margin", "2 %"), ("confidence", "x"),
+                       ("seed", "0x1")]
+)  # fmt: skip
+def test_a_variable_of_the_wrong_type_is_refused_by_name(project: Path, name: str, text: str) -> None:
+    variable = f"FAIRLEAD_{name.upper()}"
+    with pytest.raises(UsageError) as caught:
+        config.resolve({}, folder=project, environment={variable: text})
+    assert variable in caught.value.message
+    assert repr(text) in caught.value.message
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["repeats = 'ten'", "repeats = 1.5", "margin = '2'", "seed = true", "store = 1", "engine = []"],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_its_line(project: Path, statement: str) -> None:
+    name = statement.split()[0]
+    (project / "fairlead.toml").write_text(f"# c\n\n{statement}\n")
+    with pytest.raises(UsageError, match=f"{name}: expected ") as caught:
+        config.resolve({}, folder=project, environment={})
+    assert caught.value.context == f"{project}/fairlead.toml, line 3"
+
+
+def test_a_whole_number_serves_as_a_fraction(project: Path) -> None:
+    (project / "fairlead.toml").write_text("margin = 0\n")
+    assert config.resolve({}, folder=project, environment={})["margin"] == 0.0
+
+
+@pytest.mark.parametrize("where", ["project", "site"])
+def test_an_unknown_key_is_refused_with_what_was_meant(home: Path, project: Path, where: str) -> None:
+    path = {"project": project / "fairlead.toml", "site": home / ".config/fairlead/site.toml"}[where]
+    path.write_text("seed = 1\nrepeat = 3\n")
+    with pytest.raises(UsageError, match="unknown key 'repeat'; did you mean 'repeats'") as caught:
+        config.resolve({}, folder=project, environment={"HOME": str(home)})
+    assert caught.value.context == f"{path}, line 2"
+    assert "engine" in caught.value.remedy
+
+
+def test_a_site_file_is_checked_even_where_a_flag_makes_it_idle(home: Path, project: Path) -> None:
+    (home / ".config/fairlead/site.toml").write_text("seed = 'x'\n")
+    with pytest.raises(UsageError, match="seed: expected"):
+        config.resolve({"seed": 1}, folder=project, environment={"HOME": str(home)})
+
+
+def test_a_settings_file_that_is_not_toml_is_refused(project: Path) -> None:
+    (project / "fairlead.toml").write_text("seed\n")
+    with pytest.raises(UsageError, match=r"fairlead.toml is not valid TOML"):
+        config.resolve({}, folder=project, environment={})
+
+
+# --------------------------------------------------------------------------------------------------
+# over_job
+
+
+def test_a_job_file_goes_over_the_files_and_under_flags_and_variables(project: Path) -> None:
+    (project / "fairlead.toml").write_text("repeats = 2\nmargin = 0.5\nconfidence = 0.6\nseed = 7\n")
+    found = config.resolve(
+        {"confidence": 0.9}, folder=project, environment={"FAIRLEAD_SEED": "8", "HOME": "/nobody"}
+    )
+    job = {"repeats": 3, "confidence": 0.7, "seed": 9, "window_s": 2.0}
+    assert found.over_job(job) == {
+        "repeats": 3, "margin": 0.5, "confidence": 0.9, "seed": 8, "window_s": 2.0,
+    }  # fmt: skip
+    assert job == {"repeats": 3, "confidence": 0.7, "seed": 9, "window_s": 2.0}

@@ -1,0 +1,336 @@
+"""Processes: short questions, live job scripts, and that nothing is left of either."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import make_job, make_site
+from tools import tool
+from watch import processes_with, wait_until
+
+from fairlead import execute, render
+from fairlead.errors import ToolError
+from fairlead.model import Topology
+from fairlead.plan import plan
+
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A run's name that nothing else has. Whatever carries it is gone after the test."""
+    name = f"test-{uuid.uuid4()}"
+    yield name
+    for pid in processes_with(name):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Iterator[None]:
+    """Something waits on our standard input."""
+    (tmp_path / "typed").write_text("typed\n")
+    before = os.dup(0)
+    with (tmp_path / "typed").open() as stream:
+        os.dup2(stream.fileno(), 0)
+    yield
+    os.dup2(before, 0)
+    os.close(before)
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "job.sh"
+    path.write_text(text)
+    return str(path)
+
+
+def marking(command: str) -> str:
+    """A job script that marks its processes as Fairlead's own scripts do."""
+    return f'export FAIRLEAD_RUN="$1"\n{command}\n'
+
+
+def job_script(folder: Path, *command: str) -> str:
+    """A job script as Fairlead writes it, for bare metal."""
+    job = make_job(command=command, workdir=str(folder), topology=Topology(), engine="native", environment={})
+    return script(folder, render.script(plan(job, None, None, make_site(engines=()))))
+
+
+# --------------------------------------------------------------------------------------------------
+# run
+
+
+def test_what_a_program_says_is_kept() -> None:
+    outcome = execute.run(["/bin/sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (outcome.stdout, outcome.stderr, outcome.exit_code, outcome.ok) == ("out\n", "err\n", 3, False)
+    assert outcome.argv == ("/bin/sh", "-c", "echo out; echo err >&2; exit 3")
+    assert outcome.wall_s > 0
+    assert execute.run(["true"]).ok
+
+
+def test_a_signals_end_is_a_negative_exit_code() -> None:
+    assert execute.run(["/bin/sh", "-c", "kill -9 $$"]).exit_code == -9
+
+
+def test_a_missing_program_is_127_and_no_exception(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not executable")
+    (tmp_path / "file").chmod(0o644)
+    for program in ("no-such-program", "/no/such/program", str(tmp_path / "file"), str(tmp_path / "file/x")):
+        outcome = execute.run([program])
+        assert (outcome.exit_code, outcome.stdout) == (127, "")
+        assert outcome.stderr
+
+
+def test_a_program_that_does_not_answer_is_stopped_and_named(mark: str) -> None:
+    with pytest.raises(ToolError, match=r"sh did not answer within 0 s") as caught:
+        execute.run(["/bin/sh", "-c", f"exec sleep 300 # {mark}"], timeout_s=0.3)
+    assert caught.value.context == shlex.join(["/bin/sh", "-c", f"exec sleep 300 # {mark}"])
+    assert processes_with(mark) == []
+
+
+@pytest.mark.usefixtures("typed")
+def test_standard_input_is_what_was_given_or_nothing() -> None:
+    assert execute.run(["cat"], stdin="a\nb").stdout == "a\nb"
+    assert execute.run(["cat"]).stdout == ""
+
+
+def test_bytes_that_are_not_utf8_come_back_as_they_were() -> None:
+    outcome = execute.run(["printf", r"\377\303\251x"])
+    assert os.fsencode(outcome.stdout) == b"\xff\xc3\xa9x"
+    assert execute.run(["printf", "%s", outcome.stdout]).stdout == outcome.stdout
+    assert execute.run(["cat"], stdin=outcome.stdout).stdout == outcome.stdout
+
+
+def test_an_environment_that_is_given_is_the_whole_of_it() -> None:
+    assert execute.run([tool("env")], environment={"A": "1"}).stdout == "A=1\n"
+    assert f"PATH={os.environ['PATH']}\n" in execute.run([tool("env")]).stdout
+
+
+def test_commands_can_be_echoed_so_that_they_can_be_pasted(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "fairlead"):
+        execute.run(["printf", "%s", "it's $5"])
+    assert caplog.messages == ["""+ printf %s 'it'"'"'s $5'"""]
+
+
+def test_a_program_is_found_as_a_shell_would(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("#!/bin/sh\n")
+    assert execute.which("mine", path=str(tmp_path)) is None
+    (tmp_path / "mine").chmod(0o755)
+    assert execute.which("mine", path=str(tmp_path)) == str(tmp_path / "mine")
+
+
+# --------------------------------------------------------------------------------------------------
+# Live
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)]
+)
+def test_the_exit_code_is_the_scripts_and_128_more_for_a_signal(
+    tmp_path: Path, mark: str, text: str, code: int
+) -> None:
+    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    assert live.wait() == code
+    assert live.poll() == code
+    assert live.stop() == code
+
+
+def test_a_run_that_goes_on_has_no_exit_code_yet(tmp_path: Path, mark: str) -> None:
+    live = execute.Live(script(tmp_path, marking("exec sleep 300")), run_id=mark, environment=ENVIRONMENT)
+    assert live.poll() is None
+    assert live.wait(0.05) is None
+    first = live.wall_s
+    assert 0 < first < live.wall_s
+    assert live.stop() == 143
+    assert live.wall_s == live.wall_s
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_run_in_the_foreground_has_our_standard_input(tmp_path: Path, mark: str) -> None:
+    path = script(tmp_path, f"cat > {tmp_path}/copy")
+    live = execute.Live(path, run_id=mark, environment=ENVIRONMENT)
+    assert live.wait() == 0
+    live.close()
+    assert (tmp_path / "copy").read_text() == "typed\n"
+
+
+@pytest.mark.usefixtures("typed")
+def test_the_script_is_given_its_mark_as_an_argument_and_not_in_its_environment(
+    tmp_path: Path, mark: str
+) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        live = execute.Live(
+            script(tmp_path, 'echo "$1 ${FAIRLEAD_RUN-unset} $A"; cat'),
+            run_id=mark,
+            environment={**ENVIRONMENT, "FAIRLEAD_RUN": "another", "A": "a b"},
+            output=log,
+        )
+        assert live.wait() == 0
+    assert (tmp_path / "log").read_text() == f"{mark} unset a b\n"
+    live.close()
+
+
+def test_with_an_output_the_run_has_a_session_of_its_own(tmp_path: Path, mark: str) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        live = execute.Live(
+            script(tmp_path, marking("echo err >&2; exec sleep 300")),
+            run_id=mark,
+            environment=ENVIRONMENT,
+            output=log,
+        )
+        assert os.getsid(live.pid) == live.pid
+        assert wait_until(lambda: (tmp_path / "log").read_text() == "err\n")
+        live.stop()
+
+
+def test_without_an_output_the_run_shares_our_session(tmp_path: Path, mark: str) -> None:
+    live = execute.Live(script(tmp_path, marking("exec sleep 300")), run_id=mark, environment=ENVIRONMENT)
+    assert os.getsid(live.pid) == os.getsid(0)
+    live.stop()
+
+
+def test_stopping_ends_all_processes_of_a_run(tmp_path: Path, mark: str) -> None:
+    command = f"sleep 301 & {tool('setsid')} sleep 302 & exec sleep 303"
+    live = execute.Live(job_script(tmp_path, "/bin/sh", "-c", command), run_id=mark, environment=ENVIRONMENT)
+    assert wait_until(lambda: len(list(execute.processes_of(mark))) == 3)
+    assert live.stop() == 143
+    assert processes_with(mark) == []
+    assert live.stop() == 143
+
+
+def test_what_outlives_its_script_is_ended(tmp_path: Path, mark: str) -> None:
+    text = marking(f"{tool('setsid')} sleep 300 &\nsleep 0.1; exit 5")
+    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    assert live.wait() == 5
+    assert len(list(execute.processes_of(mark))) == 1
+    assert live.stop() == 5
+    assert wait_until(lambda: processes_with(mark) == [])
+
+
+def test_a_script_that_will_not_end_is_killed(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(execute, "STOP_GRACE_S", 0.2)
+    text = marking(f"trap '' TERM\n{tool('setsid')} sleep 301 &\nwhile :; do sleep 302; done")
+    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    assert wait_until(lambda: len(list(execute.processes_of(mark))) == 2)
+    assert live.stop() == 137
+    assert f"the job script {live.pid} did not end by itself: killing it" in caplog.messages
+    assert wait_until(lambda: processes_with(mark) == [])
+
+
+@pytest.mark.slow
+def test_ranks_that_ignore_the_request_to_end_are_killed_after_the_scripts_ten_seconds(
+    tmp_path: Path, mark: str
+) -> None:
+    command = f"trap '' TERM; {tool('setsid')} sleep 301 & while :; do sleep 302; done"
+    live = execute.Live(job_script(tmp_path, "/bin/sh", "-c", command), run_id=mark, environment=ENVIRONMENT)
+    assert wait_until(lambda: len(list(execute.processes_of(mark))) == 3)
+    live.ask_to_stop()
+    assert live.wait(60) == 143, "the script itself ends what does not want to end"
+    assert processes_with(mark) == []
+    live.close()
+
+
+PARENT = """
+import os, sys, time
+from fairlead.execute import Live
+with open(os.devnull, "wb") as nothing:
+    live = Live(sys.argv[1], run_id=sys.argv[2], environment=os.environ, output=nothing)
+    time.sleep(300)
+"""
+
+
+def test_a_run_ends_when_fairlead_is_killed(tmp_path: Path, mark: str) -> None:
+    command = f"sleep 301 & {tool('setsid')} sleep 302 & exec sleep 303"
+    path = job_script(tmp_path, "/bin/sh", "-c", command)
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, path, mark])
+    try:
+        assert wait_until(lambda: len(list(execute.processes_of(mark))) == 3)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert wait_until(lambda: processes_with(mark) == [])
+
+
+def test_without_bash_it_is_said_what_to_install(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = script(tmp_path, "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolError, match="there is no bash on PATH") as caught:
+        execute.Live(path, run_id=mark, environment={})
+    assert caught.value.remedy
+
+
+# --------------------------------------------------------------------------------------------------
+# finding and measuring
+
+
+def test_the_processes_of_a_run_are_those_with_its_whole_mark(mark: str) -> None:
+    sleepers = [
+        subprocess.Popen(["sleep", "300"], env={name: value, "OTHER": mark})
+        for name, value in (
+            ("FAIRLEAD_RUN", mark),
+            ("FAIRLEAD_RUN", mark + "0"),
+            ("FAIRLEAD_RUN", mark[:-1]),
+            ("XFAIRLEAD_RUN", mark),
+        )
+    ]
+    try:
+        assert wait_until(lambda: len(processes_with(mark)) == 4)
+        assert list(execute.processes_of(mark)) == [sleepers[0].pid]
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
+    assert list(execute.processes_of(mark)) == []
+
+
+@pytest.mark.parametrize("kind", ["pss", "rss"])
+def test_the_memory_of_a_run_is_that_of_all_its_processes(tmp_path: Path, mark: str, kind: str) -> None:
+    # 64 MiB that are written to, in a process below the script's.
+    hold = f"{sys.executable} -c 'import sys; x = b\"x\" * 2**26; sys.stdin.read()'"
+    text = marking(f"sleep 300 | {hold} &\nwait")
+    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    try:
+        assert wait_until(lambda: live.memory_bytes(kind) > 2**26)
+        assert live.memory_bytes(kind) < 2**28
+    finally:
+        live.stop()
+    assert wait_until(lambda: live.memory_bytes(kind) == 0)
+
+
+# --------------------------------------------------------------------------------------------------
+# signals to Fairlead
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_raises_so_that_everything_is_cleaned_up(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(execute.Terminated) as caught, execute.termination_raised():
+        signal.raise_signal(number)
+    assert caught.value.code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(tmp_path: Path, mark: str) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with execute.interrupts_left_to_child():
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        time.sleep(0.2)
+        live = execute.Live(
+            script(tmp_path, marking("kill -INT $$; exit 5")), run_id=mark, environment=ENVIRONMENT
+        )
+        assert live.wait() == 130
+        live.close()
+    assert signal.getsignal(signal.SIGINT) is before

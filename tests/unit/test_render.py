@@ -1,0 +1,382 @@
+"""The job script, run: quoting, exit codes, standard input, signals, and what must be there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_image, make_job, make_rootfs, make_site
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tools import tool
+from watch import processes_with, wait_until
+
+from fairlead import render
+from fairlead.execute import processes_of
+from fairlead.launchers import torchrun
+from fairlead.model import Command, EngineFacts, Mount, Plan, Requirement, Topology
+from fairlead.plan import plan
+
+PRINTF = tool("printf")
+ENV = tool("env")
+
+
+def native(command: Sequence[str], **changes: Any) -> Plan:
+    """The plan of one process on bare metal."""
+    facts: dict[str, Any] = {
+        "name": "job", "command": tuple(command), "workdir": "/", "topology": Topology(),
+        "engine": "native", "environment": {},
+    }  # fmt: skip
+    return plan(make_job(**(facts | changes)), None, None, make_site(engines=()))
+
+
+@contextmanager
+def written(made: Plan) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile(suffix=".sh") as file:
+        file.write(os.fsencode(render.script(made)))
+        file.flush()
+        yield file.name
+
+
+def run(
+    made: Plan, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    with written(made) as script:
+        return subprocess.run(
+            ["bash", script, *arguments],
+            input=stdin,
+            capture_output=True,
+            env={"PATH": os.environ["PATH"], **(environment or {})},
+            timeout=60,
+            check=False,
+        )
+
+
+def split(output: bytes) -> list[bytes]:
+    assert output.endswith(b"\0")
+    return output[:-1].split(b"\0")
+
+
+# --------------------------------------------------------------------------------------------------
+# quoting
+
+HOSTILE = [
+    "", " ", "\n", "\r\n", "\t", "'", '"', "\\", "\\\n", "$HOME", "$(exit 9)", "`exit 9`", "${x:-y}", "$$",
+    "!", "!!", "#", "# x", "*", "?", "[a]", "~", "~root", "{a,b}", ">x", "<x", "|", "&", "&&", ";", "-", "--",
+    "-x", "--help", "-n", "a=b", "=", "==", "%s", "%n", "\x01", "\x7f", "\x1b[31m", "é", "日本", "\u2028",
+    "\ufeff", "😀", "\udcff", "a\udc80b", "\udcc3", "'\\''", "\n--\n", "EOF", "\\0", "{title}", "{0}",
+]  # fmt: skip
+WORDS = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12),
+    st.text(st.sampled_from("'\"\\$`!\n -=#&;|<>(){}[]*?~\t\r%"), max_size=8),
+    st.binary(max_size=8).map(lambda data: os.fsdecode(data.replace(b"\0", b""))),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(WORDS, min_size=1, max_size=12))
+@example(HOSTILE)
+@example(["".join(HOSTILE)])
+@example([word + "\n" for word in HOSTILE])
+def test_every_word_of_the_command_arrives_as_it_was_written(words: list[str]) -> None:
+    done = run(native([PRINTF, r"%s\0", *words]))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert split(done.stdout) == [os.fsencode(word) for word in words]
+
+
+NAMES = st.from_regex(r"V_[A-Za-z0-9_]{0,6}", fullmatch=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(NAMES, WORDS, min_size=1, max_size=8))
+@example({f"V_{k}": word for k, word in enumerate(HOSTILE)})
+def test_every_variable_arrives_as_it_was_written_and_nothing_else_does(values: dict[str, str]) -> None:
+    done = run(native([ENV, "-0"], environment=values), environment={"LEAK": "1", "V_LEAK": "1"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = dict(entry.split(b"=", 1) for entry in split(done.stdout))
+    assert {name.decode(): value for name, value in found.items() if name.startswith(b"V_")} == {
+        name: os.fsencode(value) for name, value in values.items()
+    }
+    assert b"LEAK" not in found
+
+
+def test_a_program_with_an_equals_sign_in_its_name_is_a_program(tmp_path: Path) -> None:
+    program = tmp_path / "lr=0.1" / "train.sh"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nprintf "%s\\0" "$0" "$@"\n')
+    program.chmod(0o755)
+    done = run(native([str(program), "a b", "-c"]))
+    assert split(done.stdout) == [os.fsencode(program), b"a b", b"-c"]
+
+
+@pytest.mark.parametrize("folder", ["with space", "it's", "$HOME", "new\nline", "-x", "é", "a=b"])
+def test_the_command_runs_in_its_working_folder_whatever_the_name(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir()
+    done = run(native(["/bin/pwd"], workdir=str(tmp_path / folder)))
+    assert done.stdout == os.fsencode(tmp_path / folder) + b"\n"
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", "with space", "it's", '"', "$HOME `x` $(x)", "new\nline", "*", "-"]
+)
+def test_a_value_known_only_when_the_job_runs_is_one_word(tmp_path: Path, value: str) -> None:
+    for made in (native([ENV, "-0"]), contained([ENV, "-0"], tmp_path)):
+        done = run(made, environment={"FAIRLEAD_METER_DIR": value, "FAIRLEAD_GATE": ""})
+        seen = split(done.stdout)
+        if made.engine == "native":
+            assert b"FAIRLEAD_METER_DIR=" + os.fsencode(value) in seen
+        else:
+            at = seen.index(b"--clearenv")
+            assert seen[at - 3 : at] == [b"--bind", os.fsencode(value), os.fsencode(value)]
+        assert not [word for word in seen if b"FAIRLEAD_GATE" in word or b"FAIRLEAD_RUN_DIR" in word]
+
+
+PRINTER = "a 'bwrap"
+
+
+def contained(command: Sequence[str], folder: Path, **changes: Any) -> Plan:
+    """The plan of one process under a bubblewrap that prints the words it is given, each ended by NUL."""
+    bwrap = folder / PRINTER
+    bwrap.write_text(f"#!/bin/sh\n{PRINTF} '%s\\0' \"$@\"\n")
+    bwrap.chmod(0o755)
+    facts = EngineFacts(
+        name="bubblewrap", path=str(bwrap), version="0.11.0", origin="test", works=True, overlay=True
+    )
+    image = make_image()
+    job = make_job(**({"command": tuple(command), "topology": Topology()} | changes))
+    made = plan(job, image, make_rootfs(image), make_site(engines=(facts,)))
+    return dataclasses.replace(made, requirements=())
+
+
+PATHS = WORDS.map(lambda word: "/" + word.replace("/", ""))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    workdir=PATHS,
+    mounts=st.lists(st.tuples(PATHS, PATHS, st.booleans()), max_size=3),
+    environment=st.dictionaries(NAMES, WORDS, max_size=3),
+    words=st.lists(WORDS, max_size=6),
+)
+def test_a_container_engine_is_given_exactly_the_plans_words(
+    workdir: str, mounts: list[tuple[str, str, bool]], environment: dict[str, str], words: list[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = contained(
+            ["python", *words],
+            Path(folder),
+            workdir=workdir,
+            mounts=tuple(Mount(source=s, target=t, writable=w) for s, t, w in mounts),
+            environment=environment,
+        )
+        done = run(made, "the mark")
+    assert (done.returncode, done.stderr) == (0, b"")
+    own = made.command.argv[made.command.argv.index(f"{folder}/{PRINTER}") + 1 :]
+    fixed = [os.fsencode(word) for word in own if isinstance(word, str)]
+    fixed_at = fixed.index(b"--chdir")
+    mark = [b"--setenv", b"FAIRLEAD_RUN", b"the mark"]
+    assert split(done.stdout) == [*fixed[:fixed_at], *mark, *fixed[fixed_at:]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["two\nlines", "$(touch {})", "`touch {}`", "'; touch {}; '", '"; touch {}; "', "\ntouch {}\n",
+     "\r touch {}", "\u2028touch", "\\", "{title}", "%s", "", "\udcff", "}\ntouch {}", "x${{IFS}}y", "é ü"],
+)  # fmt: skip
+def test_a_hostile_name_of_a_job_stays_a_name(tmp_path: Path, name: str) -> None:
+    touched = tmp_path / "touched"
+    made = native([ENV, "-0"], name=name.replace("{}", str(touched)))
+    script = render.script(made)
+    assert script.splitlines()[0] == "#!/usr/bin/env bash"
+    head = script.split("\nset -u\n")[0]
+    assert all(line.startswith("#") for line in head.split("\n"))
+    done = run(made)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not touched.exists()
+    marks = [entry for entry in split(done.stdout) if entry.startswith(b"FAIRLEAD_RUN=")]
+    assert len(marks) == 1
+    assert re.fullmatch(rb"FAIRLEAD_RUN=[^\s$`'\"/]*-[0-9]+", marks[0])
+
+
+@settings(max_examples=50, deadline=None)
+@given(name=WORDS, words=st.lists(WORDS, max_size=6), environment=st.dictionaries(NAMES, WORDS, max_size=3))
+def test_rendering_twice_gives_the_same_script(
+    name: str, words: list[str], environment: dict[str, str]
+) -> None:
+    first, second = (native(["x", *words], name=name, environment=environment) for _ in range(2))
+    assert render.script(first) == render.script(second)
+    assert render.digest(first) == render.digest(second)
+    render.text(first)
+
+
+# --------------------------------------------------------------------------------------------------
+# exit codes, standard input, requirements
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 42, 125, 126, 127, 128, 129, 130, 137, 143, 254, 255])
+def test_the_exit_code_of_the_command_is_the_scripts(code: int) -> None:
+    done = run(native(["/bin/sh", "-c", f"exit {code}"]))
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+
+
+def test_a_command_that_a_signal_ended_is_told_as_shells_tell_it() -> None:
+    assert run(native(["/bin/sh", "-c", "kill -9 $$"])).returncode == 137
+
+
+def test_a_command_that_is_not_there_is_127() -> None:
+    done = run(native(["no-such-program-anywhere"]))
+    assert done.returncode == 127
+    assert b"no-such-program-anywhere" in done.stderr
+
+
+def test_standard_input_reaches_the_command() -> None:
+    data = bytes(range(256)) * 1000
+    assert run(native([tool("cat")]), stdin=data).stdout == data
+
+
+def test_standard_output_and_error_are_kept_apart() -> None:
+    done = run(native(["/bin/sh", "-c", "echo out; echo err >&2"]))
+    assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
+
+
+def test_what_is_missing_is_told_with_the_remedy_and_nothing_is_run(tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    made = native([tool("touch"), str(touched)])
+    missing = Requirement(path=f"{tmp_path}/it's $gone", what="a 'layer'", remedy="get `it` \\n again")
+    made = dataclasses.replace(made, requirements=(*made.requirements, missing))
+    done = run(made)
+    assert done.returncode == 3
+    assert done.stderr.decode() == (
+        f"fairlead: a 'layer' is not there: {tmp_path}/it's $gone\n  try: get `it` \\n again\n"
+    )
+    assert not touched.exists()
+
+
+def test_a_folder_that_is_there_is_enough(tmp_path: Path) -> None:
+    assert run(native(["true"], workdir=str(tmp_path))).returncode == 0
+    assert run(native(["true"], workdir=str(tmp_path / "gone"))).returncode == 3
+
+
+# --------------------------------------------------------------------------------------------------
+# the end of a run
+
+
+@contextmanager
+def started(made: Plan, mark: str = "") -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The script, started, and its mark. Whatever happens in the test, nothing of it is left."""
+    mark = mark or f"test-{uuid.uuid4()}"
+    with written(made) as script:
+        process = subprocess.Popen(
+            ["bash", script, mark], env={"PATH": os.environ["PATH"]}, start_new_session=True
+        )
+        try:
+            yield process, mark
+        finally:
+            for pid in processes_with(mark):
+                os.kill(pid, signal.SIGKILL)
+            process.wait()
+
+
+#: A command with a child of its own, and a grandchild in a session of its own.
+TREE = f"sleep 301 & {tool('setsid')} {tool('sh')} -c 'sleep 302; :' & exec sleep 303"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
+def test_a_signal_to_the_script_ends_the_whole_tree(number: signal.Signals, code: int) -> None:
+    with started(native(["/bin/sh", "-c", TREE])) as (process, mark):
+        assert wait_until(lambda: len(list(processes_of(mark))) == 4)
+        assert len({os.getsid(pid) for pid in processes_of(mark)}) == 2
+        process.send_signal(number)
+        assert process.wait(timeout=30) == code
+        assert processes_with(mark) == []
+
+
+def test_what_a_failed_command_leaves_behind_is_ended() -> None:
+    with started(native(["/bin/sh", "-c", f"{TREE.replace('exec sleep 303', 'exit 7')}"])) as (process, mark):
+        assert process.wait(timeout=30) == 7
+        assert processes_with(mark) == []
+
+
+def test_another_run_is_left_alone() -> None:
+    made = native(["/bin/sh", "-c", TREE])
+    with started(made) as (first, mark), started(made, f"{mark}0") as (second, other):
+        assert wait_until(lambda: len(list(processes_of(mark))) == len(list(processes_of(other))) == 4)
+        first.terminate()
+        assert first.wait(timeout=30) == 143
+        assert len(list(processes_of(other))) == 4
+        assert second.poll() is None
+
+
+# --------------------------------------------------------------------------------------------------
+# ranks
+
+
+RANKS = r"""
+for rank in 0 1 2; do
+  mkdir -p "$FAIRLEAD_RUN_DIR/logs/x/attempt_0/$rank"
+  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/x/attempt_0/$rank/stdout.log"
+  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/x/attempt_0/$rank/stderr.log"
+done
+echo "$FAIRLEAD_RUN_DIR"
+"""
+
+
+def ranks(end: str) -> Plan:
+    """A command that leaves behind what torchrun's ranks would."""
+    return dataclasses.replace(native(["/bin/sh", "-c", RANKS + end]), rank_log=torchrun.RANK_LOG)
+
+
+def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> None:
+    done = run(ranks('printf "2 0\\n1 7\\n0 143\\n" > "$FAIRLEAD_RUN_DIR/exits"; exit 1'))
+    assert done.returncode == 7
+    assert done.stderr.decode().splitlines() == [
+        "fairlead: rank 1 ended first, with exit code 7; its last output:",
+        "  out of 1",
+        "  err of 1",
+    ]
+
+
+def test_the_launchers_own_failure_keeps_its_code() -> None:
+    assert run(ranks("exit 9")).returncode == 9
+    done = run(ranks('echo "0 0" > "$FAIRLEAD_RUN_DIR/exits"; exit 9'))
+    assert (done.returncode, done.stderr) == (9, b"")
+
+
+def test_a_run_that_succeeded_says_nothing_of_its_ranks() -> None:
+    done = run(ranks('printf "0 0\\n1 0\\n" > "$FAIRLEAD_RUN_DIR/exits"'))
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_folder_of_the_ranks_is_removed_unless_it_was_given(tmp_path: Path) -> None:
+    made = ranks("exit 1")
+    place = {"TMPDIR": str(tmp_path)}
+    own = Path(os.fsdecode(run(made, environment=place).stdout.strip()))
+    assert own.parent == tmp_path
+    assert not own.exists()
+    (tmp_path / "a given").mkdir()
+    done = run(made, environment={"FAIRLEAD_RUN_DIR": str(tmp_path / "a given"), **place})
+    assert os.fsdecode(done.stdout.strip()) == str(tmp_path / "a given")
+    assert (tmp_path / "a given/logs").is_dir()
+
+
+def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_path: Path) -> None:
+    argv = torchrun.wrap(Command(argv=("/bin/sh", "-c", "exit $1", "x")), Topology(), "python").argv
+    (at,) = (at for at, word in enumerate(argv) if word == "--no-python")
+    for rank, code in (("1", "5"), ("0", "0")):
+        environment = {"RANK": rank, "FAIRLEAD_RUN_DIR": str(tmp_path), "PATH": os.environ["PATH"]}
+        words = [str(word) for word in (*argv[at + 1 :], code)]
+        assert subprocess.run(words, env=environment, check=False).returncode == int(code)
+    assert (tmp_path / "exits").read_text() == "1 5\n0 0\n"
