@@ -26,13 +26,19 @@ from fairlead.probe import probe
 from fairlead.store import Store
 
 
-def by_hand(site: Site, rootfs: Rootfs, workdir: str) -> list[str]:
+#: What a container needs of the host for names of machines and users.
+HOST_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group")
+
+
+def by_hand(site: Site, rootfs: Rootfs, workdir: str, files: tuple[str, ...] = ()) -> list[str]:
     """What one would write after reading bwrap's manual."""
     facts = site.engine("bubblewrap")
     if facts is None or not facts.works:
         sys.exit("bubblewrap does not work here; see: fairlead doctor")
     layers = [word for layer in rootfs.layers.values() for word in ("--overlay-src", layer)]
     mounts = ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
+    for path in files:
+        mounts += ["--ro-bind", path, path]
     return [
         facts.path, *layers, "--tmp-overlay", "/", *mounts, "--bind", workdir, workdir, "--chdir", workdir,
         "/bin/true",
@@ -64,8 +70,10 @@ def main() -> None:
     site, rootfs = probe(store), store.rootfs(image)
     with tempfile.TemporaryDirectory() as folder:
         hand = by_hand(site, rootfs, folder)
+        same = by_hand(site, rootfs, folder, HOST_FILES)
         scripts = {
             "by-hand.sh": "#!/bin/bash\n" + shlex.join(hand) + "\n",
+            "same-by-hand.sh": "#!/bin/bash\n" + shlex.join(same) + "\n",
             "fairlead.sh": script_of("bubblewrap", image, rootfs, site, folder),
             "native.sh": script_of("native", image, rootfs, site, folder),
         }
@@ -75,6 +83,7 @@ def main() -> None:
             "/bin/true, no container": ["/bin/true"],
             "bubblewrap by hand, no shell": hand,
             "bubblewrap by hand, in a bash script": ["/bin/bash", f"{folder}/by-hand.sh"],
+            "the same, with the host's names": ["/bin/bash", f"{folder}/same-by-hand.sh"],
             "Fairlead's script, bubblewrap": ["/bin/bash", f"{folder}/fairlead.sh"],
             "Fairlead's script, native": ["/bin/bash", f"{folder}/native.sh"],
         }
