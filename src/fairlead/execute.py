@@ -60,7 +60,7 @@ def run(
             timeout=timeout_s,
             check=False,
         )
-    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+    except OSError as error:  # not there, not ours to start, or no program of this machine's
         return Outcome(argv=tuple(argv), exit_code=127, stdout="", stderr=str(error), wall_s=0.0)
     except subprocess.TimeoutExpired:
         raise ToolError(

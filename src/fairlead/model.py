@@ -73,7 +73,7 @@ class ProveRequest:
     margin: float = 0.02
     confidence: float = 0.95
     seed: int = 1
-    window_s: float = 0.4
+    window_s: float = 0.2
     goals: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class ProveRequest:
             )
         if self.window_s <= 0:
             raise UsageError(
-                f"prove.window_s is {self.window_s}; a window takes time", remedy="set window_s = 0.4"
+                f"prove.window_s is {self.window_s}; a window takes time", remedy="set window_s = 0.2"
             )
 
 

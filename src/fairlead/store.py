@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import re
 import shutil
@@ -37,6 +38,7 @@ VERSION = "1"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OWNER = re.compile(r"(?P<host>.+)-(?P<pid>\d+)-(?P<start>\d+)-\d+")
+_serials = itertools.count(1)  # of the process, which may hold several stores at one place
 
 
 class Store:
@@ -44,7 +46,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._serial = 0
+        self._swept = False
 
     # -- places ------------------------------------------------------------------------------------
 
@@ -78,8 +80,7 @@ class Store:
         """A folder for work in progress; what is still in it at the end is removed."""
         with self.guarded():
             self._make()
-            self._serial += 1
-            owner = f"{socket.gethostname()}-{os.getpid()}-{_start_ticks(os.getpid())}-{self._serial}"
+            owner = f"{socket.gethostname()}-{os.getpid()}-{_start_ticks(os.getpid())}-{next(_serials)}"
             folder = self.root / "tmp" / owner
             folder.mkdir()
         try:
@@ -131,9 +132,17 @@ class Store:
                     context=str(error),
                     remedy=f"free some space there, or {elsewhere}",
                 )
-            case errno.EACCES | errno.EPERM | errno.EROFS:
+            case errno.EACCES | errno.EPERM:
+                return StoreError(
+                    f"this user may not use the store {self.root}", context=str(error), remedy=elsewhere
+                )
+            case errno.EROFS:
                 return StoreError(
                     f"the store {self.root} cannot be written", context=str(error), remedy=elsewhere
+                )
+            case errno.ENOTDIR:
+                return StoreError(
+                    f"the store {self.root} is not a folder", context=str(error), remedy=elsewhere
                 )
             case _:
                 return error
@@ -141,21 +150,26 @@ class Store:
     def _make(self) -> None:
         version = self.root / "version"
         try:
-            found = version.read_text().strip()
+            found = version.read_text(errors="replace").strip()
         except FileNotFoundError:
             found = ""
-        except NotADirectoryError:
-            raise StoreError(
-                f"the store {self.root} is not a folder", remedy="choose another: FAIRLEAD_STORE=DIR"
-            ) from None
         if found and found != VERSION:
             raise StoreError(
                 f"the store {self.root} has version {found}; this Fairlead writes version {VERSION}",
                 remedy="choose another place: FAIRLEAD_STORE=DIR",
             )
-        (self.root / "tmp").mkdir(parents=True, exist_ok=True)
+        try:
+            (self.root / "tmp").mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, FileNotFoundError) as error:  # a dangling link, a place such as /proc
+            raise StoreError(
+                f"the store {self.root} cannot be made",
+                context=str(error),
+                remedy="choose another place: FAIRLEAD_STORE=DIR",
+            ) from None
         if not found:
             version.write_text(VERSION + "\n")
+        if not self._swept:
+            self._swept = True
             self.sweep()
 
     def sweep(self) -> None:
@@ -197,11 +211,12 @@ class Store:
 
     def image(self, reference: str) -> Image:
         """The image of a digest, the beginning of one, or a name."""
-        digest = self._resolve(reference)
-        try:
-            data = self._image(digest).read_bytes()
-        except FileNotFoundError:
-            raise self._no_image(reference) from None
+        with self.guarded():
+            digest = self._resolve(reference)
+            try:
+                data = self._image(digest).read_bytes()
+            except FileNotFoundError:
+                raise self._no_image(reference) from None
         image = codec.from_json(data, Image, what=f"the store's entry of image {reference}")
         missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
         if missing:
@@ -228,10 +243,11 @@ class Store:
 
     def captured(self, fingerprint: str) -> str | None:
         """The digest of the image that an unchanged environment gave before."""
-        try:
-            return (self.root / "captures" / _hex(fingerprint)).read_text()
-        except FileNotFoundError:
-            return None
+        with self.guarded():
+            try:
+                return (self.root / "captures" / _hex(fingerprint)).read_text(errors="replace")
+            except FileNotFoundError:
+                return None
 
     def remember_capture(self, fingerprint: str, digest: str) -> None:
         self.write(self.root / "captures" / _hex(fingerprint), digest.encode())
@@ -245,9 +261,7 @@ class Store:
             tree = scratch / "flat"
             tree.mkdir()
             for layer in image.layers:
-                shutil.copytree(
-                    self.layer(layer.diff_id), tree, symlinks=True, copy_function=_link, dirs_exist_ok=True
-                )
+                _link_tree(str(self.layer(layer.diff_id)), str(tree))
             self.publish(tree, final)
         return final
 
@@ -259,7 +273,9 @@ class Store:
             return reference
         if _NAME.fullmatch(reference):
             with contextlib.suppress(FileNotFoundError):
-                return (self.root / "names" / reference).read_text()
+                named = (self.root / "names" / reference).read_text(errors="replace")
+                if _DIGEST.fullmatch(named):  # not so when the machine went down while it was written
+                    return named
         short = reference.removeprefix("sha256:")
         if re.fullmatch(r"[0-9a-f]{6,63}", short):
             with contextlib.suppress(FileNotFoundError):
@@ -268,19 +284,25 @@ class Store:
                 ]
                 if len(found) == 1:
                     return "sha256:" + found[0]
+                if found:
+                    raise StoreError(
+                        f"{len(found)} images in the store {self.root} begin with {reference!r}",
+                        remedy="write more digits of the digest",
+                    )
         raise self._no_image(reference)
 
     def _no_image(self, reference: str) -> StoreError:
+        name = reference if _NAME.fullmatch(reference) else "NAME"
         return StoreError(
             f"there is no image {reference!r} in the store {self.root}",
-            remedy=f"fairlead capture --name {reference}   # takes the environment as it stands",
+            remedy=f"fairlead capture --name {name}   # takes the environment as it stands",
         )
 
     # -- runs --------------------------------------------------------------------------------------
 
     def new_run(self, prefix: str) -> str:
         """A name for a run that sorts by time and is taken by nobody else."""
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-.") or "run"
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-._")[:100] or "run"
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         with self.guarded():
             self._make()
@@ -293,10 +315,11 @@ class Store:
 
     def runs(self) -> list[str]:
         """The names of all runs, newest last."""
-        try:
-            folders = [p for p in (self.root / "runs").iterdir() if p.is_dir()]
-        except FileNotFoundError:
-            return []
+        with self.guarded():
+            try:
+                folders = [p for p in (self.root / "runs").iterdir() if p.is_dir()]
+            except FileNotFoundError:
+                return []
         return [p.name for p in sorted(folders, key=lambda p: (p.stat().st_mtime_ns, p.name))]
 
     def read(self, path: Path, kind: type[T]) -> T:
@@ -343,6 +366,22 @@ def _hex(digest: str) -> str:
     if not _DIGEST.fullmatch(digest):
         raise UsageError(f"{digest!r} is not a digest", remedy="write sha256: and 64 hexadecimal digits")
     return digest.removeprefix("sha256:")
+
+
+def _link_tree(source: str, target: str) -> None:
+    """The same folders, and hard links to the same files. shutil.copytree would lose the errno."""
+    folders = [""]
+    for folder in folders:  # grows while it is walked
+        with os.scandir(os.path.join(source, folder)) as found:
+            for entry in found:
+                path = os.path.join(folder, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    os.makedirs(os.path.join(target, path), exist_ok=True)
+                    folders.append(path)
+                else:
+                    _link(entry.path, os.path.join(target, path))
+    for folder in reversed(folders):
+        shutil.copystat(os.path.join(source, folder), os.path.join(target, folder))
 
 
 def _link(source: str, target: str) -> None:

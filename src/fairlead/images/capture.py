@@ -262,8 +262,8 @@ def _complete_bytecode(interpreter: Interpreter, collection: Collection) -> bool
     paths = tuple(os.path.realpath(p) for p in (interpreter.stdlib, *interpreter.path) if os.path.isdir(p))
     tag = f"cpython-{''.join(interpreter.version.split('.')[:2])}"
     missing = []
-    for path, item in collection.files():
-        if path.endswith(".py") and item.data is None and path.startswith(paths):
+    for path, item in collection.items.items():
+        if path.endswith(".py") and item.kind != "folder" and path.startswith(paths):
             folder, name = os.path.split(path)
             cached = f"{folder}/__pycache__/{name[:-3]}.{tag}.pyc"
             if cached not in collection.items and os.access(folder, os.W_OK):
@@ -293,6 +293,8 @@ def _bytecode(path: str, collection: Collection) -> bytes | None:
     except ValueError:
         return None
     item = collection.items.get(source)
+    if item is not None and item.kind == "link":  # Debian's sitecustomize; all of an environment made by uv
+        item = collection.items.get(os.path.realpath(source))
     if item is None or item.kind != "file":
         return None
     data = _read(path)
@@ -314,7 +316,7 @@ def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
     from fairlead.images import elf  # here, because an unchanged environment never needs it
 
     collection = sources.collection
-    loader = elf.Loader(lambda argv: execute.run(argv))
+    loader = elf.Loader(lambda argv: execute.run(argv), os.environ.get("LD_LIBRARY_PATH", ""))
     for soname in _HIDDEN_LIBRARIES:
         path = loader.find(soname, "/", ())
         if path is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,6 +43,29 @@ _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", ".
 _DRIVER = re.compile(r"lib(cuda|cudadebugger|nvidia-[a-z]+|nvcuvid|nvoptix)\.so(\.|$)")
 
 
+#: The places in which everything of a machine lies.
+_TOO_WIDE = (
+    "/", "/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/etc", "/var", "/var/lib", "/var/tmp", "/mnt",
+    "/media", "/opt", "/srv", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share", "/usr/local",
+)  # fmt: skip
+
+#: What the kernel shows there is no file that could be kept.
+_KERNEL = ("/proc/", "/sys/", "/dev/")
+
+
+def changed(path: str) -> UsageError:
+    """The error for a file that is no longer what it was when it was collected."""
+    return UsageError(
+        f"{shown(path)} changed or vanished while the environment was captured",
+        remedy="capture again, when nothing installs into it or writes to it",
+    )
+
+
+def shown(path: str) -> str:
+    """A path as text for messages and notes; names need not be UTF-8."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 class Collection:
     """Paths gathered so far; a path keeps the first layer that it was given to."""
 
@@ -52,7 +77,7 @@ class Collection:
         self._outward: list[tuple[str, Part]] = []
         home = os.path.realpath(os.path.expanduser("~"))
         #: Folders that are never an environment: a link or a sys.path entry to one of them is not followed.
-        self._too_wide = {"/", "/proc", "/sys", "/dev", "/tmp", "/home", "/usr", "/etc", "/var", home}
+        self._too_wide = {*_TOO_WIDE, home}
         while home != "/":
             home = os.path.dirname(home)
             self._too_wide.add(home)
@@ -69,26 +94,40 @@ class Collection:
 
         `without` names folders directly below a folder that are left out.
         """
-        real = self._links_to(os.path.abspath(path), part)
+        real = self._links_to(os.path.join(os.getcwd(), path), part)
         try:
             state = os.lstat(real)
+        except FileNotFoundError:
+            raise changed(real) from None
         except PermissionError:
             self._unreadable.append(real)
             return real
-        if stat.S_ISDIR(state.st_mode):
+        if real.startswith(_KERNEL):
+            self.left_out.append(f"{shown(path)}: {shown(real)} is the kernel's")
+        elif stat.S_ISDIR(state.st_mode):
             if real in self._too_wide:
-                self.left_out.append(f"{path}: {real} is too wide to be part of an environment")
+                self.left_out.append(f"{shown(path)}: {shown(real)} is too wide to be part of an environment")
             elif real not in self._walked:
                 self._walk(real, part, without)
         elif stat.S_ISREG(state.st_mode):
             self._file(real, state, part)
         else:
-            self.left_out.append(f"{real}: neither file, folder nor symbolic link")
+            self.left_out.append(f"{shown(real)}: neither file, folder nor symbolic link")
         return real
 
-    def link(self, path: str, part: Part) -> None:
-        """Keep a symbolic link and those on its way, without what it leads to."""
-        self._links_to(path, part)
+    def gather(self, folder: str, part: Part) -> None:
+        """Put everything below a folder into one layer, from which it can then be mounted alone."""
+        for path, item in self.items.items():
+            if item.part != part and path.startswith(folder + "/"):
+                self.items[path] = dataclasses.replace(item, part=part)
+
+    def has_walked(self, path: str) -> bool:
+        """Whether this folder was taken with what is in it."""
+        return path in self._walked
+
+    def link(self, path: str, part: Part) -> str:
+        """Keep a symbolic link and those on its way, without what it leads to; return where it leads."""
+        return self._links_to(path, part)
 
     def follow_links(self) -> None:
         """Add what symbolic links in the collected folders point to, outside of them."""
@@ -104,8 +143,8 @@ class Collection:
             first = sorted(self._unreadable)[0]
             raise UsageError(
                 f"{count} path{'s' if count > 1 else ''} of the environment cannot be read",
-                context="\n".join(sorted(self._unreadable)[:5]) + ("\n…" if count > 5 else ""),
-                remedy=f"ls -ld {first}   # then chmod u+r, or capture as the owner",
+                context="\n".join(map(shown, sorted(self._unreadable)[:5])) + ("\n…" if count > 5 else ""),
+                remedy=f"ls -ld {shlex.quote(shown(first))}   # then chmod u+r, or capture as the owner",
             )
 
     def files(self) -> Iterator[tuple[str, Item]]:
@@ -118,10 +157,13 @@ class Collection:
             self._walked.add(folder)
             self.items.setdefault(folder, Item(part, "folder", 0o755))
             try:
-                found = list(os.scandir(folder))
+                with os.scandir(folder) as entries:
+                    found = list(entries)
             except PermissionError:
                 self._unreadable.append(folder)
                 continue
+            except (FileNotFoundError, NotADirectoryError):
+                raise changed(folder) from None
             for entry in found:
                 path = f"{folder}/{entry.name}"
                 if entry.is_symlink():
@@ -130,13 +172,17 @@ class Collection:
                     if entry.name not in _LEFT_OUT and not (folder == top and entry.name in without):
                         pending.append(path)
                 else:
-                    self._file(path, entry.stat(follow_symlinks=False), part)
+                    try:
+                        state = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        raise changed(path) from None
+                    self._file(path, state, part)
 
     def _file(self, path: str, state: os.stat_result, part: Part) -> None:
         if not stat.S_ISREG(state.st_mode):
-            self.left_out.append(f"{path}: neither file, folder nor symbolic link")
+            self.left_out.append(f"{shown(path)}: neither file, folder nor symbolic link")
         elif _DRIVER.match(os.path.basename(path)):
-            self.left_out.append(f"{path}: the GPU driver's libraries come from the machine that runs")
+            self.left_out.append(f"{shown(path)}: the GPU driver's libraries come from the machine that runs")
         elif not os.access(path, os.R_OK):
             self._unreadable.append(path)
         elif path not in self.items:
@@ -144,9 +190,13 @@ class Collection:
             self.items[path] = Item(part, "file", mode, state.st_size, state.st_mtime_ns)
 
     def _link(self, path: str, part: Part) -> None:
-        target = os.readlink(path)
+        try:
+            target = os.readlink(path)
+        except OSError:
+            raise changed(path) from None
         self.items.setdefault(path, Item(part, "link", 0o777, link=target))
-        self._outward.append((os.path.normpath(os.path.join(os.path.dirname(path), target)), part))
+        # Not normalised: `..` behind another link leads elsewhere than the text says.
+        self._outward.append((os.path.join(os.path.dirname(path), target), part))
 
     def _links_to(self, path: str, part: Part) -> str:
         """Walk down the path, keep each symbolic link met, and return where it ends."""
@@ -164,10 +214,15 @@ class Collection:
             step = os.path.join(real, name)
             if os.path.islink(step):
                 target = os.readlink(step)
-                self.items.setdefault(step, Item(part, "link", 0o777, link=target))
+                kept = target
+                if target.startswith("/") and os.path.isdir(step) and ".." not in target.split("/"):
+                    # bwrap makes mount points from outside, where an absolute link leads out of the image.
+                    kept = os.path.relpath(target, real)
+                if not step.startswith(_KERNEL):
+                    self.items.setdefault(step, Item(part, "link", 0o777, link=kept))
                 if target.startswith("/"):
                     real = "/"
                 rest += [name for name in reversed(target.split("/")) if name]
             else:
                 real = step
-        raise UsageError(f"{path} leads through too many symbolic links", remedy=f"ls -l {path}")
+        raise UsageError(f"{path} leads through too many symbolic links", remedy=f"ls -l {shlex.quote(path)}")

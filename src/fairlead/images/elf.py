@@ -69,8 +69,10 @@ def needs(path: str) -> Needs | None:
 class Loader:
     """Finds libraries as the dynamic loader of this machine would."""
 
-    def __init__(self, run: Callable[[list[str]], Outcome]) -> None:
-        """`run` asks `ldconfig -p` for the loader's cache; without ldconfig the default folders serve."""
+    def __init__(self, run: Callable[[list[str]], Outcome], library_path: str = "") -> None:
+        """`run` asks `ldconfig -p` for the loader's cache; without ldconfig the default folders serve.
+        `library_path` is LD_LIBRARY_PATH, as environment modules set it."""
+        self._library_path = tuple(folder for folder in library_path.split(":") if folder.startswith("/"))
         self._cache: dict[str, str] = {}
         flag = _CACHE_FLAG.get(os.uname().machine, os.uname().machine)
         for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
@@ -85,18 +87,18 @@ class Loader:
     def find(self, soname: str, needed_by: str, search: tuple[str, ...]) -> str | None:
         """The path of a library as `needed_by` would load it, or None."""
         if "/" in soname:
-            return soname if os.path.exists(soname) else None
+            return soname if os.path.isfile(soname) else None
         origin = os.path.dirname(os.path.realpath(needed_by))
-        for folder in search:
+        for folder in (*search, *self._library_path):
             folder = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
             path = os.path.normpath(os.path.join(folder, soname))
-            if os.path.exists(path):
+            if os.path.isfile(path):
                 return path
         cached = self._cache.get(soname)
-        if cached is not None and os.path.exists(cached):
+        if cached is not None and os.path.isfile(cached):
             return cached
         for folder in DEFAULT_FOLDERS:
             path = os.path.join(folder, soname)
-            if os.path.exists(path):
+            if os.path.isfile(path):
                 return path
         return None

@@ -86,6 +86,9 @@ def save_archive(store: Store, image: Image, path: Path, *, name: str) -> None:
         with store.guarded(), open(part, "wb") as stream, tarfile.open(fileobj=stream, mode="w") as archive:
             manifest = store.blob(image.digest).read_bytes()
             config_digest = codec.from_json(manifest, dict[str, Any], what="the manifest")["config"]["digest"]
+            # Spelled out, because skopeo tries to give folders that are not to root, which only root can.
+            for folder in ("blobs", "blobs/sha256"):
+                archive.addfile(_header(folder, 0, tarfile.DIRTYPE, 0o755))
             _add(archive, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
             _add(archive, "index.json", _index(image, manifest, name))
             _add(archive, _blob_path(image.digest), manifest)
@@ -141,9 +144,9 @@ def _add_layer(archive: tarfile.TarFile, stream: IO[bytes], store: Store, layer:
     archive.offset += len(header) + size + len(padding)
 
 
-def _header(name: str, size: int) -> tarfile.TarInfo:
+def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE, mode: int = 0o644) -> tarfile.TarInfo:
     header = tarfile.TarInfo(name)
-    header.size, header.mtime, header.mode = size, layers.EPOCH, 0o644
+    header.type, header.size, header.mtime, header.mode = kind, size, layers.EPOCH, mode
     return header
 
 
