@@ -25,7 +25,6 @@ from fairlead.model import CaptureRequest, Image, Job, Rootfs, Site
 from fairlead.probe import probe
 from fairlead.store import Store
 
-
 #: What a container needs of the host for names of machines and users.
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group")
 

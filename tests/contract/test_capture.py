@@ -1,0 +1,297 @@
+"""A capture of a real environment: the same bytes each time, and an image that other tools read and run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from environments import Captured, make_environment, site_packages
+from tools import tool
+
+from fairlead.errors import StoreError
+from fairlead.images import oci
+from fairlead.images.capture import capture, inventory
+from fairlead.model import CaptureRequest, Image
+from fairlead.store import Store
+
+NAME = "test-image"
+
+
+def request_of(captured: Captured) -> CaptureRequest:
+    return CaptureRequest(python=str(captured.python))
+
+
+@pytest.fixture(scope="module")
+def archive(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("archive") / "image.tar"
+    oci.save_archive(captured.store, captured.image, path, name=NAME)
+    return path
+
+
+# -- the same bytes each time ------------------------------------------------------------------------
+
+
+def test_an_unchanged_environment_is_not_captured_again(captured: Captured) -> None:
+    image, made = capture(request_of(captured), captured.store)
+    assert not made
+    assert image == captured.image
+
+
+def test_the_same_environment_gives_the_same_digest_in_another_store(
+    captured: Captured, store: Store
+) -> None:
+    """Under another umask, and after every time stamp in the environment has changed, byte code's too."""
+    for path in [captured.folder, *captured.folder.rglob("*")]:
+        if path.suffix not in (".py", ".pyc"):
+            os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)
+    before = os.umask(0o077)
+    try:
+        image, made = capture(request_of(captured), store, fresh=True)
+    finally:
+        os.umask(before)
+    assert made
+    assert image.digest == captured.image.digest
+    assert [each.diff_id for each in image.layers] == [each.diff_id for each in captured.image.layers]
+    for kept in (image, captured.image):
+        manifest = (captured.store if kept is captured.image else store).blob(kept.digest).read_bytes()
+        assert "sha256:" + hashlib.sha256(manifest).hexdigest() == kept.digest
+
+
+def test_sources_touched_and_compiled_again_give_the_same_digest(tmp_path: Path, store: Store) -> None:
+    """What `pip install` of the same files on another day leaves: other times, and byte code to match."""
+    python = make_environment(tmp_path / "venv")
+    request = CaptureRequest(python=str(python))
+    first, _ = capture(request, store)
+    packages = site_packages(tmp_path / "venv")
+    for path in packages.rglob("*.py"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    shutil.rmtree(packages / "ware" / "__pycache__")
+    second, made = capture(request, store)
+    assert made, "the times are part of what is looked at"
+    assert second.digest == first.digest
+
+    (packages / "ware" / "part.py").write_text("NAME = 'wars'\n")
+    third, made = capture(request, store)
+    assert made
+    assert third.digest != first.digest
+    assert [a.diff_id == b.diff_id for a, b in zip(first.layers, third.layers, strict=True)] == [
+        True,
+        True,
+        False,
+    ]
+    assert os.listdir(store.root / "tmp") == []
+
+
+def test_what_is_known_of_the_image_is_right(captured: Captured) -> None:
+    image = captured.image
+    assert image.python == str(captured.python)
+    said = subprocess.run([captured.python, "-V"], capture_output=True, text=True, check=True).stdout
+    assert said == f"Python {image.python_version}\n"
+    assert image.glibc == (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
+    assert [each.comment for each in image.layers] == ["system", "python", "packages"]
+    assert image.unresolved_libraries == ()
+    for each in image.layers:
+        tree = captured.store.layer(each.diff_id)
+        found = list(tree.rglob("*"))
+        assert each.inodes == len(found)
+        assert each.unpacked_bytes == sum(
+            p.stat().st_size for p in found if p.is_file() and not p.is_symlink()
+        )
+    assert str(captured.folder) in {prefix.path for prefix in image.prefixes}
+
+
+def test_all_of_a_prefix_is_in_its_layer(captured: Captured) -> None:
+    """It is mounted from there alone, over a working folder that holds it."""
+    for prefix in captured.image.prefixes:
+        for each in captured.image.layers:
+            inside = Path(f"{captured.store.layer(each.diff_id)}{prefix.path}")
+            assert inside.exists() == (each.diff_id == prefix.layer), (prefix, each.comment)
+
+
+def test_the_preview_is_the_capture(captured: Captured) -> None:
+    found = inventory(request_of(captured))
+    assert found.size_bytes >= sum(each.unpacked_bytes for each in captured.image.layers)
+    assert found.size_bytes < 1.1 * sum(each.unpacked_bytes for each in captured.image.layers)
+
+
+# -- the archive, as other tools read it -------------------------------------------------------------
+
+
+def test_skopeo_agrees_on_the_digest_and_the_layers(captured: Captured, archive: Path) -> None:
+    done = subprocess.run(
+        [tool("skopeo"), "inspect", f"oci-archive:{archive}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["Digest"] == captured.image.digest
+    assert seen["Layers"] == [each.diff_id for each in captured.image.layers]
+    assert (seen["Os"], seen["Created"]) == ("linux", "1980-01-01T00:00:00Z")
+    assert sorted(seen["Env"]) == sorted(f"{k}={v}" for k, v in captured.image.environment.items())
+
+
+class Podman:
+    """Podman with folders of its own: it works the same for root and for an ordinary user."""
+
+    def __init__(self, top: Path) -> None:
+        self.program = tool("podman")
+        (top / "storage.conf").write_text(
+            f'[storage]\ndriver = "vfs"\ngraphroot = "{top}/graph"\nrunroot = "{top}/run"\n'
+        )
+        (top / "xdg").mkdir(mode=0o700)
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(top),
+            "CONTAINERS_STORAGE_CONF": str(top / "storage.conf"),
+            "XDG_RUNTIME_DIR": str(top / "xdg"),
+            "LANG": "C.UTF-8",
+        }
+
+    def __call__(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [self.program, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+        )
+        assert done.returncode == 0, f"podman {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def as_its_user(self, *command: str) -> str:
+        """A command with the rights that rootless podman's storage needs."""
+        if os.geteuid() != 0:
+            return self("unshare", *command)
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def podman(archive: Path) -> Iterator[Podman]:
+    top = Path(tempfile.mkdtemp(prefix="fl-", dir="/tmp"))  # podman takes only short paths for its sockets
+    try:
+        made = Podman(top)
+        made("load", "--quiet", "--input", str(archive))
+        yield made
+        made.as_its_user("rm", "-rf", *map(str, top.glob("[!sx]*")), str(top / ".local"))
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def test_podman_loads_it_and_shows_the_same(captured: Captured, podman: Podman) -> None:
+    (seen,) = json.loads(podman("image", "inspect", f"localhost/fairlead/{NAME}:latest"))
+    assert seen["Digest"] == captured.image.digest
+    assert seen["RootFS"]["Layers"] == [each.diff_id for each in captured.image.layers]
+    assert seen["Config"]["Cmd"] == ["/bin/sh"]
+    assert sorted(seen["Config"]["Env"]) == sorted(f"{k}={v}" for k, v in captured.image.environment.items())
+
+
+def test_what_podman_unpacked_runs(captured: Captured, podman: Podman) -> None:
+    """chroot into podman's copy: that needs no runtime and no cgroups, which not every machine has."""
+    program = "import sys, json, hashlib, ctypes, ware; print(sys.prefix, ware.NAME)"
+    shell = 'podman=$1; shift; exec chroot "$("$podman" image mount "$1")" "$2" -I -c "$3"'
+    said = podman.as_its_user(
+        "sh",
+        "-c",
+        shell,
+        "sh",
+        podman.program,
+        f"localhost/fairlead/{NAME}:latest",
+        str(captured.python),
+        program,
+    )
+    assert said == f"{captured.folder} ware\n"
+    podman.as_its_user(podman.program, "image", "unmount", "--all")
+
+
+def test_odd_names_reach_podman(tmp_path: Path) -> None:
+    """Long names, newlines, links and modes: the pax records that we write are those that Go reads."""
+    top = Path(tempfile.mkdtemp(prefix="fl-", dir="/tmp"))
+    try:
+        other = Podman(top)
+        tree = tmp_path / "tree"
+        (tree / ("d" * 200) / ("e" * 200)).mkdir(parents=True)
+        names = [
+            "a\nb",
+            "ü",
+            os.fsdecode(b"\xff\xfe"),
+            "x" * 255,
+            " ",
+            "-rf",
+            f"{'d' * 200}/{'e' * 200}/deep",
+        ]
+        for name in names:
+            (tree / name).write_text(name, errors="surrogateescape")
+        (tree / "link").symlink_to("t" * 300)
+        (tree / "tmp").mkdir()
+        (tree / "tmp").chmod(0o1777)
+        image, store = _image_of(tree, tmp_path / "store")
+        oci.save_archive(store, image, tmp_path / "odd.tar", name="odd")
+        other("load", "--quiet", "--input", str(tmp_path / "odd.tar"))
+        shell = 'cd "$("$1" image mount "$2")" && find . -mindepth 1 -printf "%m %P %l\\0"'
+        done = other.as_its_user("sh", "-c", shell, "sh", other.program, "localhost/fairlead/odd:latest")
+        listed = subprocess.run(
+            ["find", ".", "-mindepth", "1", "-printf", "%m %P %l\\0"],
+            cwd=tree,
+            capture_output=True,
+            check=True,
+        ).stdout.decode(errors="surrogateescape")
+        assert sorted(done.split("\0")) == sorted(listed.split("\0"))
+        other.as_its_user("rm", "-rf", *map(str, top.glob("[!sx]*")), str(top / ".local"))
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
+    from fairlead.images import layer
+    from fairlead.model import Layer
+
+    store = Store(root)
+    diff_id, size = layer.digest_tree(str(tree))
+    with store.scratch() as scratch:
+        shutil.copytree(tree, scratch / "tree", symlinks=True)
+        store.publish(scratch / "tree", store.layer(diff_id))
+    layers = (Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=0),)
+    made = oci.metadata(layers, machine=os.uname().machine, environment={"A": "b"})
+    image = Image(digest=made.manifest_digest, layers=layers)
+    store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
+    return image, store
+
+
+def test_a_layer_that_was_changed_in_the_store_is_not_exported(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_text("x")
+    image, store = _image_of(tmp_path / "tree", tmp_path / "store")
+    (store.layer(image.layers[0].diff_id) / "file").write_text("y")
+    target = tmp_path / "image.tar"
+    with pytest.raises(StoreError, match="was changed in the store") as caught:
+        oci.save_archive(store, image, target, name="x")
+    assert caught.value.remedy == "fairlead capture --fresh"
+    assert [path.name for path in tmp_path.glob("image*")] == []
+
+
+def test_equal_archives_have_equal_bytes(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_text("x")
+    written: list[Any] = []
+    for name in ("one", "two"):
+        image, store = _image_of(tmp_path / "tree", tmp_path / name)
+        oci.save_archive(store, image, tmp_path / f"{name}.tar", name="x")
+        written.append((tmp_path / f"{name}.tar").read_bytes())
+    assert written[0] == written[1]

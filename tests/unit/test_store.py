@@ -1,0 +1,563 @@
+"""The store: nothing half-made is ever seen, whoever is killed or comes second; every refusal is clear."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import fake_digest, make_image
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tools import ordinary, tool
+
+from fairlead import codec
+from fairlead.errors import StoreError, UsageError
+from fairlead.images import layer as layers
+from fairlead.model import Image, Layer
+from fairlead.store import Store
+
+HEX = "0123456789abcdef" * 4
+
+
+def in_process(program: str, *arguments: str | Path, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    """Python with `store` open at the first argument, in a process of its own."""
+    head = "import pathlib, sys; from fairlead.store import Store; store = Store(pathlib.Path(sys.argv[1]))\n"
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", head + program, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def fill(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def put(store: Store, **files: str) -> Image:
+    """A real image of one layer, published as a capture does it."""
+    with store.scratch() as scratch:
+        tree = fill(scratch / "tree", **files)
+        diff_id, size = layers.digest_tree(str(tree))
+        store.publish(tree, store.layer(diff_id))
+    made = Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=len(files))
+    image = make_image(digest="sha256:" + diff_id[7:][::-1], layers=(made,), prefixes=())
+    store.put_image(image, manifest=b"{}", config=b"{}", config_digest=fake_digest("c"))
+    return image
+
+
+def leftovers(store: Store) -> list[str]:
+    return sorted(os.listdir(store.root / "tmp"))
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+def test_opening_a_store_writes_nothing(store: Store) -> None:
+    assert store.runs() == []
+    assert store.captured(fake_digest("a")) is None
+    assert not store.has_image(fake_digest("a"))
+    assert not store.root.exists()
+
+
+def test_scratch_is_removed_at_its_end(store: Store) -> None:
+    with store.scratch() as scratch:
+        fill(scratch / "a" / "b", file="x")
+        assert leftovers(store) == [scratch.name]
+    assert leftovers(store) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(), KeyboardInterrupt(), SystemExit(), StoreError("no"), OSError(28, "full")],
+    ids=repr,
+)
+def test_scratch_is_removed_on_every_exception(store: Store, error: BaseException) -> None:
+    with pytest.raises((type(error), StoreError)):  # noqa: PT012, SIM117
+        with store.scratch() as scratch:
+            fill(scratch / "a", file="x").chmod(0o500)
+            raise error
+    assert leftovers(store) == []
+
+
+def test_scratches_of_one_process_never_meet(store: Store) -> None:
+    with store.scratch() as one, store.scratch() as two, Store(store.root).scratch() as three:
+        assert len({one, two, three}) == 3
+
+
+def test_what_is_published_is_all_there_and_the_second_writer_loses_nothing(store: Store) -> None:
+    final = store.layer(fake_digest("a"))
+    for turn in ("first", "second"):
+        with store.scratch() as scratch:
+            store.publish(fill(scratch / "tree", file=turn), final)
+        assert (final / "file").read_text() == "first"
+    assert leftovers(store) == []
+
+
+def test_a_file_is_published_too(store: Store) -> None:
+    with store.scratch() as scratch:
+        (scratch / "blob").write_bytes(b"x")
+        store.publish(scratch / "blob", store.blob(fake_digest("a")))
+    assert store.blob(fake_digest("a")).read_bytes() == b"x"
+
+
+def test_an_error_other_than_being_second_is_told(store: Store) -> None:
+    with store.scratch() as scratch, pytest.raises(FileNotFoundError):
+        store.publish(scratch / "nothing", store.layer(fake_digest("a")))
+
+
+def test_many_writers_of_one_layer_all_succeed(store: Store) -> None:
+    program = """
+import os
+sys.stdin.readline()
+for turn in range(40):
+    digest = f"sha256:{turn:064x}"
+    with store.scratch() as scratch:
+        (scratch / "tree").mkdir()
+        for name in range(5):
+            (scratch / "tree" / str(name)).write_text(digest)
+        store.publish(scratch / "tree", store.layer(digest))
+    found = store.layer(digest)
+    assert {name: (found / name).read_text() for name in os.listdir(found)} == dict.fromkeys("01234", digest)
+"""
+    writers = [in_process(program, store.root) for _ in range(3)]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        _, stderr = writer.communicate(timeout=60)
+        assert writer.returncode == 0, stderr
+    assert len(os.listdir(store.root / "layers" / "sha256")) == 40
+    assert leftovers(store) == []
+
+
+def test_a_reader_sees_the_old_file_or_the_new_one(store: Store) -> None:
+    path = store.root / "names" / "x"
+    store.write(path, b"0" * 100_000)
+    writer = in_process(
+        "for n in range(100): store.write(store.root / 'names' / 'x', str(n % 10).encode() * 100_000)",
+        store.root,
+    )
+    seen = set()
+    while writer.poll() is None:
+        data = path.read_bytes()
+        assert len(data) == 100_000
+        assert len(set(data)) == 1
+        seen.add(data[:1])
+    assert writer.wait() == 0
+    assert len(seen) > 1, "the test saw no change at all"
+
+
+# -- sweeping ----------------------------------------------------------------------------------------
+
+_LEAVES_WORK = """
+with store.scratch() as scratch:
+    (scratch / "tree").mkdir()
+    (scratch / "tree" / "half").write_text("x")
+    (scratch / "tree").chmod(0o500)
+    print(scratch.name, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def start_writer(store: Store) -> tuple[subprocess.Popen[str], str]:
+    writer = in_process(_LEAVES_WORK, store.root)
+    assert writer.stdout is not None
+    name = writer.stdout.readline().strip()
+    assert name, writer.communicate()[1]
+    return writer, name
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def test_the_next_writer_sweeps_what_a_killed_one_left(store: Store) -> None:
+    writer, name = start_writer(store)
+    kill(writer)
+    assert leftovers(store) == [name]
+    Store(store.root).write(store.root / "names" / "x", b"x")
+    assert leftovers(store) == []
+
+
+def test_work_of_a_living_writer_is_left_alone(store: Store) -> None:
+    writer, name = start_writer(store)
+    try:
+        Store(store.root).sweep()
+        assert leftovers(store) == [name]
+    finally:
+        kill(writer)
+
+
+def test_work_of_a_stopped_writer_is_left_alone(store: Store) -> None:
+    writer, name = start_writer(store)
+    try:
+        writer.send_signal(signal.SIGSTOP)
+        Store(store.root).sweep()
+        assert leftovers(store) == [name]
+    finally:
+        kill(writer)
+
+
+def test_only_this_machine_s_dead_are_swept(store: Store) -> None:
+    host = socket.gethostname()
+    dead = f"{host}-{os.getpid()}-1-1"  # our number, but another start: its owner is no more
+    kept = [f"elsewhere-{os.getpid()}-1-1", f"x{host}-1-1-1", "notes", f"{host}-x-1-1"]
+    for name in (dead, *kept):
+        fill(store.root / "tmp" / name, file="x")
+    store.sweep()
+    assert leftovers(store) == sorted(kept)
+
+
+def test_a_missing_tmp_is_no_error(store: Store) -> None:
+    store.sweep()
+    assert not store.root.exists()
+
+
+# -- names and digests -------------------------------------------------------------------------------
+
+
+def test_an_image_is_found_by_digest_short_digest_and_name(store: Store) -> None:
+    image = put(store, file="x")
+    store.name_image("digits", image.digest)
+    bare = image.digest.removeprefix("sha256:")
+    for reference in (image.digest, bare[:6], bare[:63], "sha256:" + bare[:12], "digits"):
+        assert store.image(reference) == image, reference
+
+
+def test_a_name_goes_before_a_short_digest(store: Store) -> None:
+    one, two = put(store, file="one"), put(store, file="two")
+    name = one.digest.removeprefix("sha256:")[:8]
+    store.name_image(name, two.digest)
+    assert store.image(name) == two
+
+
+@pytest.mark.parametrize(
+    "reference", ["nothing", "abcdef", "sha256:" + HEX, "sha256:0123456", "", "a/b", "../x"]
+)
+def test_an_unknown_image_is_told_with_what_to_do(store: Store, reference: str) -> None:
+    put(store, file="x")
+    with pytest.raises(StoreError) as caught:
+        store.image(reference)
+    assert repr(reference) in caught.value.message
+    assert "fairlead capture --name " in caught.value.remedy
+    assert caught.value.code == 4
+    name = caught.value.remedy.split()[3]
+    store.name_image(name, fake_digest("a"))  # the remedy is a command that works
+
+
+def test_two_images_of_one_beginning_are_not_one(store: Store) -> None:
+    images = [make_image(digest=f"sha256:abcdef{n}{'0' * 57}", layers=(), prefixes=()) for n in (1, 2)]
+    for image in images:
+        store.put_image(image, manifest=b"", config=b"", config_digest=fake_digest("c"))
+    with pytest.raises(StoreError, match=r"2 images .* begin with 'abcdef'") as caught:
+        store.image("abcdef")
+    assert "more digits" in caught.value.remedy
+    assert store.image("abcdef1") == images[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "-x", "a/b", "/etc/passwd", "a b", "ü", "a\n", "x" * 129, "\0"]
+)
+def test_bad_names_are_refused(store: Store, name: str) -> None:
+    with pytest.raises(UsageError, match="is not a name for an image") as caught:
+        store.name_image(name, fake_digest("a"))
+    assert caught.value.remedy
+    with pytest.raises(UsageError, match="is not the name of a run"):
+        store.run(name)
+    assert not store.root.exists()
+
+
+@given(text=st.text(max_size=80))
+def test_no_digest_leads_out_of_the_store(text: str) -> None:
+    store = Store(Path("/nowhere"))
+    for place in (store.layer, store.flat, store.blob):
+        with pytest.raises(UsageError, match="is not a digest"):
+            place(text)
+
+
+@given(digits=st.text("0123456789abcdef", min_size=64, max_size=64))
+def test_every_digest_has_its_place(digits: str) -> None:
+    assert Store(Path("/s")).layer("sha256:" + digits) == Path("/s/layers/sha256") / digits
+
+
+@given(prefix=st.text(max_size=300))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+def test_every_job_s_name_makes_a_run_s_name(store: Store, prefix: str) -> None:
+    run_id = store.new_run(prefix)
+    assert store.run(run_id).is_dir()
+    assert run_id in store.runs()
+
+
+def test_two_runs_of_one_moment_have_two_names(store: Store) -> None:
+    names = [store.new_run("x") for _ in range(20)]
+    assert len(set(names)) == 20
+    assert sorted(store.runs()) == sorted(names)
+
+
+# -- images ------------------------------------------------------------------------------------------
+
+
+def test_an_image_without_its_layer_is_no_image(store: Store) -> None:
+    image = put(store, file="x")
+    lost = store.layer(image.layers[0].diff_id)
+    lost.rename(lost.with_name("gone"))
+    assert not store.has_image(image.digest)
+    with pytest.raises(StoreError, match="lacks layer") as caught:
+        store.image(image.digest)
+    assert caught.value.remedy == "fairlead capture --fresh"
+
+
+@given(data=st.binary(max_size=200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+def test_a_damaged_entry_is_one_clear_error(store: Store, data: bytes) -> None:
+    image = put(store, file="x")
+    path = store.root / "images" / "sha256" / (image.digest[7:] + ".json")
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="cannot be read") as caught:
+        store.image(image.digest)
+    assert image.digest in caught.value.message
+    assert caught.value.remedy
+
+
+def test_a_truncated_entry_is_one_clear_error(store: Store) -> None:
+    image = put(store, file="x")
+    path = store.root / "images" / "sha256" / (image.digest[7:] + ".json")
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StoreError, match="cannot be read"):
+            store.image(image.digest)
+    path.write_bytes(whole)
+    assert store.image(image.digest) == image
+
+
+def test_a_name_that_was_half_written_when_the_machine_went_down_is_unknown(store: Store) -> None:
+    image = put(store, file="x")
+    store.name_image("digits", image.digest)
+    (store.root / "names" / "digits").write_bytes(b"")
+    with pytest.raises(StoreError, match="there is no image 'digits'"):
+        store.image("digits")
+
+
+def test_a_capture_that_was_half_written_is_made_again(store: Store) -> None:
+    store.remember_capture(fake_digest("a"), fake_digest("b"))
+    (store.root / "captures" / ("a" * 64)).write_bytes(b"\xff\xfe")
+    known = store.captured(fake_digest("a"))
+    assert known is not None
+    assert not store.has_image(known)
+
+
+def test_json_of_another_type_is_refused() -> None:
+    with pytest.raises(StoreError, match="entry X cannot be read"):
+        codec.from_json(b'{"digest": 3}', Image, what="entry X")
+
+
+def test_canonical_json_is_canonical() -> None:
+    assert codec.to_json({"b": 1, "a": 2}) == b'{"a":2,"b":1}'
+    image = make_image()
+    assert codec.from_json(codec.to_json(image), Image, what="x") == image
+    assert codec.digest({"a": 1, "b": 2}) == codec.digest({"b": 2, "a": 1})
+    assert msgspec.json.decode(codec.to_pretty_json(image)) == msgspec.json.decode(codec.to_json(image))
+
+
+def test_a_missing_record_is_told(store: Store) -> None:
+    with pytest.raises(StoreError, match=r"there is no study\.json") as caught:
+        store.read(store.run("r") / "study.json", Image)
+    assert caught.value.remedy
+
+
+# -- flat trees --------------------------------------------------------------------------------------
+
+
+def flat_image(store: Store) -> Image:
+    """Two layers: the upper one replaces a file and a link of the lower one, and adds to its folder."""
+    made = []
+    for number in (1, 2):
+        with store.scratch() as scratch:
+            tree = scratch / "tree"
+            (tree / "d" / f"only{number}").mkdir(parents=True)
+            (tree / "d" / "both").write_text(f"layer {number}")
+            (tree / "d" / f"own{number}").write_text("x")
+            (tree / "link").symlink_to(f"target{number}")
+            (tree / "t").mkdir()
+            (tree / "t").chmod(0o1777)
+            diff_id, size = layers.digest_tree(str(tree))
+            store.publish(tree, store.layer(diff_id))
+            made.append(Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=6))
+    return make_image(layers=tuple(made), prefixes=())
+
+
+def test_a_flat_tree_is_the_layers_one_over_the_other(store: Store) -> None:
+    image = flat_image(store)
+    before = [layers.digest_tree(str(store.layer(each.diff_id))) for each in image.layers]
+    flat = store.make_flat(image)
+    assert (flat / "d" / "both").read_text() == "layer 2"
+    assert os.readlink(flat / "link") == "target2"
+    assert sorted(os.listdir(flat / "d")) == ["both", "only1", "only2", "own1", "own2"]
+    assert stat.S_IMODE((flat / "t").stat().st_mode) == 0o1777
+    upper = store.layer(image.layers[1].diff_id)
+    assert (flat / "d" / "both").samefile(upper / "d" / "both"), "data was copied"
+    assert [layers.digest_tree(str(store.layer(each.diff_id))) for each in image.layers] == before
+    assert store.make_flat(image) == flat
+    assert leftovers(store) == []
+
+
+def test_a_flat_tree_s_mount_points_do_not_reach_the_layers(store: Store) -> None:
+    image = flat_image(store)
+    flat = store.make_flat(image)
+    (flat / "d" / "mount point").mkdir()
+    assert [layers.digest_tree(str(store.layer(each.diff_id)))[0] for each in image.layers] == [
+        each.diff_id for each in image.layers
+    ]
+
+
+# -- refusals ----------------------------------------------------------------------------------------
+
+
+def test_a_store_of_another_version_is_refused(store: Store) -> None:
+    store.root.mkdir()
+    (store.root / "version").write_text("2\n")
+    with pytest.raises(StoreError, match="has version 2; this Fairlead writes version 1") as caught:
+        store.write(store.root / "names" / "x", b"x")
+    assert "FAIRLEAD_STORE" in caught.value.remedy
+    assert os.listdir(store.root) == ["version"]
+
+
+def test_a_version_cut_short_is_written_again(store: Store) -> None:
+    store.root.mkdir()
+    (store.root / "version").write_text("")
+    store.write(store.root / "names" / "x", b"x")
+    assert (store.root / "version").read_text() == "1\n"
+
+
+@pytest.mark.parametrize("where", ["", "below"])
+def test_a_store_that_is_a_file_is_refused(tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    store = Store(tmp_path / "file" / where)
+    for use in (
+        lambda: store.write(store.root / "names" / "x", b"x"),
+        lambda: store.captured(fake_digest("a")),
+        lambda: store.image("x"),
+        store.runs,
+        lambda: store.new_run("x"),
+    ):
+        with pytest.raises(StoreError, match="is not a folder") as caught:
+            use()
+        assert "FAIRLEAD_STORE" in caught.value.remedy
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_store_behind_a_dangling_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "store")
+    with pytest.raises(StoreError, match="cannot be made") as caught:
+        Store(tmp_path / "link").new_run("x")
+    assert "FAIRLEAD_STORE" in caught.value.remedy
+
+
+def test_a_store_where_no_folder_can_be_made_is_refused() -> None:
+    with pytest.raises(StoreError) as caught:
+        Store(Path("/proc/self/nowhere")).new_run("x")
+    assert "FAIRLEAD_STORE" in caught.value.remedy
+
+
+_USES = """
+from fairlead.errors import StoreError
+uses = {
+    "write": lambda: store.write(store.root / "names" / "y", b"x"),
+    "new_run": lambda: store.new_run("x"),
+    "image": lambda: store.image("x"),
+}
+try:
+    uses[sys.argv[2]]()
+except StoreError as error:
+    print(error.code, error.message, "|", error.context, "|", error.remedy)
+"""
+
+
+@pytest.mark.parametrize(("mode", "use"), [(0o500, "write"), (0o500, "new_run"), (0o000, "image")])
+def test_a_store_of_somebody_else_is_refused(store: Store, mode: int, use: str) -> None:
+    store.write(store.root / "names" / "x", b"x")
+    folders = [store.root / "tmp", store.root / "names", store.root]
+    for folder in folders:
+        folder.chmod(mode)
+    try:
+        user = in_process(_USES, store.root, use, prefix=ordinary())
+        stdout, stderr = user.communicate(timeout=60)
+    finally:
+        for folder in reversed(folders):
+            folder.chmod(0o700)
+    assert stdout.startswith(f"4 this user may not use the store {store.root} | "), stdout + stderr
+    assert "FAIRLEAD_STORE" in stdout
+
+
+def test_a_store_on_a_read_only_file_system_is_refused(store: Store) -> None:
+    """Mounted read-only in a namespace of its own."""
+    store.write(store.root / "names" / "x", b"x")
+    mount = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+    prefix = (tool("unshare"), "-Urm", "sh", "-c", mount, "sh", str(store.root))
+    stdout, stderr = in_process(_USES, store.root, "write", prefix=prefix).communicate(timeout=60)
+    assert stdout.startswith(f"4 the store {store.root} cannot be written | "), stdout + stderr
+    assert "Read-only file system" in stdout
+
+
+def test_no_room_is_told_with_the_numbers(store: Store) -> None:
+    state = os.statvfs(store.root.parent)
+    with pytest.raises(
+        StoreError, match=r"the image needs 9,000,000,000,000 MB, .* has [0-9,]+ MB free"
+    ) as caught:
+        store.check_room(needed_bytes=9 * 10**18, needed_inodes=1, what="the image")
+    assert "FAIRLEAD_STORE" in caught.value.remedy
+    if state.f_files:
+        with pytest.raises(StoreError, match=r"needs 9,000,000,000,000,000,000 files, .* inodes free"):
+            store.check_room(needed_bytes=1, needed_inodes=9 * 10**18, what="the image")
+    store.check_room(needed_bytes=1, needed_inodes=1, what="the image")
+    assert not store.root.exists()
+
+
+# -- locks -------------------------------------------------------------------------------------------
+
+_HOLDS = """
+with store.locked(sys.argv[2]):
+    print("locked", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_second_of_two_is_refused_and_a_kill_releases(store: Store) -> None:
+    run_id = store.new_run("x")
+    holder = in_process(_HOLDS, store.root, run_id)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with (
+            pytest.raises(StoreError, match=f"another fairlead is at work on {run_id}"),
+            store.locked(run_id),
+        ):
+            pass
+    finally:
+        kill(holder)
+    with store.locked(run_id):
+        pass
+
+
+def test_a_lock_ends_with_its_block(store: Store) -> None:
+    run_id = store.new_run("x")
+    with pytest.raises(ZeroDivisionError), store.locked(run_id):
+        raise ZeroDivisionError
+    holder = in_process(_HOLDS, store.root, run_id)
+    assert holder.communicate("go\n", timeout=60)[0] == "locked\n"
+    assert holder.returncode == 0
