@@ -57,7 +57,6 @@ def make_site(**changes: Any) -> Site:
         "uid": 4711,
         "gid": 100,
         "home": "/home/ada",
-        "user_in_passwd": True,
         "timezone": "Europe/Rome",
         "load_1min": 0.12,
         "checks": (Check(name="user namespaces", works=True, detail="unshare -U worked"),),

@@ -253,7 +253,6 @@ class Site:
     uid: int
     gid: int
     home: str
-    user_in_passwd: bool
     timezone: str
     load_1min: float
     checks: tuple[Check, ...] = ()

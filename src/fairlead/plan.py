@@ -160,7 +160,7 @@ def _container(
     decisions: list[Decision],
 ) -> Container:
     if not engine.CONTAINS or image is None or rootfs is None:
-        return Container(home=site.home, has_passwd=site.user_in_passwd)
+        return Container(home=site.home)
     flat = not suitable.overlay
     decisions.append(
         Decision(
@@ -194,7 +194,6 @@ def _container(
         scratch=scratch,
         mounts=tuple(mounts),
         home=site.home,
-        has_passwd=site.user_in_passwd,
     )
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:ac74e8a638d5.
+# Written by Fairlead 0.1.0, plan sha256:7bdf966cb196.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -69,8 +69,6 @@ fi
   --tmpfs /home/ada \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
-  --ro-bind-try /etc/passwd /etc/passwd \
-  --ro-bind-try /etc/group /etc/group \
   --dir /home/ada \
   --ro-bind /data/digits /data \
   --bind '/home/ada/my digits' '/home/ada/my digits' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:8f444252527f.
+# Written by Fairlead 0.1.0, plan sha256:d5ef52f993c4.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -60,8 +60,6 @@ need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
   --ro-bind /sys /sys \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
-  --ro-bind-try /etc/passwd /etc/passwd \
-  --ro-bind-try /etc/group /etc/group \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
   ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" "$FAIRLEAD_METER_DIR"} \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:09dd9ed4fe37.
+# Written by Fairlead 0.1.0, plan sha256:1b1cb69a68b6.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -66,8 +66,6 @@ fi
   --ro-bind /sys /sys \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
-  --ro-bind-try /etc/passwd /etc/passwd \
-  --ro-bind-try /etc/group /etc/group \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
   ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" "$FAIRLEAD_METER_DIR"} \

@@ -633,7 +633,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "home": {"site": make_site(home="/home/eve")},
     "user": {"site": make_site(user="eve")},
     "time zone": {"site": make_site(timezone="UTC")},
-    "name in passwd": {"site": make_site(user_in_passwd=False)},
 }
 
 

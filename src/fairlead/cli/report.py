@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +75,7 @@ def _text(study: Study, analysis: Analysis) -> str:
     baseline, contender = (arm.name for arm in study.arms)
     lines = [
         f"\n{console.bold(analysis.sentence)}\n",
-        f"  {'':<15} {baseline:>14} {contender:>14}   ratio   interval",
+        f"  {'':<25} {baseline:>14} {contender:>14}   ratio   interval",
     ]
     lines += [f"  {_row(metric)}" for metric in analysis.metrics]
     for goal in analysis.goals:
@@ -86,10 +87,10 @@ def _text(study: Study, analysis: Analysis) -> str:
 
 def _row(metric: Metric) -> str:
     found = metric.comparison
-    middle = [sorted(values)[len(values) // 2] for values in (metric.baseline, metric.contender)]
-    shown = [_quantity(value, metric.unit) for value in middle]
+    shown = [_quantity(statistics.median(v), metric.unit) for v in (metric.baseline, metric.contender)]
+    unit = f", {metric.unit}" if metric.unit not in ("bytes", "s") else ""
     return (
-        f"{metric.name:<15} {shown[0]:>14} {shown[1]:>14}   {found.ratio:.3f}   "
+        f"{metric.name + unit:<25} {shown[0]:>14} {shown[1]:>14}   {found.ratio:.3f}   "
         f"[{found.low:.3f}, {found.high:.3f}]  {found.verdict.value}"
     )
 
@@ -99,7 +100,8 @@ def _quantity(value: float, unit: str) -> str:
         return f"{value / 2**20:,.1f} MiB"
     if unit == "s" and value < 1:
         return f"{value * 1000:,.1f} ms"
-    return f"{value:,.1f} {unit}" if value >= 100 else f"{value:.2f} {unit}"
+    suffix = " s" if unit == "s" else ""
+    return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + suffix
 
 
 def _list(context: Context) -> int:

@@ -39,7 +39,6 @@ class Container:
     scratch: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     home: str
-    has_passwd: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,8 @@ EMBEDDED = {
     ),
 }
 
-#: What programs expect of the host, whatever the image: name resolution and the user's name.
+#: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
 _HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
-_IDENTITY_FILES = ("/etc/passwd", "/etc/group")
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
@@ -150,7 +149,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
     for path in container.scratch:
         words += ["--tmpfs", path]
-    for path in (*_HOST_FILES, *(_IDENTITY_FILES if container.has_passwd else ())):
+    for path in _HOST_FILES:
         words += ["--ro-bind-try", path, path]
     words += ["--dir", container.home]
     for mount in container.mounts:

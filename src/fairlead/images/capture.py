@@ -7,9 +7,12 @@ and RPATHs keep working. Three layers: system, python, packages.
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import hashlib
 import importlib.util
 import os
+import pwd
 import re
 import shlex
 import stat
@@ -29,7 +32,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, and how many bytes of how many are done."""
 
 #: Changes whenever the same environment would give another image.
-_FORMAT = "1"
+_FORMAT = "2"
 
 _TOOLS = """
 sh bash env true false echo printf test cat cp mv rm ls mkdir rmdir ln chmod touch mktemp readlink realpath
@@ -47,9 +50,9 @@ _DATA = (
     "/usr/share/zoneinfo", "/lib/terminfo", "/usr/share/terminfo/x", "/usr/share/terminfo/l",
 )  # fmt: skip
 
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+_GROUP = "root:x:0:\nnogroup:x:65534:\n"
 _WRITTEN = {
-    "/etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
-    "/etc/group": b"root:x:0:\nnogroup:x:65534:\n",
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
     "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
     "/etc/resolv.conf": b"",
@@ -217,10 +220,24 @@ def _sources(interpreter: Interpreter, request: CaptureRequest) -> _Sources:
             )
     collection.follow_links()
     collection.check_readable()
-    for path, data in _WRITTEN.items():
+    for path, data in {**_WRITTEN, **_identity()}.items():
         collection.write(path, data)
     outermost = [r for r in roots if not any(r != other and _is_below(r[0], other[0]) for other in roots)]
     return _Sources(collection, tuple(dict.fromkeys(outermost)))
+
+
+def _identity() -> dict[str, bytes]:
+    """The names of this user and group, whatever directory service they come from."""
+    passwd, group = _PASSWD, _GROUP
+    uid, gid = os.getuid(), os.getgid()
+    with contextlib.suppress(KeyError):
+        if uid:
+            user = pwd.getpwuid(uid)
+            passwd += f"{user.pw_name}:x:{uid}:{gid}:{user.pw_gecos}:{user.pw_dir}:/bin/sh\n"
+    with contextlib.suppress(KeyError):
+        if gid:
+            group += f"{grp.getgrgid(gid).gr_name}:x:{gid}:\n"
+    return {"/etc/passwd": passwd.encode(), "/etc/group": group.encode()}
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -243,7 +260,7 @@ def _editable_sources(collection: Collection) -> list[str]:
 
 def _fingerprint(interpreter: Interpreter, collection: Collection, request: CaptureRequest) -> str:
     """A digest over names, sizes and times: what can be known without reading any file."""
-    hashed = hashlib.sha256(codec.to_json([_FORMAT, interpreter, request]))
+    hashed = hashlib.sha256(codec.to_json([_FORMAT, os.getuid(), interpreter, request]))
     for path in ("/etc/ld.so.cache", "/etc/ld.so.conf"):
         if os.path.exists(path):
             hashed.update(f"{path} {os.stat(path).st_mtime_ns}\n".encode())

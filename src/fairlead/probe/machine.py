@@ -52,8 +52,6 @@ def probe(store: Store) -> Site:
         uid=uid,
         gid=os.getgid(),
         home=home,
-        user_in_passwd=re.search(rf"^[^:\n]*:[^:\n]*:{uid}:", read_text("/etc/passwd"), re.MULTILINE)
-        is not None,
         timezone=os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2],
         load_1min=os.getloadavg()[0],
         checks=_checks(engines),

@@ -111,6 +111,11 @@ def interval_text(metric: Metric) -> str:
     return f"{ratio} [{low}, {high}]"
 
 
+def number(value: float) -> str:
+    """Four digits, and never an exponent: `10214.3` -> `10,214`."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def percent(share: float) -> str:
     """`0.95` -> `95 %`."""
     return f"{100 * share:.4g} %"
@@ -279,7 +284,7 @@ def _pairs(study: Study, metric: Metric, prefix: str) -> Plot:
                       alpha=0.75, color=ARM_COLOURS[arm])  # fmt: skip
             median, aside = descriptive.median(values), arm * 2 - 1
             axes.plot([arm + 0.07 * aside, arm + 0.2 * aside], [median] * 2, color=ARM_COLOURS[arm], lw=2.5)
-            axes.annotate(f"median\n{median:.4g}", (arm + 0.2 * aside, median), xytext=(5 * aside, 0),
+            axes.annotate(f"median\n{number(median)}", (arm + 0.2 * aside, median), xytext=(5 * aside, 0),
                           textcoords="offset points", va="center", ha="left" if arm else "right",
                           color=ARM_COLOURS[arm])  # fmt: skip
         axes.set_xlim(-0.62, 1.62)
@@ -412,7 +417,7 @@ def _memory(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
                 axes.plot(*peak, marker=ARM_MARKERS[arm], ms=4.5, mec="white", mew=0.5, color=colour)
             peaks = [run.records[arm].peak_memory_bytes / scale for run in runs]
             axes.set_title(
-                f"{label(study.arms[arm].name)}: median peak {descriptive.median(peaks):.4g} {unit}",
+                f"{label(study.arms[arm].name)}: median peak {number(descriptive.median(peaks))} {unit}",
                 loc="left", size=8.5, color=colour,
             )  # fmt: skip
             axes.set_ylabel(f"{kind}, {unit}")
