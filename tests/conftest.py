@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 from environments import Captured, make_captured
 
 from fairlead.store import Store
+
+
+# Started by nohup or in the background, we would hand ignored signals on to every process that is tested.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

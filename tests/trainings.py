@@ -18,7 +18,7 @@ TRAINING = """
     meter = fairlead_meter.Meter(samples_per_step=8)
     meter.start()
     for step in range({steps}):
-        sum(range(int(60_000 * (1 + slower))))
+        sum(range(int(200_000 * (1 + slower))))
         {extra}
         meter.step()
     meter.result(test_accuracy=0.98)

@@ -272,11 +272,12 @@ def test_the_environment_is_what_was_promised_and_no_more(lab: Lab) -> None:
 
 def test_who_and_where_the_command_is(lab: Lab) -> None:
     program = """
-import getpass, os, pathlib
-print(getpass.getuser(), os.getuid(), os.getgid(), os.path.expanduser("~"), os.getcwd(), sep="\\n")
+import getpass, os, pathlib, pwd
+print(getpass.getuser(), pwd.getpwuid(os.getuid()).pw_name, os.getuid(), os.getgid(), sep="\\n")
+print(os.path.expanduser("~"), os.getcwd(), sep="\\n")
 """
     assert lab.says(program).split("\n") == [
-        lab.site.user, str(os.getuid()), str(os.getgid()), lab.site.home, str(lab.workdir),
+        lab.site.user, lab.site.user, str(os.getuid()), str(os.getgid()), lab.site.home, str(lab.workdir),
     ]  # fmt: skip
 
 
