@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 
 from fairlead import codec, execute, render
 from fairlead.cli import console
@@ -18,6 +17,7 @@ from fairlead.cli.common import (
     make_plan,
     prepare,
 )
+from fairlead.clock import utc_now
 from fairlead.model import MemorySample, Record
 
 _SAMPLE_S = 0.5
@@ -55,7 +55,7 @@ def run(context: Context) -> int:
         "FAIRLEAD_METER_DIR": str(folder / "meter"),
         "FAIRLEAD_RUN_DIR": str(folder / "ranks"),
     }
-    started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    started_at = utc_now()
     memory: list[MemorySample] = []
     with execute.interrupts_left_to_child():
         live = execute.Live(str(script), run_id=run_id, environment=environment)

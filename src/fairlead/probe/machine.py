@@ -7,9 +7,9 @@ import os
 import platform
 import pwd
 import re
-import time
 
 from fairlead import execute, registry
+from fairlead.clock import utc_now
 from fairlead.model import Check, EngineFacts, FileSystem, Site
 from fairlead.probe.host import RealHost, cpus, read_text, user_namespace_obstacle
 from fairlead.store import Store
@@ -67,7 +67,7 @@ def probe(store: Store) -> Site:
                 ("shm", "/dev/shm"),
             )
         ),
-        probed_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        probed_at=utc_now(),
     )
 
 

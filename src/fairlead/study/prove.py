@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from fairlead import __version__, codec, render
+from fairlead.clock import utc_now
 from fairlead.errors import UsageError
 from fairlead.model import Arm, Image, Job, Plan, Record, Site, Study
 from fairlead.store import Store
@@ -39,7 +39,7 @@ def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image,
     """Write down the design of a new study; nothing has run yet."""
     study = Study(
         id=store.new_run(job.name),
-        created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        created_at=utc_now(),
         job=job,
         arms=arms_of(plans),
         image=image,

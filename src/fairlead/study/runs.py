@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead import codec, execute
+from fairlead.clock import utc_now
 from fairlead.errors import RunError
 from fairlead.model import Arm, MemorySample, Phases, Record, Study, Window
 from fairlead.study.gate import FOREVER, Gate
@@ -128,7 +129,7 @@ def _started(
             environment=environment,
             output=output,
         )
-        started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        started_at = utc_now()
         try:
             yield _LiveArm(arm, live, gate, folder, position, started_at)
         finally:
