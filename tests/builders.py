@@ -100,7 +100,7 @@ def make_rootfs(image: Image) -> Rootfs:
     store = "/scratch/ada/fairlead"
     return Rootfs(
         layers={
-            layer.diff_id: f"{store}/layers/sha256/{layer.diff_id.removeprefix('sha256:')}"
+            layer.diff_id: f"{store}/layers/sha256/{layer.diff_id.removeprefix('sha256:')}/tree"
             for layer in image.layers
         },
         flat=f"{store}/flat/sha256/{image.digest.removeprefix('sha256:')}",

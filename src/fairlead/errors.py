@@ -45,6 +45,12 @@ class ToolError(FairleadError):
     code = 5
 
 
+class ImageError(FairleadError):
+    """An image cannot be had, or is not what it says: its source, its documents, its layers."""
+
+    code = 6
+
+
 class RunError(FairleadError):
     """The workload failed. `code` is the exit status of the rank that failed first."""
 

@@ -154,6 +154,45 @@ class Layer:
     unpacked_bytes: int
     inodes: int
     comment: str = ""
+    stackable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLayer:
+    """What unpacking found out about a layer; it lies beside the layer's tree.
+
+    `stackable`: overlayfs can use the tree as it is. `rebuildable`: the layer's tar can be written again,
+    bit for bit, from the tree and its recipe.
+    """
+
+    diff_id: str
+    size_bytes: int
+    unpacked_bytes: int
+    inodes: int
+    stackable: bool = True
+    rebuildable: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """What a reference stood for when it was pulled. `root` is the digest that the registry serves for
+    the tag: of the index, where there is one; `digest` is that of this architecture's manifest."""
+
+    reference: str
+    digest: str
+    root: str
+    pinned_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What an image says of the process that it wants to be run (OCI image config)."""
+
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    workdir: str = "/"
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +217,9 @@ class Image:
     prefixes: tuple[Prefix, ...] = ()
     unresolved_libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    reference: str = ""
+    architecture: str = ""
+    process: Process = field(default_factory=Process)
 
     @property
     def size_bytes(self) -> int:
@@ -191,10 +233,12 @@ class Image:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rootfs:
     """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
-    the one flat tree that serves where no overlay can be mounted."""
+    the one flat tree that serves where no overlay can be mounted. `identity`: a folder with the
+    etc/passwd and etc/group that know the user, where the image's own do not."""
 
     layers: dict[str, str]
     flat: str
+    identity: str | None = None
 
 
 # --------------------------------------------------------------------------------------------------

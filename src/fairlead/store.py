@@ -1,11 +1,16 @@
 """Every path that Fairlead writes: layers, images, captures, runs. Content-addressed, never half-written.
 
-    layers/sha256/HEX/       an unpacked layer, named by the digest of its canonical tar
+    layers/sha256/HEX/       a layer, named by the digest of its tar: tree/, layer.json, and a recipe
+                             where the tar is another than the canonical one of the tree
+    parts/sha256/HEX         a blob that is being fetched, kept to go on from where it broke off
     flat/sha256/HEX/         one tree of hard links for an image, where no overlay can be mounted
     blobs/sha256/HEX         image manifests and configs
     images/sha256/HEX.json   what is known about an image
     captures/HEX.json        fingerprint of an environment -> digest of its image
     names/NAME               a name -> digest
+    pins/HEX.json            what a reference stood for when it was pulled
+    identities/HEX/          etc/passwd and etc/group of an image with the user's lines in
+    leases/                  who is fetching what
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     tmp/                     work in progress, renamed into place when whole
 
@@ -18,9 +23,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import itertools
 import os
 import re
+import shlex
 import shutil
 import socket
 import time
@@ -30,14 +37,14 @@ from typing import TypeVar
 
 from fairlead import codec
 from fairlead.errors import StoreError, UsageError
-from fairlead.model import Image, Rootfs
+from fairlead.model import Image, Pin, Rootfs, StoredLayer
 
 T = TypeVar("T")
 
-VERSION = "1"
+VERSION = "2"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_OWNER = re.compile(r"(?P<host>.+)-(?P<pid>\d+)-(?P<start>\d+)-\d+")
+_OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
 _serials = itertools.count(1)  # of the process, which may hold several stores at one place
 
 
@@ -50,8 +57,24 @@ class Store:
 
     # -- places ------------------------------------------------------------------------------------
 
-    def layer(self, diff_id: str) -> Path:
+    def layer_folder(self, diff_id: str) -> Path:
         return self.root / "layers" / "sha256" / _hex(diff_id)
+
+    def layer(self, diff_id: str) -> Path:
+        """The layer's tree."""
+        return self.layer_folder(diff_id) / "tree"
+
+    def recipe(self, diff_id: str) -> Path:
+        return self.layer_folder(diff_id) / "recipe"
+
+    def part(self, digest: str) -> Path:
+        return self.root / "parts" / "sha256" / _hex(digest)
+
+    def identity(self, key: str) -> Path:
+        return self.root / "identities" / key
+
+    def lease(self, name: str) -> Path:
+        return self.root / "leases" / name
 
     def flat(self, digest: str) -> Path:
         return self.root / "flat" / "sha256" / _hex(digest)
@@ -80,8 +103,7 @@ class Store:
         """A folder for work in progress; what is still in it at the end is removed."""
         with self.guarded():
             self._make()
-            owner = f"{socket.gethostname()}-{os.getpid()}-{_start_ticks(os.getpid())}-{next(_serials)}"
-            folder = self.root / "tmp" / owner
+            folder = self.root / "tmp" / f"{owner()}-{next(_serials)}"
             folder.mkdir()
         try:
             with self.guarded():
@@ -176,11 +198,8 @@ class Store:
         """Remove work in progress whose writer, on this machine, is no more."""
         with contextlib.suppress(OSError):
             for folder in (self.root / "tmp").iterdir():
-                owner = _OWNER.fullmatch(folder.name)
-                if owner and owner["host"] == socket.gethostname():
-                    alive = _start_ticks(int(owner["pid"])) == int(owner["start"])
-                    if not alive:
-                        remove_tree(folder)
+                if is_dead(folder.name.rpartition("-")[0]):
+                    remove_tree(folder)
 
     def check_room(self, *, needed_bytes: int, needed_inodes: int, what: str) -> None:
         """Refuse beforehand what cannot fit. A file system that does not count inodes has enough."""
@@ -222,9 +241,23 @@ class Store:
         if missing:
             raise StoreError(
                 f"image {reference} lacks layer {missing[0]} in the store {self.root}",
-                remedy="fairlead capture --fresh",
+                remedy=self.how_to_get(image),
             )
         return image
+
+    @staticmethod
+    def how_to_get(image: Image) -> str:
+        """The command that brings an image into the store, whole."""
+        if image.reference:
+            return f"fairlead image pull --fresh {shlex.quote(image.reference)}"
+        return "fairlead capture --fresh"
+
+    def knows(self, reference: str) -> bool:
+        """Whether there is an entry for a digest, the beginning of one, or a name; it may be damaged."""
+        try:
+            return self._image(self._resolve(reference)).exists()
+        except StoreError:
+            return False
 
     def has_image(self, digest: str) -> bool:
         try:
@@ -265,6 +298,64 @@ class Store:
             self.publish(tree, final)
         return final
 
+    def has_layer(self, diff_id: str) -> bool:
+        return self.layer(diff_id).is_dir()
+
+    def publish_layer(self, made: Path, facts: StoredLayer) -> None:
+        """Make a layer visible: `made` holds its tree/, and its recipe if it has one."""
+        (made / "layer.json").write_bytes(codec.to_json(facts))
+        self.publish(made, self.layer_folder(facts.diff_id))
+
+    def discard_layer(self, diff_id: str) -> None:
+        """Take a layer out, at once for every reader, and then remove it."""
+        self.discard(self.layer_folder(diff_id))
+
+    def discard(self, path: Path) -> None:
+        """Take a tree or a file out of the store: it is gone under its name before any of it is removed."""
+        with self.scratch() as scratch:
+            try:
+                os.rename(path, scratch / "discarded")
+            except FileNotFoundError:
+                return
+
+    def stored_layer(self, diff_id: str) -> StoredLayer:
+        """What is known about a layer of the store."""
+        return self.read(self.layer_folder(diff_id) / "layer.json", StoredLayer)
+
+    def pin(self, pin: Pin) -> None:
+        self.write(self._pin(pin.reference), codec.to_json(pin))
+
+    def pinned(self, reference: str) -> Pin | None:
+        """What the reference stood for when it was last pulled here."""
+        with self.guarded():
+            try:
+                data = self._pin(reference).read_bytes()
+            except FileNotFoundError:
+                return None
+        return codec.from_json(data, Pin, what=f"the pin of {reference}")
+
+    def pins(self) -> list[Pin]:
+        """Every pin, by reference."""
+        folder = self.root / "pins"
+        found = [self.read(path, Pin) for path in folder.glob("*.json")] if folder.is_dir() else []
+        return sorted(found, key=lambda pin: pin.reference)
+
+    def names(self) -> dict[str, str]:
+        """Every name, and the digest that it stands for."""
+        folder = self.root / "names"
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
+        return {path.name: path.read_text(errors="replace") for path in found}
+
+    def images(self) -> list[Image]:
+        """Every image, by digest."""
+        folder = self.root / "images" / "sha256"
+        found = sorted(folder.glob("*.json")) if folder.is_dir() else []
+        return [self.read(path, Image) for path in found]
+
+    def _pin(self, reference: str) -> Path:
+        hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.root / "pins" / f"{hashed}.json"
+
     def _image(self, digest: str) -> Path:
         return self.root / "images" / "sha256" / (_hex(digest) + ".json")
 
@@ -295,7 +386,8 @@ class Store:
         name = reference if _NAME.fullmatch(reference) else "NAME"
         return StoreError(
             f"there is no image {reference!r} in the store {self.root}",
-            remedy=f"fairlead capture --name {name}   # takes the environment as it stands",
+            remedy=f"fairlead capture --name {name}   # takes the environment as it stands; "
+            f"or, from a registry: fairlead image pull {shlex.quote(reference)}",
         )
 
     # -- runs --------------------------------------------------------------------------------------
@@ -389,6 +481,28 @@ def _link(source: str, target: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(target)
     os.link(source, target, follow_symlinks=False)
+
+
+def owner() -> str:
+    """This process, told apart from every other on every machine that shares the store."""
+    return f"{_pid_space()}-{os.getpid()}-{_start_ticks(os.getpid())}"
+
+
+def is_dead(owner: str) -> bool:
+    """Whether the process is known to be no more; of one on another machine nothing is known."""
+    found = _OWNER.fullmatch(owner)
+    if found is None or found["space"] != _pid_space():
+        return False
+    return _start_ticks(int(found["pid"])) != int(found["start"])
+
+
+def _pid_space() -> str:
+    """Where a process number means the same process: the host, and the PID namespace on it."""
+    try:
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        namespace = 0
+    return f"{socket.gethostname()}-{namespace}"
 
 
 def _start_ticks(pid: int) -> int:

@@ -213,9 +213,10 @@ def test_work_of_a_stopped_writer_is_left_alone(store: Store) -> None:
 
 
 def test_only_this_machine_s_dead_are_swept(store: Store) -> None:
-    host = socket.gethostname()
-    dead = f"{host}-{os.getpid()}-1-1"  # our number, but another start: its owner is no more
-    kept = [f"elsewhere-{os.getpid()}-1-1", f"x{host}-1-1-1", "notes", f"{host}-x-1-1"]
+    place = f"{socket.gethostname()}-{os.stat('/proc/self/ns/pid').st_ino}"
+    dead = f"{place}-{os.getpid()}-1-1"  # our number, but another start: its owner is no more
+    inner = f"{socket.gethostname()}-17-{os.getpid()}-1-1"  # of another PID namespace: its numbers are not ours
+    kept = [f"elsewhere-17-{os.getpid()}-1-1", f"x{place}-1-1-1", "notes", f"{place}-x-1-1", inner]
     for name in (dead, *kept):
         fill(store.root / "tmp" / name, file="x")
     store.sweep()
@@ -291,7 +292,7 @@ def test_no_digest_leads_out_of_the_store(text: str) -> None:
 
 @given(digits=st.text("0123456789abcdef", min_size=64, max_size=64))
 def test_every_digest_has_its_place(digits: str) -> None:
-    assert Store(Path("/s")).layer("sha256:" + digits) == Path("/s/layers/sha256") / digits
+    assert Store(Path("/s")).layer("sha256:" + digits) == Path("/s/layers/sha256") / digits / "tree"
 
 
 @given(prefix=st.text(max_size=300))
@@ -430,8 +431,8 @@ def test_a_flat_tree_s_mount_points_do_not_reach_the_layers(store: Store) -> Non
 
 def test_a_store_of_another_version_is_refused(store: Store) -> None:
     store.root.mkdir()
-    (store.root / "version").write_text("2\n")
-    with pytest.raises(StoreError, match="has version 2; this Fairlead writes version 1") as caught:
+    (store.root / "version").write_text("1\n")
+    with pytest.raises(StoreError, match="has version 1; this Fairlead writes version 2") as caught:
         store.write(store.root / "names" / "x", b"x")
     assert "FAIRLEAD_STORE" in caught.value.remedy
     assert os.listdir(store.root) == ["version"]
@@ -441,7 +442,7 @@ def test_a_version_cut_short_is_written_again(store: Store) -> None:
     store.root.mkdir()
     (store.root / "version").write_text("")
     store.write(store.root / "names" / "x", b"x")
-    assert (store.root / "version").read_text() == "1\n"
+    assert (store.root / "version").read_text() == "2\n"
 
 
 @pytest.mark.parametrize("where", ["", "below"])

@@ -25,7 +25,7 @@ from fairlead.errors import UsageError
 from fairlead.images import layer, oci
 from fairlead.images.collect import Collection, Item, Part, changed, shown
 from fairlead.images.interpreter import Interpreter, ask, choose
-from fairlead.model import CaptureRequest, Image, Layer, Prefix
+from fairlead.model import CaptureRequest, Image, Layer, Prefix, StoredLayer
 from fairlead.store import Store
 
 Progress = Callable[[str, int, int], None]
@@ -396,8 +396,9 @@ def _build(found: Inventory, store: Store, progress: Progress) -> Image:
     made = []
     with store.scratch() as scratch:
         for part in Part:
-            tree = str(scratch / part.name.lower())
-            os.mkdir(tree)
+            folder = scratch / part.name.lower()
+            tree = str(folder / "tree")
+            os.makedirs(tree)
             unpacked = inodes = 0
             for path, item in _with_parents(found.collection, part):
                 size = _put(tree, path, item, found.collection)
@@ -411,7 +412,10 @@ def _build(found: Inventory, store: Store, progress: Progress) -> Image:
             progress(f"hashing layer {part.name.lower()}", done, total)
             _set_times(tree)
             diff_id, size_bytes = layer.digest_tree(tree)
-            store.publish(scratch / part.name.lower(), store.layer(diff_id))
+            facts = StoredLayer(
+                diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes
+            )
+            store.publish_layer(folder, facts)
             made.append(
                 Layer(
                     diff_id=diff_id,
