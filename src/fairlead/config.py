@@ -30,15 +30,13 @@ class _Known:
     meaning: str
 
 
-def _default_store() -> str:
-    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    return os.path.join(data, "fairlead")
-
-
 _PROVE = ProveRequest()
 KNOWN = {
     "store": _Known(str, None, "where images, runs and records are kept"),
     "engine": _Known(str, None, "the engine to use; without it the planner chooses"),
+    "mirrors": _Known(str, "", "places asked before a registry itself: docker.io=HOST,…"),
+    "plain_http": _Known(str, "", "registries that are spoken to without TLS, with commas between"),
+    "ca_file": _Known(str, "", "a certificate authority that registries may be signed by"),
     "repeats": _Known(int, _PROVE.repeats, "measured runs of a proof"),
     "margin": _Known(float, _PROVE.margin, "relative difference that counts as none"),
     "confidence": _Known(float, _PROVE.confidence, "confidence of the interval and of the tests"),
@@ -78,8 +76,7 @@ def resolve(flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str,
         file.check_keys(file.values, KNOWN)
     for name, known in KNOWN.items():
         variable = f"FAIRLEAD_{name.upper()}"
-        default = _default_store() if name == "store" else known.default
-        setting = Setting(default, "default")
+        setting = Setting(known.default, "default")
         for label, file in reversed(files):
             if name in file.values:
                 value = file.convert(file.values[name], type(known.kind("1")), name)
@@ -93,10 +90,21 @@ def resolve(flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str,
         if flags.get(name) is not None:
             setting = Setting(flags[name], f"flag --{name}")
         settings[name] = setting
+    if settings["store"].value is None:
+        settings["store"] = _chosen_store(environment)
     settings["store"] = Setting(
         os.path.abspath(os.path.expanduser(settings["store"].value)), settings["store"].source
     )
     return Settings(settings)
+
+
+def _chosen_store(environment: Mapping[str, str]) -> Setting:
+    """The place that suits a store best here."""
+    from fairlead import place
+
+    home = environment.get("HOME") or os.path.expanduser("~")
+    chosen = place.choose(environment, home, place.Machine())
+    return Setting(chosen.path, f"default: {chosen.reason}")
 
 
 def _parsed(known: _Known, text: str, where: str) -> Any:

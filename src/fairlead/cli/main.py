@@ -20,6 +20,7 @@ from fairlead.errors import FairleadError, Terminated, UsageError
 VERBS = {
     "doctor": "what this machine can do, what blocks what, and the command that mends it",
     "capture": "take the environment as it stands into an OCI image, without Docker",
+    "image": "pull, look at, push, carry and remove images",
     "plan": "the decisions for a job, with their reasons and the alternatives",
     "run": "run a job here, and keep a record of it",
     "prove": "measure what the container costs a job, against bare metal",
@@ -45,9 +46,8 @@ def main(argv: list[str]) -> int:
         from fairlead.store import Store
 
         settings = config.resolve(vars(options), folder=Path.cwd(), environment=os.environ)
-        context = common.Context(
-            options, settings, Store(settings.store), console.Progress(quiet=options.quiet)
-        )
+        store = Store(settings.store, chosen_because=settings.settings["store"].source)
+        context = common.Context(options, settings, store, console.Progress(quiet=options.quiet))
         with execute.termination_raised():
             code: int = _module(options.verb).run(context)
         return code

@@ -1,0 +1,367 @@
+"""Where the store goes: the choice and the parsers are pure; this machine answers quickly."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fairlead import place
+from fairlead.place import Limit, Machine, Mount, Room, Spot, choose
+
+TB = 10**12
+
+
+@dataclass
+class Site:
+    """A machine that was never there: folder -> what is seen, folder -> room."""
+
+    spots: dict[str, Spot] = field(default_factory=dict)
+    rooms: dict[str, Room] = field(default_factory=dict)
+    stores: tuple[str, ...] = ()
+    asked: list[str] = field(default_factory=list)
+
+    def look(self, folder: str, stores: Sequence[str]) -> Spot:
+        seen = self.spots.get(folder, spot(folder=False, writable=False))
+        found = next((path for path in stores if path in self.stores), None)
+        return spot(**{name: getattr(seen, name) for name in Spot.__slots__} | {"store": found})
+
+    def room(self, path: str) -> Room:
+        self.asked.append(path)
+        return self.rooms.get(path, make_room(TB, 10**7))
+
+
+def spot(**changes: object) -> Spot:
+    facts: dict[str, object] = {
+        "folder": True, "writable": True, "owned": True, "kind": "lustre", "options": (), "store": None,
+    }  # fmt: skip
+    return Spot(**(facts | changes))  # type: ignore[arg-type]
+
+
+def make_room(
+    free_bytes: int, free_inodes: int | None, kind: str = "lustre", by: str = "file system"
+) -> Room:
+    return Room(free_bytes=free_bytes, free_inodes=free_inodes, kind=kind, limited_by=by)
+
+
+HOME = "/home/ada"
+DATA = "/home/ada/.local/share"
+USER = {"USER": "ada"}
+
+
+# -- the choice --------------------------------------------------------------------------------------
+
+
+def test_scratch_comes_before_home() -> None:
+    site = Site(spots={"/scratch/ada": spot(), DATA: spot(kind="nfs")})
+    found = choose(USER | {"SCRATCH": "/scratch/ada"}, HOME, site)
+    assert found.path == "/scratch/ada/fairlead"
+    assert found.sentence == (
+        "the store is /scratch/ada/fairlead: $SCRATCH has 1,000 GB and 10,000,000 inodes free (lustre)"
+    )
+    assert (found.free_bytes, found.free_inodes) == (TB, 10**7)
+    assert site.asked == ["/scratch/ada"]
+
+
+def test_home_serves_where_there_is_nothing_else() -> None:
+    site = Site(spots={DATA: spot(folder=False, kind="ext4")})
+    found = choose(USER, HOME, site)
+    assert found.path == f"{DATA}/fairlead"
+    assert found.reason.startswith("the home folder has")
+
+
+def test_a_store_that_is_there_wins_and_nothing_is_measured() -> None:
+    site = Site(
+        spots={"/scratch/ada": spot(), "/work/ada": spot(), DATA: spot()}, stores=(f"{DATA}/fairlead",)
+    )
+    found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
+    assert found.path == f"{DATA}/fairlead"
+    assert found.reason == "there is one already, in the home folder"
+    assert site.asked == []
+    site.stores = ("/work/ada/fairlead", f"{DATA}/fairlead")
+    assert choose(USER | {"WORK": "/work/ada"}, HOME, site).path == "/work/ada/fairlead"
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (spot(options=("ro",)), "read-only"),
+        (spot(folder=False), "no such folder"),
+        (spot(writable=False), "cannot write"),
+        (spot(kind="tmpfs"), "in memory (tmpfs) and does not last"),
+        (spot(options=("noexec", "nosuid")), "noexec"),
+    ],
+)
+def test_what_cannot_hold_a_store_is_told(seen: Spot, reason: str) -> None:
+    site = Site(spots={"/scratch/ada": seen, "/work/ada": spot()})
+    found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
+    assert found.path == "/work/ada/fairlead"
+    (avoided,) = found.rejected
+    assert avoided.path == "/scratch/ada/fairlead"
+    assert avoided.reason.startswith("$SCRATCH: ")
+    assert reason in avoided.reason
+
+
+def test_the_first_place_with_enough_room_is_taken() -> None:
+    site = Site(
+        spots={"/scratch/ada": spot(), "/work/ada": spot(), DATA: spot()},
+        rooms={
+            "/scratch/ada": make_room(5 * TB, 1000, by="quota"),
+            "/work/ada": make_room(20 * 10**9, None, kind="beegfs"),
+        },
+    )
+    found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
+    assert found.path == "/work/ada/fairlead"
+    assert found.reason == "$WORK has 20 GB free (beegfs)"
+    assert (
+        found.rejected[0].reason == "$SCRATCH has only 5,000 GB and 1,000 inodes left of the quota (lustre)"
+    )
+
+
+def test_without_enough_room_anywhere_the_most_is_taken() -> None:
+    site = Site(
+        spots={"/scratch/ada": spot(), DATA: spot(kind="nfs")},
+        rooms={"/scratch/ada": make_room(3 * 10**9, 10**6), DATA: make_room(10**9, 10**6, kind="nfs")},
+    )
+    found = choose(USER | {"SCRATCH": "/scratch/ada"}, HOME, site)
+    assert found.path == "/scratch/ada/fairlead"
+    assert "the most of all places" in found.reason
+    assert [avoided.path for avoided in found.rejected] == [f"{DATA}/fairlead"]
+
+
+def test_without_any_place_home_is_named() -> None:
+    found = choose(USER, HOME, Site(spots={DATA: spot(options=("ro",))}))
+    assert (found.path, found.reason) == (f"{DATA}/fairlead", "no other place can be written")
+    assert found.free_bytes is None
+
+
+def test_in_a_folder_of_several_users_each_has_one_of_their_own() -> None:
+    site = Site(spots={"/scratch": spot(owned=False), "/project/x/ada": spot(owned=False)})
+    assert choose(USER | {"SCRATCH": "/scratch"}, HOME, site).path == "/scratch/ada/fairlead"
+    assert choose(USER | {"PROJECT": "/project/x/ada"}, HOME, site).path == "/project/x/ada/fairlead"
+    assert choose({"SCRATCH": "/scratch"}, HOME, site).path == "/scratch/ada/fairlead"  # of the home's name
+
+
+def test_a_place_of_the_job_alone_is_not_taken() -> None:
+    site = Site(spots={"/local/job-4711": spot(), "/work/ada": spot()})
+    environment = USER | {"SCRATCH": "/local/job-4711", "WORK": "/work/ada", "SLURM_JOB_ID": "4711"}
+    found = choose(environment, HOME, site)
+    assert found.path == "/work/ada/fairlead"
+    assert found.rejected[0].reason == "$SCRATCH goes when the job ends"
+
+
+def test_odd_values_of_variables_are_passed_over() -> None:
+    site = Site(spots={DATA: spot(), "/data/ada": spot(), "/s": spot()})
+    environment = {"SCRATCH": "scratch", "WORK": "", "PROJECT": "/", "WORKDIR": HOME, "PSCRATCH": "/a\0b"}
+    assert choose(USER | environment, HOME, site).path == f"{DATA}/fairlead"
+    assert choose(USER | {"XDG_DATA_HOME": "relative"}, HOME, site).path == f"{DATA}/fairlead"
+    elsewhere = choose(USER | {"XDG_DATA_HOME": "/data/ada"}, HOME, site)
+    assert elsewhere.path == "/data/ada/fairlead"
+    assert elsewhere.reason.startswith("$XDG_DATA_HOME has")
+    twice = choose(USER | {"SCRATCH": "/s/", "PSCRATCH": "/s"}, HOME, site)
+    assert twice.path == "/s/fairlead"
+
+
+# -- this machine ------------------------------------------------------------------------------------
+
+
+def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    home = tmp_path / "home"
+    home.mkdir()
+    found = choose({}, str(home), Machine())
+    assert found.path == str(home / ".local/share/fairlead")
+    assert not (home / ".local").exists()
+    state = os.statvfs(tmp_path)
+    if place.mount_of(str(tmp_path)).kind != "tmpfs":
+        assert found.free_bytes is not None
+        assert abs(found.free_bytes - state.f_bavail * state.f_frsize) < 10**10
+
+
+def test_a_store_is_found_and_a_strangers_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch, home = tmp_path / "scratch", tmp_path / "home"
+    (scratch / "fairlead").mkdir(parents=True)
+    (scratch / "fairlead/version").write_text("2\n")
+    home.mkdir()
+    environment = {"SCRATCH": str(scratch), "USER": "ada"}
+    found = choose(environment, str(home), Machine())
+    assert found.path == str(scratch / "fairlead")
+    assert found.reason == "there is one already, in $SCRATCH"
+    monkeypatch.setattr("fairlead.place.os.getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    stranger = choose(environment, str(home), Machine())
+    assert "there is one already" not in stranger.reason
+
+
+def test_room_of_a_path_that_is_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = place.room(str(tmp_path / "a/b/c"))
+    assert found.limited_by == "file system"
+    assert found.free_bytes > 0
+    assert found.kind == place.mount_of(str(tmp_path)).kind != "unknown"
+
+
+def fake_tool(folder: Path, name: str, output: str, *, code: int = 0) -> None:
+    """A program that replays what the real one printed, and keeps how it was called."""
+    path = folder / name
+    called = f"printf '%s\\n' \"$*\" > {folder}/{name}.called"
+    path.write_text(f"#!/bin/sh\n{called}\ncat <<'END'\n{output}\nEND\nexit {code}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def test_a_quota_leaves_less_than_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount = Mount(point="/lustre/work", source="mgs@o2ib:/work", kind="lustre", options=())
+    monkeypatch.setattr("fairlead.place.mount_of", lambda _path: mount)
+    fake_tool(tmp_path, "lfs", "  /lustre/work  1000  5000  6000  -  10  500  600  -")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = place.room(str(tmp_path))
+    assert found == Room(free_bytes=4000 * 1024, free_inodes=490, kind="lustre", limited_by="quota")
+    called = (tmp_path / "lfs.called").read_text()
+    assert called == f"quota -q -u {os.getuid()} /lustre/work\n"
+
+
+def test_a_quota_tool_that_fails_or_hangs_sets_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = Mount(point="/gpfs", source="/dev/gpfs0", kind="gpfs", options=())
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    fake_tool(tmp_path, "mmlsquota", "mmlsquota: GPFS is down on this node.", code=1)
+    assert place.quotas("/gpfs/ada", mount) == []
+    (tmp_path / "mmlsquota").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr("fairlead.place._PATIENCE_S", 0.1)
+    assert place.quotas("/gpfs/ada", mount) == []
+
+
+# -- parsers -----------------------------------------------------------------------------------------
+
+MOUNTINFO = r"""
+22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw
+28 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw,errors=remount-ro
+40 28 0:35 / /home rw,nosuid,relatime shared:9 - nfs4 filer:/export/home rw,vers=4.2,hard
+41 28 0:36 / /scratch rw,noexec master:2 - lustre mds1@o2ib:mds2@o2ib:/scratch ro,flock
+42 41 0:37 /a\040b /scratch/with\040space rw shared:7 master:2 - fuse.beegfs beegfs_nodev rw
+43 28 0:38 / /scratchy rw - gpfs gpfs0 rw
+44 40 0:39 / /home rw - tmpfs none rw
+broken line
+45 28 0:40 / /x
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "point", "kind"),
+    [
+        ("/", "/", "ext4"),
+        ("/usr/lib", "/", "ext4"),
+        ("/scratch", "/scratch", "lustre"),
+        ("/scratch/ada", "/scratch", "lustre"),
+        ("/scratch/with space/ada", "/scratch/with space", "beegfs"),
+        ("/scratchy/ada", "/scratchy", "gpfs"),
+        ("/home/ada", "/home", "tmpfs"),
+    ],
+)
+def test_mountinfo(path: str, point: str, kind: str) -> None:
+    found = place.find_mount(MOUNTINFO, path)
+    assert (found.point, found.kind) == (point, kind)
+
+
+def test_mount_options_of_mount_and_file_system() -> None:
+    assert place.find_mount(MOUNTINFO, "/scratch").options == ("noexec", "ro")
+    assert place.find_mount("", "/x") == Mount(point="", source="", kind="unknown", options=())
+
+
+WORK = Mount(point="/work", source="mgs:/work", kind="lustre", options=())
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("          /work  104   20000   30000       -      25    1000    2000       -",
+         Limit(free_bytes=19896 * 1024, free_inodes=975)),
+        ("          /work\n                    104   0   30000  -  25  0  0  -",
+         Limit(free_bytes=29896 * 1024)),
+        ("/work  40000*  20000   30000  6d23h59m46s   25   0   0   -", Limit(free_bytes=-20000 * 1024)),
+        ("/work  [104]  20000   30000  -   [25]   10   0   -\nSome errors happened when getting quota info.",
+         Limit(free_bytes=19896 * 1024, free_inodes=-15)),
+        ("/work  104  0  0  -  25  0  0  -", None),
+        ("Permission denied.", None),
+        ("/work  104  0", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_lfs_quota(output: str, expected: Limit | None) -> None:
+    assert place.parse_lfs_quota(output, WORK) == expected
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (
+            "Disk quotas for user ada (uid 4711): \n"
+            "     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace\n"
+            "filer:/export/home  204800  500000  600000       0    1200   10000   20000       0\n",
+            Limit(free_bytes=295200 * 1024, free_inodes=8800),
+        ),
+        (
+            "/dev/mapper/a b  604800*  500000  600000  1699999999   1200   0   0       0\n",
+            Limit(free_bytes=-104800 * 1024),
+        ),
+        ("Disk quotas for user ada (uid 4711): none\n", None),
+        ("", None),
+    ],
+)
+def test_quota(output: str, expected: Limit | None) -> None:
+    assert place.parse_quota(output, WORK) == expected
+
+
+GPFS = Mount(point="/gpfs", source="gpfs0", kind="gpfs", options=())
+HEADER = (
+    "mmlsquota::HEADER:version:reserved:reserved:filesystemName:quotaType:id:name:blockUsage:blockQuota:"
+    "blockLimit:blockInDoubt:blockGrace:filesUsage:filesQuota:filesLimit:filesInDoubt:filesGrace:remarks:"
+    "quota:defQuota:fid:filesetname:\n"
+)
+
+
+def gpfs_row(name: str, blocks: str, files: str, fileset: str = "root") -> str:
+    return f"mmlsquota::0:1:::{name}:USR:4711:ada:{blocks}:0:none:{files}:0:none::on:off:0:{fileset}:\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (
+            HEADER + gpfs_row("gpfs0", "100:1000:2000", "5:50:60"),
+            Limit(free_bytes=900 * 1024, free_inodes=45),
+        ),
+        (HEADER + gpfs_row("gpfs0", "100:0:2000", "5:0:0"), Limit(free_bytes=1900 * 1024)),
+        (
+            HEADER + gpfs_row("other", "1:2:2", "1:2:2") + gpfs_row("gpfs0", "100:1000:1000", "5:50:50"),
+            Limit(free_bytes=900 * 1024, free_inodes=45),
+        ),
+        (
+            HEADER
+            + gpfs_row("gpfs0", "100:1000:1000", "5:50:50")
+            + gpfs_row("gpfs0", "0:9000:0", "0:0:0", "big"),
+            Limit(free_bytes=9000 * 1024),
+        ),
+        ("mmlsquota: no quotas on this file system", None),
+        (gpfs_row("gpfs0", "1:2:3", "4:5:6"), None),  # no header: nothing is told
+    ],
+)
+def test_mmlsquota(output: str, expected: Limit | None) -> None:
+    assert place.parse_mmlsquota(output, GPFS) == expected
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("name,id,size,hard,files,hard\nada,4711,1000,5000,10,100\n", Limit(free_bytes=4000, free_inodes=90)),
+        ("name,id,size,hard,files,hard\nada,4711,1000,unlimited,10,100\n", Limit(free_inodes=90)),
+        ("name,id,size,hard,files,hard\n", None),
+        ("Quota is not enabled", None),
+    ],
+)
+def test_beegfs(output: str, expected: Limit | None) -> None:
+    assert place.parse_beegfs(output, WORK) == expected
