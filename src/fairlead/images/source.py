@@ -1,0 +1,84 @@
+"""What every place that holds images can do: registries, layout folders, archive files.
+
+Documents (indexes, manifests, configs) are small and come whole, verified. Blobs come as streams of bytes
+that are *not* verified: whoever reads one to its end checks the digest, once, in one place (`pull`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Protocol
+
+#: Documents larger than this are refused; registries themselves refuse manifests of more than 4 MiB.
+LARGEST_DOCUMENT = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptor:
+    """A reference to content, as OCI writes it. `size` in bytes; -1 where a docker-archive tells none."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """An index, a manifest or a config: its bytes as they were served, and what they are called."""
+
+    data: bytes
+    media_type: str
+    digest: str
+
+
+class Blob(Protocol):
+    """An open blob, read from front to back."""
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill the buffer, as far as bytes are at hand; 0 at the end. Raises ImageError when the source
+        fails for good."""
+        ...
+
+
+class Source(Protocol):
+    """One image in one place."""
+
+    #: What messages call it, such as `docker.io/library/debian:12` or `oci-archive:image.tar`.
+    name: str
+    #: The bytes are on this machine already: nothing is gained by spooling them first.
+    local: bool
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the image loses on the way, known when its blobs have been read."""
+        ...
+
+    def document(self, digest: str | None = None) -> Document:
+        """The root document, index or manifest; or the document of a digest. Verified.
+
+        Raises ImageError when it is not there, too large, or not what its digest says.
+        """
+        ...
+
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> contextlib.AbstractContextManager[Blob]:
+        """Open a blob at an offset. Raises ImageError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; a read that waits in another thread ends with an ImageError."""
+        ...
+
+
+class LocalSource:
+    """What the sources on this machine have in common: nothing to close, and as a rule nothing is lost."""
+
+    local = True
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+    def close(self) -> None:
+        """Nothing is held open between calls."""
