@@ -1,0 +1,226 @@
+"""Small images and the files that hold them, made by hand: as tools write them, and as none ever would."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import struct
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairlead.images import manifest
+from fairlead.images.source import Descriptor, Source
+
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+REF_NAME = "org.opencontainers.image.ref.name"
+
+Files = dict[str, bytes]
+
+
+def digest_of(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def hex_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def member(name: str, *, kind: bytes = tarfile.REGTYPE, size: int = 0, target: str = "") -> tarfile.TarInfo:
+    header = tarfile.TarInfo(name)
+    header.type, header.size, header.linkname = kind, size, target
+    return header
+
+
+def tar_of(
+    files: Mapping[str, bytes] | Iterable[tuple[str, bytes]],
+    *links: tarfile.TarInfo,
+    format: int = tarfile.PAX_FORMAT,
+) -> bytes:
+    """A tar of files, names as given; then of what has no content."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as archive:
+        for name, data in files.items() if isinstance(files, Mapping) else files:
+            archive.addfile(member(name, size=len(data)), io.BytesIO(data))
+        for header in links:
+            archive.addfile(header)
+    return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Handmade:
+    """One image: its documents and blobs, by digest."""
+
+    layers: tuple[bytes, ...]
+    packed: tuple[bytes, ...]
+    config: bytes
+    manifest: bytes
+    blobs: dict[str, bytes] = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.manifest)
+
+
+def handmade(
+    *contents: str, packed: bool = True, architecture: str = "amd64", environment: tuple[str, ...] = ()
+) -> Handmade:
+    """An image with a layer for each text."""
+    layers = tuple(tar_of({"etc/hello": text.encode()}) for text in contents or ("hello",))
+    blobs = tuple(gzip.compress(layer, mtime=0) if packed else layer for layer in layers)
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Env": ["PATH=/usr/bin:/bin", *environment]},
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
+        }
+    ).encode()
+    described = {"mediaType": OCI_CONFIG, "digest": digest_of(config), "size": len(config)}
+    media_type = OCI_LAYER + ("+gzip" if packed else "")
+    listed = [{"mediaType": media_type, "digest": digest_of(each), "size": len(each)} for each in blobs]
+    document = json.dumps(
+        {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": described, "layers": listed}
+    ).encode()
+    everything = {digest_of(each): each for each in (*blobs, config, document)}
+    return Handmade(layers=layers, packed=blobs, config=config, manifest=document, blobs=everything)
+
+
+def entry(image: Handmade, name: str | None = None, **more: Any) -> dict[str, Any]:
+    """The image's line in an index."""
+    made: dict[str, Any] = {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
+    if name is not None:
+        made["annotations"] = {REF_NAME: name}
+    return made | more
+
+
+def oci_files(images: Iterable[Handmade], entries: Iterable[dict[str, Any]]) -> Files:
+    """The files of an OCI layout."""
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(entries)}
+    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
+    for image in images:
+        files |= {"blobs/" + digest.replace(":", "/"): data for digest, data in image.blobs.items()}
+    return files
+
+
+def docker_files(*images: tuple[Handmade, list[str] | None]) -> Files:
+    """The files of a docker-archive."""
+    files: Files = {}
+    saved = []
+    for image, tags in images:
+        config = hex_of(image.config) + ".json"
+        names = [f"{hex_of(layer)}.tar" for layer in image.layers]
+        files |= {config: image.config} | dict(zip(names, image.layers, strict=True))
+        saved.append({"Config": config, "RepoTags": tags, "Layers": names})
+    return files | {"manifest.json": json.dumps(saved).encode()}
+
+
+def put(folder: Path, files: Files) -> Path:
+    """Write files into a folder."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def read_blob(source: Source, descriptor: Descriptor, offset: int = 0) -> bytes:
+    parts = []
+    buffer = memoryview(bytearray(7919))  # no power of two: pieces are cut where nobody expects it
+    with source.blob(descriptor, offset) as blob:
+        while got := blob.readinto(buffer):
+            parts.append(bytes(buffer[:got]))
+    return b"".join(parts)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An image read to its last byte."""
+
+    digest: str
+    config: manifest.Config
+    layers: tuple[Descriptor, ...]
+    blobs: tuple[bytes, ...]
+
+
+def read_whole(source: Source, machine: str = "x86_64") -> Whole:
+    """Read everything as a pull does; what is not what its digest says fails."""
+    document = source.document()
+    while (offered := manifest.platforms(document, name=source.name)) is not None:
+        chosen = manifest.choose(offered, machine=machine, name=source.name)
+        document = source.document(chosen.digest)
+    assert digest_of(document.data) == document.digest
+    read = manifest.manifest(document, name=source.name)
+    described = source.document(read.config.digest)
+    assert digest_of(described.data) == described.digest == read.config.digest
+    blobs = tuple(read_blob(source, layer) for layer in read.layers)
+    for layer, blob in zip(read.layers, blobs, strict=True):
+        assert (digest_of(blob), len(blob)) == (layer.digest, layer.size if layer.size >= 0 else len(blob))
+        for offset in (1, len(blob) // 2, len(blob)):
+            assert read_blob(source, layer, offset) == blob[offset:]
+    config = manifest.config(described, name=source.name)
+    return Whole(digest=document.digest, config=config, layers=read.layers, blobs=blobs)
+
+
+# -- SIF and squashfs ------------------------------------------------------------------------------------
+
+DATA_PARTITION = 0x4004
+DATA_JSON = 0x4006
+
+
+def sif_part(
+    kind: int = DATA_PARTITION,
+    *,
+    offset: int,
+    size: int,
+    number: int = 1,
+    used: int = 1,
+    name: bytes = b"",
+    file_system: int = 1,
+    role: int = 2,
+    architecture: bytes = b"02",
+) -> bytes:
+    """A descriptor."""
+    extra = struct.pack("<ii3s", file_system, role, architecture) if kind == DATA_PARTITION else b""
+    return struct.pack(
+        "<iBIII7q128s384s", kind, used, number, 0xF0000001, 0, offset, size, size, 0, 0, 0, 0, name, extra
+    )
+
+
+def sif_header(
+    *, descriptors: int, offset: int = 4096, magic: bytes = b"SIF_MAGIC", version: bytes = b"01"
+) -> bytes:
+    launch = b"#!/usr/bin/env run-singularity\n"
+    numbers = (0, 0, 0, descriptors, offset, descriptors * 585, 32768, 0)
+    return struct.pack("<32s10s3s3s16s8q", launch, magic, version, b"02", bytes(16), *numbers)
+
+
+def sif_of(*parts: bytes, data: bytes = b"", at: int = 32768, **header: Any) -> bytes:
+    """A SIF with these descriptors, and data at an offset."""
+    made = sif_header(**{"descriptors": len(parts)} | header)
+    made += bytes(4096 - len(made)) + b"".join(parts)
+    return made + bytes(max(at - len(made), 0)) + data
+
+
+def superblock(
+    *,
+    inodes: int = 1,
+    block_size: int = 131072,
+    block_log: int = 17,
+    version: tuple[int, int] = (4, 0),
+    bytes_used: int = 96,
+    magic: bytes = b"hsqs",
+) -> bytes:
+    """The first 96 bytes of a squashfs; nothing follows."""
+    head = struct.pack(
+        "<4sIIIIHHHHHHQQ",
+        magic, inodes, 0, block_size, 0, 1, block_log, 0, 1, *version, 0, bytes_used,
+    )  # fmt: skip
+    return head + bytes(96 - len(head))
