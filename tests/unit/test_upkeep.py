@@ -1,0 +1,517 @@
+"""What a store holds, whether it is whole, and what can go: nothing that is needed, nothing half."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from builders import fake_digest
+
+from fairlead.errors import StoreError, UsageError
+from fairlead.images import layer as canonical
+from fairlead.images import upkeep
+from fairlead.images.flatten import make_flat
+from fairlead.images.unpack import Limits, unpack
+from fairlead.images.upkeep import State
+from fairlead.model import Image, Layer, Pin, StoredLayer
+from fairlead.store import Store
+
+DAY_S = 86_400
+
+
+def put_layer(store: Store, **files: str) -> Layer:
+    """A layer as a capture makes it: its tar is the canonical one of its tree."""
+    with store.scratch() as scratch:
+        tree = scratch / "made/tree"
+        tree.mkdir(parents=True)
+        for name, text in files.items():
+            (tree / name).write_text(text)
+            os.chmod(tree / name, 0o644)
+        diff_id, size = canonical.digest_tree(str(tree))
+        unpacked = sum(len(text.encode()) for text in files.values())
+        facts = StoredLayer(diff_id=diff_id, size_bytes=size, unpacked_bytes=unpacked, inodes=len(files))
+        store.publish_layer(scratch / "made", facts)
+    return Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=unpacked, inodes=len(files))
+
+
+def put_foreign_layer(store: Store, *, rebuildable: bool = True, **files: str) -> Layer:
+    """A layer as a pull makes it: a tar with its own order and owners, and the recipe of that."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name, text in reversed(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.uid, entry.uname, entry.mtime = len(text), 4711, "ada", 1_700_000_000
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    with store.scratch() as scratch:
+        made = scratch / "made"
+        (made / "tree").mkdir(parents=True)
+        found = unpack(
+            iter([packed.getvalue()]), made / "tree", name="layer", limits=Limits(), recipe=made / "recipe"
+        )
+        if not rebuildable:
+            (made / "recipe").unlink()
+        facts = StoredLayer(
+            diff_id=found.diff_id,
+            size_bytes=found.tar_bytes,
+            unpacked_bytes=found.unpacked_bytes,
+            inodes=found.inodes,
+            rebuildable=rebuildable,
+        )
+        store.publish_layer(made, facts)
+    return Layer(
+        diff_id=found.diff_id,
+        size_bytes=found.tar_bytes,
+        unpacked_bytes=found.unpacked_bytes,
+        inodes=found.inodes,
+    )
+
+
+def put_image(store: Store, layers: Sequence[Layer], *, reference: str = "", **changes: str) -> Image:
+    config = json.dumps({"rootfs": {"diff_ids": [layer.diff_id for layer in layers]}, **changes}).encode()
+    config_digest = sha256(config)
+    manifest = json.dumps({"config": {"size": len(config), "digest": config_digest}, "layers": []}).encode()
+    image = Image(digest=sha256(manifest), layers=tuple(layers), reference=reference)
+    store.put_image(image, manifest=manifest, config=config, config_digest=config_digest)
+    return image
+
+
+def sha256(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def make_old(path: Path, days: float) -> None:
+    moment = time.time() - days * DAY_S
+    os.utime(path, (moment, moment))
+
+
+def entry(store: Store, image: Image) -> Path:
+    return store.root / "images/sha256" / f"{image.digest[7:]}.json"
+
+
+def names(freed: Sequence[upkeep.Freed]) -> set[tuple[str, str]]:
+    return {(item.kind, item.name) for item in freed}
+
+
+def pin(store: Store, reference: str, image: Image) -> None:
+    store.pin(
+        Pin(reference=reference, digest=image.digest, root=image.digest, pinned_at="2025-01-01T00:00:00Z")
+    )
+
+
+# -- du ----------------------------------------------------------------------------------------------
+
+
+def test_an_empty_store_takes_nothing(store: Store) -> None:
+    assert upkeep.usage(store).total == upkeep.Amount()
+    assert upkeep.collect_garbage(store).freed == ()
+    assert not store.root.exists()
+
+
+def test_what_images_share_is_told_apart(store: Store) -> None:
+    base = put_layer(store, base="b" * 5000)
+    one = put_image(store, [base, put_layer(store, one="1" * 100)])
+    two = put_image(store, [base, put_layer(store, two="2" * 200), base])
+    put_layer(store, nobody="3" * 300)
+    store.name_image("first", one.digest)
+    pin(store, "quay.io/a/b:1", one)
+    found = upkeep.usage(store)
+    usage = {each.digest: each for each in found.images}
+    facts = {
+        layer.diff_id: (store.layer_folder(layer.diff_id) / "layer.json").stat().st_size
+        for layer in two.layers
+    }
+    assert usage[one.digest].names == ("first", "quay.io/a/b:1")
+    assert usage[two.digest].names == ()
+    assert usage[one.digest].shared == usage[two.digest].shared
+    assert usage[two.digest].own.size_bytes == 200 + facts[two.layers[1].diff_id]
+    assert usage[two.digest].own.inodes == 4  # the file, the tree, the layer's folder, its facts
+    assert usage[two.digest].shared.size_bytes == 5000 + facts[base.diff_id]
+    assert found.unused.size_bytes > 300
+    parts = [found.layers, found.flat, found.documents, found.parts, found.runs, found.in_progress]
+    assert found.total.size_bytes == sum(part.size_bytes for part in parts)
+
+
+def test_a_flat_tree_costs_only_its_folders(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="x" * 9000), put_layer(store, b="y" * 9000)])
+    make_flat(store, image)
+    (store.run("r1")).mkdir(parents=True)
+    (store.run("r1") / "log").write_text("z" * 70)
+    store.part(fake_digest("a")).parent.mkdir(parents=True)
+    store.part(fake_digest("a")).write_bytes(b"p" * 80)
+    found = upkeep.usage(store)
+    assert found.flat.size_bytes == 0
+    assert found.flat.inodes == 2
+    assert found.runs == upkeep.Amount(size_bytes=70, inodes=2)
+    assert found.parts.size_bytes == 80
+
+
+def test_a_damaged_layer_is_measured_by_its_files(store: Store) -> None:
+    layer = put_layer(store, a="x" * 100)
+    (store.layer_folder(layer.diff_id) / "layer.json").write_text("{")
+    assert upkeep.usage(store).unused == upkeep.Amount(size_bytes=101, inodes=3)
+
+
+# -- verify ------------------------------------------------------------------------------------------
+
+
+def test_a_whole_image_is_whole(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1", b="2"), put_foreign_layer(store, c="3", d="")])
+    said: list[tuple[str, int, int]] = []
+    found = upkeep.verify(store, image, progress=lambda *told: said.append(told))
+    assert found.ok
+    assert found.remedy == ""
+    assert [check.state for check in found.layers] == [State.WHOLE, State.WHOLE]
+    assert said[0] == ("verifying layer 1 of 2", 0, image.size_bytes)
+    assert said[-1] == ("verified", image.size_bytes, image.size_bytes)
+
+
+def test_a_changed_file_is_found_and_named(store: Store) -> None:
+    layer = put_foreign_layer(store, first="1" * 100, second="2" * 100)
+    image = put_image(store, [layer], reference="quay.io/a/b:1")
+    (store.layer(layer.diff_id) / "second").write_text("2" * 99 + "3")
+    found = upkeep.verify(store, image)
+    assert not found.ok
+    assert found.layers[0].state is State.DAMAGED
+    assert found.layers[0].files == ("second",)
+    assert found.remedy == "fairlead image pull --fresh quay.io/a/b:1"
+
+
+@pytest.mark.parametrize("rebuildable", [True, False])
+def test_an_entry_too_many_is_found(store: Store, rebuildable: bool) -> None:
+    layer = put_foreign_layer(store, rebuildable=rebuildable, first="1" * 100)
+    image = put_image(store, [layer])
+    (store.layer(layer.diff_id) / "second").symlink_to("first")
+    (found,) = upkeep.verify(store, image).layers
+    assert (found.state, found.detail) == (State.DAMAGED, "it has 3 files and folders, not 2")
+
+
+@pytest.mark.parametrize("harm", ["change", "cut", "remove", "add", "mode"])
+def test_any_change_of_a_captured_layer_is_found(store: Store, harm: str) -> None:
+    layer = put_layer(store, first="1" * 100, second="2" * 100)
+    image = put_image(store, [layer])
+    file = store.layer(layer.diff_id) / "second"
+    match harm:
+        case "change":
+            file.write_text("2" * 99 + "3")
+        case "cut":
+            os.truncate(file, 50)
+        case "remove":
+            file.unlink()
+        case "add":
+            file.with_name("third").write_text("")
+        case "mode":
+            file.chmod(0o600)
+    found = upkeep.verify(store, image)
+    assert found.layers[0].state is State.DAMAGED
+    assert found.layers[0].detail.startswith("its content gives sha256:")
+    assert found.remedy == "fairlead capture --fresh"
+
+
+def test_what_is_missing_or_cannot_be_told(store: Store) -> None:
+    gone, unknown, odd = (
+        put_layer(store, a="1"),
+        put_foreign_layer(store, rebuildable=False, b="2"),
+        put_layer(store, c="3"),
+    )
+    image = put_image(store, [gone, unknown, odd])
+    store.discard_layer(gone.diff_id)
+    os.mkfifo(store.layer(odd.diff_id) / "pipe")
+    states = [check.state for check in upkeep.verify(store, image).layers]
+    assert states == [State.MISSING, State.UNKNOWN, State.DAMAGED]
+    assert upkeep.verify(store, put_image(store, [unknown])).ok
+
+
+def test_damaged_documents_are_found(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1")])
+    manifest = store.blob(image.digest)
+    config = upkeep._config_digest(store, image.digest)
+    assert config is not None
+    store.blob(config).write_bytes(b"{}")
+    assert upkeep.verify(store, image).documents == (f"the config {config} was changed",)
+    store.blob(config).unlink()
+    assert upkeep.verify(store, image).documents == (f"the config {config} is missing",)
+    manifest.unlink()
+    assert upkeep.verify(store, image).documents == (f"the manifest {image.digest} is missing",)
+
+
+# -- gc ----------------------------------------------------------------------------------------------
+
+
+def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:
+    kept = put_image(store, [put_layer(store, a="1")])
+    make_flat(store, kept)
+    unused = put_layer(store, b="2")
+    (store.root / "flat/sha256" / ("d" * 64)).mkdir()
+    for letter, days in (("e", 0.0), ("f", 1.0)):
+        store.write(store.blob(fake_digest(letter)), b"x")
+        make_old(store.blob(fake_digest(letter)), days)
+        store.part(fake_digest(letter)).parent.mkdir(parents=True, exist_ok=True)
+        store.part(fake_digest(letter)).write_bytes(b"x")
+        make_old(store.part(fake_digest(letter)), days * 8)
+    store.remember_capture(fake_digest("1"), kept.digest)
+    store.remember_capture(fake_digest("2"), fake_digest("9"))
+    expected = {
+        ("layer", unused.diff_id),
+        ("flat tree", fake_digest("d")),
+        ("blob", fake_digest("f")),
+        ("part", "f" * 64),
+        ("capture", "2" * 64),
+    }
+    before = sorted(str(path) for path in store.root.rglob("*"))
+    would = upkeep.collect_garbage(store, dry_run=True)
+    assert names(would.freed) == expected
+    assert sorted(str(path) for path in store.root.rglob("*")) == before
+    did = upkeep.collect_garbage(store)
+    assert did == would
+    assert did.amount.size_bytes > 0
+    assert upkeep.collect_garbage(store).freed == ()
+    assert upkeep.verify(store, store.image(kept.digest)).ok
+    assert store.flat(kept.digest).is_dir()
+    assert store.captured(fake_digest("1")) == kept.digest
+    assert os.listdir(store.root / "tmp") == []
+
+
+def test_images_go_only_when_nobody_calls_them_and_they_are_old(store: Store) -> None:
+    base = put_layer(store, base="b")
+    named, pinned, young, old = (
+        put_image(store, [base, put_layer(store, **{name: name})], name=name)
+        for name in ("named", "pinned", "young", "old")
+    )
+    store.name_image("mine", named.digest)
+    pin(store, "quay.io/a/b:1", pinned)
+    for image in (named, pinned, old):
+        make_old(entry(store, image), 40)
+    store.remember_capture(fake_digest("1"), old.digest)
+    assert upkeep.collect_garbage(store).freed == ()
+    config = upkeep._config_digest(store, old.digest)
+    for digest in (old.digest, config):
+        assert digest is not None
+        make_old(store.blob(digest), 40)
+    would = upkeep.collect_garbage(store, older_than_days=30, dry_run=True)
+    assert store.has_image(old.digest)
+    did = upkeep.collect_garbage(store, older_than_days=30)
+    assert did == would
+    assert names(did.freed) == {
+        ("image", old.digest),
+        ("layer", old.layers[1].diff_id),
+        ("blob", old.digest),
+        ("blob", config),
+        ("capture", "1" * 64),
+    }
+    for image in (named, pinned, young):
+        assert upkeep.verify(store, store.image(image.digest)).ok
+
+
+def test_what_a_pull_in_progress_claims_stays(store: Store) -> None:
+    claimed, unclaimed = put_layer(store, a="1"), put_layer(store, b="2")
+    with store.scratch() as scratch:
+        (scratch / "claims").write_text(f"{claimed.diff_id}\n{fake_digest('a')}\n")
+        freed = upkeep.collect_garbage(Store(store.root)).freed
+    assert names(freed) == {("layer", unclaimed.diff_id)}
+    assert store.has_layer(claimed.diff_id)
+
+
+def test_what_is_claimed_while_it_is_collected_goes_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull that finds a layer just before it is set aside gets it back."""
+    layer = put_layer(store, a="1")
+    claims = iter([set(), {layer.diff_id}])
+    monkeypatch.setattr("fairlead.images.upkeep._claims", lambda _store: next(claims))
+    assert upkeep.collect_garbage(store).freed == ()
+    assert store.stored_layer(layer.diff_id).inodes == 1
+
+
+def test_an_image_made_while_it_is_collected_keeps_its_layers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = put_layer(store, a="1")
+    real = upkeep._claims
+    calls = []
+
+    def claims(of: Store) -> set[str]:
+        calls.append(1)
+        if len(calls) == 1:
+            put_image(store, [layer])
+        return real(of)
+
+    monkeypatch.setattr("fairlead.images.upkeep._claims", claims)
+    assert upkeep.collect_garbage(store).freed == ()
+    assert upkeep.verify(store, store.images()[0]).ok
+
+
+def test_a_damaged_entry_keeps_what_it_may_need(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1")])
+    entry(store, image).write_text("{")
+    found = upkeep.collect_garbage(store)
+    assert found.freed == ()
+    assert len(found.kept) == 2
+    assert store.has_layer(image.layers[0].diff_id)
+    assert upkeep.usage(store).unused.inodes == 4
+    upkeep.remove(store, image.digest)
+    assert ("layer", image.layers[0].diff_id) in names(upkeep.collect_garbage(store).freed)
+
+
+def test_unfinished_work_of_machines_not_heard_of_goes(store: Store) -> None:
+    put_layer(store, a="1")
+    old, young = (store.root / "tmp" / f"otherhost-1-{number}-5-1" for number in (1, 2))
+    for folder in (old, young):
+        (folder / "layer").mkdir(parents=True)
+    make_old(old, 8)
+    held, lost = store.lease("held"), store.lease("lost")
+    held.parent.mkdir(exist_ok=True)
+    for lease in (held, lost):
+        lease.write_text("otherhost-1-2-5")
+    make_old(lost, 8)
+    freed = upkeep.collect_garbage(store).freed
+    assert {("unfinished work", old.name), ("lease", "lost")} <= names(freed)
+    assert [old.exists(), young.exists(), lost.exists(), held.exists()] == [False, True, False, True]
+
+
+def test_a_tree_with_read_only_folders_goes_whole(store: Store) -> None:
+    layer = put_layer(store, a="1")
+    inner = store.layer(layer.diff_id) / "folder"
+    inner.mkdir()
+    (inner / "file").write_text("x")
+    inner.chmod(0o555)
+    upkeep.collect_garbage(store)
+    assert not store.layer_folder(layer.diff_id).exists()
+    assert os.listdir(store.root / "tmp") == []
+
+
+def test_a_full_disk_does_not_keep_from_making_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    unused = put_layer(store, a="1")
+    image = put_image(store, [put_layer(store, b="2")])
+    make_flat(store, image)
+    store.name_image("mine", image.digest)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.mkdir", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    monkeypatch.setattr("pathlib.Path.touch", full)
+    assert names(upkeep.collect_garbage(store).freed) == {("layer", unused.diff_id)}
+    assert upkeep.remove(store, "mine").image_gone
+    assert not store.layer_folder(image.layers[0].diff_id).exists()
+    assert not store.flat(image.digest).exists()
+
+
+def test_a_collection_that_is_killed_leaves_nothing_half(store: Store) -> None:
+    program = (
+        "import pathlib, sys; from fairlead.store import Store; from fairlead.images import upkeep\n"
+        "store = Store(pathlib.Path(sys.argv[1])); print('ready', flush=True); upkeep.collect_garbage(store)"
+    )
+    kept = put_image(store, [put_layer(store, kept="1")])
+    for attempt in range(6):
+        for number in range(4):
+            put_layer(store, **{f"{attempt}-{number}-{file}": str(file) for file in range(150)})
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, store.root], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.003 * attempt)
+        process.kill()
+        process.communicate()
+        for diff_id in upkeep._digests(store.root / "layers"):
+            assert canonical.digest_tree(str(store.layer(diff_id)))[0] == diff_id
+            assert store.stored_layer(diff_id).diff_id == diff_id
+    upkeep.collect_garbage(store)
+    assert os.listdir(store.root / "tmp") == []
+    assert upkeep._digests(store.root / "layers") == [kept.layers[0].diff_id]
+
+
+def test_a_store_of_another_version_is_left_alone(store: Store) -> None:
+    unused = put_layer(store, a="1")
+    (store.root / "version").write_text("99\n")
+    with pytest.raises(StoreError, match="has version 99"):
+        upkeep.collect_garbage(store)
+    assert store.has_layer(unused.diff_id)
+
+
+# -- rm ----------------------------------------------------------------------------------------------
+
+
+def test_the_last_name_takes_the_image_with_it(store: Store) -> None:
+    base = put_layer(store, base="b")
+    other = put_image(store, [base], name="other")
+    image = put_image(store, [base, put_layer(store, a="1")])
+    make_flat(store, image)
+    store.name_image("one", image.digest)
+    store.name_image("two", image.digest)
+    first = upkeep.remove(store, "one")
+    assert (first.references, first.image_gone, first.freed) == (("one",), False, ())
+    assert store.has_image("two")
+    config = upkeep._config_digest(store, image.digest)
+    second = upkeep.remove(store, "two")
+    assert second.image_gone
+    assert second.digest == image.digest
+    assert names(second.freed) == {
+        ("image", image.digest),
+        ("layer", image.layers[1].diff_id),
+        ("flat tree", image.digest),
+        ("blob", image.digest),
+        ("blob", config),
+    }
+    assert upkeep.verify(store, store.image(other.digest)).ok
+    assert not store.has_image(image.digest)
+    assert store.names() == {}
+
+
+def test_a_pinned_reference_may_be_written_short(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1")])
+    pin(store, "docker.io/library/debian:12", image)
+    pin(store, "quay.io/a/b:1", image)
+    assert upkeep.remove(store, "debian:12").references == ("docker.io/library/debian:12",)
+    assert [left.reference for left in store.pins()] == ["quay.io/a/b:1"]
+    assert upkeep.remove(store, "quay.io/a/b:1").image_gone
+
+
+def test_by_its_digest_an_image_goes_with_all_its_names(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1")])
+    store.name_image("one", image.digest)
+    pin(store, "quay.io/a/b:1", image)
+    found = upkeep.remove(store, image.digest[:19])
+    assert set(found.references) == {"one", "quay.io/a/b:1"}
+    assert found.image_gone
+    assert (store.names(), store.pins(), store.images()) == ({}, [], [])
+
+
+def test_an_image_that_lacks_a_layer_can_go(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1"), put_layer(store, b="2")])
+    store.discard_layer(image.layers[0].diff_id)
+    freed = names(upkeep.remove(store, image.digest).freed)
+    assert ("layer", image.layers[1].diff_id) in freed
+
+
+def test_a_name_of_nothing_can_go(store: Store) -> None:
+    store.name_image("dangling", fake_digest("a"))
+    found = upkeep.remove(store, "dangling")
+    assert (found.references, found.freed) == (("dangling",), ())
+
+
+def test_what_is_not_there_cannot_be_removed(store: Store) -> None:
+    one = put_image(store, [put_layer(store, a="1")])
+    for reference in ("nothing", "sha256:", "", "debian:12", "../../etc", fake_digest("a"), "a\nb"):
+        with pytest.raises(StoreError, match="there is no image"):
+            upkeep.remove(store, reference)
+    assert store.has_image(one.digest)
+
+
+def test_the_beginning_of_several_digests_is_refused(store: Store) -> None:
+    for letter in "12":
+        image = Image(digest="sha256:" + "abcdef" * 10 + letter * 4, layers=())
+        store.put_image(image, manifest=b"{}", config=b"{}", config_digest=fake_digest("c"))
+    with pytest.raises(UsageError, match="2 images in the store begin"):
+        upkeep.remove(store, "abcdef")
