@@ -35,6 +35,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How much was shown, in numbers that are quoted."""
+    passed = [str(report.nodeid) for report in terminalreporter.getreports("passed")]
+    hostile = sum("tests/hostile/" in name for name in passed)
+    if hostile:
+        terminalreporter.write_line(f"hostile cases passed: {hostile}")
+
+
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees the user's settings or store."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fairlead import render
 from fairlead.images.capture import capture
+from fairlead.images.flatten import make_flat
 from fairlead.model import CaptureRequest, Image, Job
 from fairlead.plan import plan
 from fairlead.probe import probe
@@ -67,7 +68,7 @@ def run_in(
     job = Job(name="test", command=command, workdir=str(workdir), engine=engine)
     made = plan(job, captured.image, rootfs, site)
     if made.needs_flat:
-        captured.store.make_flat(captured.image)
+        make_flat(captured.store, captured.image)
     script = render.script(made)
     return subprocess.run(
         ["bash", "-c", script],

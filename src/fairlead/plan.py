@@ -28,6 +28,9 @@ from fairlead.model import (
 #: Where programs write although nobody told them to; in a read-only tree these become empty folders.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
 
+#: What lowerdir= may take of the page of options that mount(2) has.
+_MOUNT_OPTIONS_BYTES = 3800
+
 
 def plan(job: Job, image: Image | None, rootfs: Rootfs | None, site: Site) -> Plan:
     """Decide everything. `image` and `rootfs` are None for a job on bare metal without a capture.
@@ -49,7 +52,7 @@ def plan(job: Job, image: Image | None, rootfs: Rootfs | None, site: Site) -> Pl
         command=command,
         decisions=tuple(decisions),
         warnings=registry.scheduler(scheduler).warnings(job.topology, site),
-        requirements=_requirements(job, container),
+        requirements=_requirements(job, image, container),
         needs_flat=container.flat is not None,
         rank_log=launcher.RANK_LOG,
     )
@@ -161,12 +164,13 @@ def _container(
 ) -> Container:
     if not engine.CONTAINS or image is None or rootfs is None:
         return Container(home=site.home)
-    flat = not suitable.overlay
+    obstacle = _obstacle_to_stacking(image, rootfs, suitable)
+    flat = obstacle is not None
     decisions.append(
         Decision(
             subject="root file system",
             choice="one flat tree, read-only" if flat else f"{len(image.layers)} layers, stacked",
-            reason="overlayfs cannot be mounted by this user here; the tree is made of hard links"
+            reason=f"{obstacle}; the tree is made of hard links"
             if flat
             else "overlayfs works for this user: nothing is copied; writes go to memory and vanish",
         )
@@ -193,8 +197,25 @@ def _container(
         flat=rootfs.flat if flat else None,
         scratch=scratch,
         mounts=tuple(mounts),
+        identity=rootfs.identity,
         home=site.home,
     )
+
+
+def _obstacle_to_stacking(image: Image, rootfs: Rootfs, suitable: Suitable) -> str | None:
+    """Why the layers cannot be stacked, or None when they can."""
+    if not suitable.overlay:
+        return "overlayfs cannot be mounted by this user here"
+    odd = next((layer for layer in image.layers if not layer.stackable), None)
+    if odd is not None:
+        return f"the store's file system cannot mark in layer {odd.diff_id[:19]} what it hides of lower ones"
+    # mount(2) takes one page of options; bubblewrap names each layer by its path below /oldroot.
+    length = sum(
+        len(path.encode(errors="surrogateescape")) + len("/oldroot:") for path in rootfs.layers.values()
+    )
+    if length > _MOUNT_OPTIONS_BYTES:
+        return f"the paths of {len(rootfs.layers)} layers are longer than mount(2) takes"
+    return None
 
 
 def _compose(
@@ -213,12 +234,12 @@ def _compose(
     return launcher.wrap(engine.wrap(command, container, site), job.topology, python)
 
 
-def _requirements(job: Job, container: Container) -> tuple[Requirement, ...]:
+def _requirements(job: Job, image: Image | None, container: Container) -> tuple[Requirement, ...]:
+    remedy = "fairlead capture --fresh"
+    if image is not None and image.reference:
+        remedy = f"fairlead image pull --fresh {shlex.quote(image.reference)}"
     trees = (*container.layers, *([container.flat] if container.flat else ()))
-    found = [
-        Requirement(path=path, what="a layer of the image", remedy="fairlead capture --fresh")
-        for path in trees
-    ]
+    found = [Requirement(path=path, what="a layer of the image", remedy=remedy) for path in trees]
     found.append(
         Requirement(
             path=job.workdir, what="the working folder", remedy=f"mkdir -p {shlex.quote(job.workdir)}"

@@ -25,10 +25,10 @@ import errno
 import fcntl
 import hashlib
 import itertools
+import logging
 import os
 import re
 import shlex
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -39,20 +39,24 @@ from fairlead import codec
 from fairlead.errors import StoreError, UsageError
 from fairlead.model import Image, Pin, Rootfs, StoredLayer
 
+log = logging.getLogger("fairlead")
 T = TypeVar("T")
 
 VERSION = "2"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _serials = itertools.count(1)  # of the process, which may hold several stores at one place
 
 
 class Store:
-    """The store at one place. Opening it writes nothing; the first write makes it."""
+    """The store at one place. Opening it writes nothing; the first write makes it, and says where it is
+    and that it was `chosen_because` of what."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, chosen_because: str = "") -> None:
         self.root = root
+        self._chosen_because = chosen_because
         self._swept = False
 
     # -- places ------------------------------------------------------------------------------------
@@ -109,7 +113,8 @@ class Store:
             with self.guarded():
                 yield folder
         finally:
-            remove_tree(folder)
+            with contextlib.suppress(OSError):  # what NFS holds on to, the next sweep removes
+                remove_tree(folder)
 
     def publish(self, made: Path, final: Path) -> None:
         """Rename a finished tree or file into place. Whoever comes second with the same content loses
@@ -190,6 +195,8 @@ class Store:
             ) from None
         if not found:
             version.write_text(VERSION + "\n")
+            if self._chosen_because.startswith("default"):
+                log.warning("images and records are kept in %s (%s)", self.root, self._chosen_because)
         if not self._swept:
             self._swept = True
             self.sweep()
@@ -202,21 +209,24 @@ class Store:
                     remove_tree(folder)
 
     def check_room(self, *, needed_bytes: int, needed_inodes: int, what: str) -> None:
-        """Refuse beforehand what cannot fit. A file system that does not count inodes has enough."""
-        place = _existing(self.root)
-        state = os.statvfs(place)
-        free_bytes = state.f_bavail * state.f_frsize
+        """Refuse beforehand what the file system, or the user's quota on it, cannot hold."""
+        from fairlead import place
+
+        room = place.room(str(self.root))
+        where = f"the file system of the store {self.root}"
+        if room.limited_by == "quota":
+            where = f"your quota on {where}"
         remedy = "choose a place with more room: FAIRLEAD_STORE=DIR, or fairlead --store DIR …"
-        if needed_bytes > free_bytes:
+        if needed_bytes > room.free_bytes:
             raise StoreError(
-                f"{what} needs {needed_bytes / 1e6:,.0f} MB, and the file system of the store "
-                f"{self.root} has {free_bytes / 1e6:,.0f} MB free",
+                f"{what} needs {needed_bytes / 1e6:,.0f} MB, and {where} has "
+                f"{max(room.free_bytes, 0) / 1e6:,.0f} MB free",
                 remedy=remedy,
             )
-        if state.f_files and needed_inodes > state.f_favail:
+        if room.free_inodes is not None and needed_inodes > room.free_inodes:
             raise StoreError(
-                f"{what} needs {needed_inodes:,} files, and the file system of the store "
-                f"{self.root} has {state.f_favail:,} inodes free",
+                f"{what} needs {needed_inodes:,} files, and {where} has "
+                f"{max(room.free_inodes, 0):,} inodes free",
                 remedy=remedy,
             )
 
@@ -284,19 +294,6 @@ class Store:
 
     def remember_capture(self, fingerprint: str, digest: str) -> None:
         self.write(self.root / "captures" / _hex(fingerprint), digest.encode())
-
-    def make_flat(self, image: Image) -> Path:
-        """One tree for all layers, made of hard links: no data is copied."""
-        final = self.flat(image.digest)
-        if final.is_dir():
-            return final
-        with self.scratch() as scratch:
-            tree = scratch / "flat"
-            tree.mkdir()
-            for layer in image.layers:
-                _link_tree(str(self.layer(layer.diff_id)), str(tree))
-            self.publish(tree, final)
-        return final
 
     def has_layer(self, diff_id: str) -> bool:
         return self.layer(diff_id).is_dir()
@@ -437,50 +434,60 @@ class Store:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, also one whose folders are read-only."""
-
-    def retry(_function: object, failed: str, _error: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(failed), 0o700)
-            if os.path.isdir(failed) and not os.path.islink(failed):
-                os.chmod(failed, 0o700)
-                shutil.rmtree(failed, ignore_errors=True)
-            else:
-                os.unlink(failed)
-
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, onerror=retry)
-    else:
+    """Remove a tree, however deep it is, also one whose folders are read-only; or a file."""
+    if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
+        return
+    # Neither shutil.rmtree, which is recursive, nor long paths: hostile layers nest folders by the thousand.
+    here = _enter(str(path), None)
+    trail: list[str] = []
+    try:
+        while True:
+            deeper = _empty(here)
+            if deeper is not None:
+                inner = _enter(deeper, here)
+                os.close(here)
+                here = inner
+                trail.append(deeper)
+            elif trail:
+                outer = os.open("..", _FOLDER, dir_fd=here)
+                os.close(here)
+                here = outer
+                os.rmdir(trail.pop(), dir_fd=here)
+            else:
+                break
+    finally:
+        os.close(here)
+    os.rmdir(path)
+
+
+def _enter(name: str, folder: int | None) -> int:
+    """Open a folder that is to be emptied, and make that possible."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    with contextlib.suppress(OSError):
+        if os.fstat(descriptor).st_mode & 0o700 != 0o700:
+            os.fchmod(descriptor, 0o700)
+    return descriptor
+
+
+def _empty(folder: int) -> str | None:
+    """Remove the files of a folder up to the first folder in it, and return that one's name."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                return entry.name
+            os.unlink(entry.name, dir_fd=folder)
+    return None
 
 
 def _hex(digest: str) -> str:
     if not _DIGEST.fullmatch(digest):
         raise UsageError(f"{digest!r} is not a digest", remedy="write sha256: and 64 hexadecimal digits")
     return digest.removeprefix("sha256:")
-
-
-def _link_tree(source: str, target: str) -> None:
-    """The same folders, and hard links to the same files. shutil.copytree would lose the errno."""
-    folders = [""]
-    for folder in folders:  # grows while it is walked
-        with os.scandir(os.path.join(source, folder)) as found:
-            for entry in found:
-                path = os.path.join(folder, entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    os.makedirs(os.path.join(target, path), exist_ok=True)
-                    folders.append(path)
-                else:
-                    _link(entry.path, os.path.join(target, path))
-    for folder in reversed(folders):
-        shutil.copystat(os.path.join(source, folder), os.path.join(target, folder))
-
-
-def _link(source: str, target: str) -> None:
-    # A later layer's file replaces an earlier one's.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(target)
-    os.link(source, target, follow_symlinks=False)
 
 
 def owner() -> str:
@@ -497,21 +504,24 @@ def is_dead(owner: str) -> bool:
 
 
 def _pid_space() -> str:
-    """Where a process number means the same process: the host, and the PID namespace on it."""
-    try:
+    """Where a process number means the same process: the host since its last start, and the PID namespace on
+    it. Names of hosts are not unique: many a machine is called localhost."""
+    boot, namespace = "", 0
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
         namespace = os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        namespace = 0
-    return f"{socket.gethostname()}-{namespace}"
+    return f"{socket.gethostname()}-{boot}-{namespace}"
 
 
 def _start_ticks(pid: int) -> int:
-    """Field 22 of /proc/PID/stat (proc(5)): with it a process number is never mistaken for its successor."""
+    """Field 22 of /proc/PID/stat (proc(5)): with it a process number is never mistaken for its successor. 0
+    for a process that has ended, also while its parent has not taken notice."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
-            return int(stream.read().rpartition(b")")[2].split()[19])
+            fields = stream.read().rpartition(b")")[2].split()
     except OSError:
         return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def _existing(path: Path) -> Path:

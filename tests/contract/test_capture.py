@@ -100,7 +100,7 @@ def test_what_is_known_of_the_image_is_right(captured: Captured) -> None:
     assert image.unresolved_libraries == ()
     for each in image.layers:
         tree = captured.store.layer(each.diff_id)
-        found = list(tree.rglob("*"))
+        found = [tree, *tree.rglob("*")]
         assert each.inodes == len(found)
         assert each.unpacked_bytes == sum(
             p.stat().st_size for p in found if p.is_file() and not p.is_symlink()

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,13 @@ from builders import make_site
 
 from fairlead import __version__
 from fairlead.cli import doctor
+from fairlead.cli.image import ACTIONS
 from fairlead.cli.main import VERBS, main
 from fairlead.config import KNOWN
 from fairlead.model import EngineFacts, Site
 
+#: Every command, as its words: the verbs, and the actions of `image`.
+COMMANDS = [*((verb,) for verb in VERBS if verb != "image"), *(("image", action) for action in ACTIONS)]
 HEAVY = {"numpy", "torch", "scipy", "matplotlib", "elftools"}
 
 
@@ -89,9 +92,12 @@ def test_help_names_every_verb(fairlead: Fairlead) -> None:
             assert meaning.split(",")[0] in " ".join(said.out.split())
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example_that_fairlead_understands(fairlead: Fairlead, verb: str) -> None:
-    said = fairlead(verb, "--help")
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_verb_has_help_with_an_example_that_fairlead_understands(
+    fairlead: Fairlead, words: tuple[str, ...]
+) -> None:
+    verb = " ".join(words)
+    said = fairlead(*words, "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"usage: fairlead {verb} ")
     flags = ["--json", "--store", "--quiet", "--verbose"]
@@ -149,14 +155,22 @@ def test_an_unknown_verb_is_refused(fairlead: Fairlead, verb: str) -> None:
     assert said.err.splitlines()[-1] == "  try: fairlead --help"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_an_unknown_flag_is_refused(fairlead: Fairlead, verb: str) -> None:
-    refused(fairlead(verb, "--bogus"), "--bogus")
+def needs(words: tuple[str, ...]) -> tuple[str, ...]:
+    """As many words as the action wants; argparse asks for those before it looks at flags."""
+    two = {"push": ("a", "b"), "save": ("a", "b"), "convert": ("a", "b")}
+    none = {"ls": (), "du": (), "gc": ()}
+    return (two | none).get(words[-1], ("a",)) if words[0] == "image" else ()
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_half_a_flag_is_no_flag(fairlead: Fairlead, verb: str) -> None:
-    refused(fairlead(verb, "--verb"), "--verb")
+@pytest.mark.parametrize("flag", ["--bogus", "--verb"])  # nobody's, and half of one
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_an_unknown_flag_is_refused(fairlead: Fairlead, words: tuple[str, ...], flag: str) -> None:
+    refused(fairlead(*words, *needs(words), flag), flag)
+
+
+def test_an_unknown_action_is_refused(fairlead: Fairlead) -> None:
+    refused(fairlead("image", "frobnicate"), "frobnicate")
+    refused(fairlead("image"), "ACTION")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +271,7 @@ def object_of(said: Said) -> Any:
 def test_doctor_tells_the_facts_of_this_machine_as_json(fairlead: Fairlead, tmp_path: Path) -> None:
     said = fairlead("doctor", "--json")
     found = object_of(said)
-    assert set(found) == {field.name for field in fields(Site)}
+    assert set(found) == set(Site.__struct_fields__)
     assert found["uid"] == os.getuid()
     assert found["cpus"] == len(os.sched_getaffinity(0))
     assert found["home"] == str(tmp_path)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 from hypothesis import assume, given, settings
@@ -390,7 +390,7 @@ def test_who_follows_the_remedies_for_a_topology_gets_a_plan(topology: Topology,
         except PlanError as error:
             changes = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", error.remedy)}
             assert changes
-            topology = dataclasses.replace(topology, **changes)
+            topology = msgspec.structs.replace(topology, **changes)
         else:
             return
     pytest.fail("the remedies did not help")
@@ -457,6 +457,51 @@ def test_an_environment_that_nothing_hides_is_left_alone() -> None:
     made = planned(make_job(mounts=(Mount(source="/x", target="/envelope"),)))
     assert "environment" not in [d.subject for d in made.decisions]
     assert len(binds(made.command)) == 2
+
+
+def test_a_layer_that_overlayfs_cannot_use_makes_it_flat() -> None:
+    layers = make_image().layers
+    odd = msgspec.structs.replace(layers[1], stackable=False)
+    made = planned(image=make_image(layers=(layers[0], odd)))
+    assert made.needs_flat is True
+    assert odd.diff_id[:19] in decision(made, "root file system").reason
+
+
+@pytest.mark.parametrize(("layers", "flat"), [(2, False), (20, False), (127, True)])
+def test_more_layers_than_mount_takes_make_it_flat(layers: int, flat: bool) -> None:
+    many = tuple(
+        Layer(diff_id=f"sha256:{number:064x}", size_bytes=1, unpacked_bytes=1, inodes=1)
+        for number in range(layers)
+    )
+    made = planned(image=make_image(layers=many, prefixes=()))
+    assert made.needs_flat is flat
+    if flat:
+        assert "127 layers are longer than mount(2) takes" in decision(made, "root file system").reason
+    else:
+        lower = [path for path in made.command.argv if isinstance(path, str) and "/layers/" in path]
+        assert len(":".join(f"/oldroot{path}" for path in lower)) < 4096 - 200
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+def test_the_identity_lies_over_the_image(overlay: bool) -> None:
+    image = make_image()
+    rootfs = msgspec.structs.replace(make_rootfs(image), identity="/scratch/ada/fairlead/identities/1f")
+    site = make_site(engines=(bubblewrap(overlay=overlay),))
+    argv = plan(make_job(), image, rootfs, site).command.argv
+    if overlay:
+        sources = [argv[at + 1] for at, word in enumerate(argv) if word == "--overlay-src"]
+        assert sources == [*rootfs.layers.values(), rootfs.identity]
+    else:
+        for name in ("passwd", "group"):
+            at = argv.index(f"{rootfs.identity}/etc/{name}")
+            assert argv[at - 1 : at + 2] == ("--ro-bind", f"{rootfs.identity}/etc/{name}", f"/etc/{name}")
+            assert at < argv.index("--remount-ro")
+
+
+def test_a_pulled_image_that_is_gone_is_pulled_again() -> None:
+    made = planned(image=make_image(reference="docker.io/library/debian:12"))
+    remedies = {need.remedy for need in made.requirements if need.what == "a layer of the image"}
+    assert remedies == {"fairlead image pull --fresh docker.io/library/debian:12"}
 
 
 def test_an_environment_in_the_home_folder_survives_the_flat_trees_scratch() -> None:
@@ -644,7 +689,7 @@ def test_whatever_changes_what_is_done_changes_the_digest() -> None:
 
 def test_where_the_layers_lie_changes_the_digest() -> None:
     rootfs = make_rootfs(IMAGE)
-    moved = dataclasses.replace(rootfs, layers={key: path + "x" for key, path in rootfs.layers.items()})
+    moved = msgspec.structs.replace(rootfs, layers={key: path + "x" for key, path in rootfs.layers.items()})
     assert render.digest(plan(make_job(), IMAGE, moved, make_site())) != render.digest(planned())
 
 

@@ -20,8 +20,9 @@ from tools import ordinary, tool
 from fairlead import codec
 from fairlead.errors import StoreError, UsageError
 from fairlead.images import layer as layers
+from fairlead.images.flatten import make_flat
 from fairlead.model import Image, Layer
-from fairlead.store import Store
+from fairlead.store import Store, remove_tree
 
 HEX = "0123456789abcdef" * 4
 
@@ -213,10 +214,13 @@ def test_work_of_a_stopped_writer_is_left_alone(store: Store) -> None:
 
 
 def test_only_this_machine_s_dead_are_swept(store: Store) -> None:
-    place = f"{socket.gethostname()}-{os.stat('/proc/self/ns/pid').st_ino}"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    place = f"{socket.gethostname()}-{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
     dead = f"{place}-{os.getpid()}-1-1"  # our number, but another start: its owner is no more
-    inner = f"{socket.gethostname()}-17-{os.getpid()}-1-1"  # of another PID namespace: its numbers are not ours
-    kept = [f"elsewhere-17-{os.getpid()}-1-1", f"x{place}-1-1-1", "notes", f"{place}-x-1-1", inner]
+    # Of another PID namespace, and of another machine of the same name: their numbers are not ours.
+    inner = f"{socket.gethostname()}-{boot}-17-{os.getpid()}-1-1"
+    other = f"{socket.gethostname()}-0badcafe-{os.stat('/proc/self/ns/pid').st_ino}-{os.getpid()}-1-1"
+    kept = [f"elsewhere-17-{os.getpid()}-1-1", f"x{place}-1-1-1", "notes", f"{place}-x-1-1", inner, other]
     for name in (dead, *kept):
         fill(store.root / "tmp" / name, file="x")
     store.sweep()
@@ -405,7 +409,7 @@ def flat_image(store: Store) -> Image:
 def test_a_flat_tree_is_the_layers_one_over_the_other(store: Store) -> None:
     image = flat_image(store)
     before = [layers.digest_tree(str(store.layer(each.diff_id))) for each in image.layers]
-    flat = store.make_flat(image)
+    flat = make_flat(store, image)
     assert (flat / "d" / "both").read_text() == "layer 2"
     assert os.readlink(flat / "link") == "target2"
     assert sorted(os.listdir(flat / "d")) == ["both", "only1", "only2", "own1", "own2"]
@@ -413,13 +417,13 @@ def test_a_flat_tree_is_the_layers_one_over_the_other(store: Store) -> None:
     upper = store.layer(image.layers[1].diff_id)
     assert (flat / "d" / "both").samefile(upper / "d" / "both"), "data was copied"
     assert [layers.digest_tree(str(store.layer(each.diff_id))) for each in image.layers] == before
-    assert store.make_flat(image) == flat
+    assert make_flat(store, image) == flat
     assert leftovers(store) == []
 
 
 def test_a_flat_tree_s_mount_points_do_not_reach_the_layers(store: Store) -> None:
     image = flat_image(store)
-    flat = store.make_flat(image)
+    flat = make_flat(store, image)
     (flat / "d" / "mount point").mkdir()
     assert [layers.digest_tree(str(store.layer(each.diff_id)))[0] for each in image.layers] == [
         each.diff_id for each in image.layers
@@ -562,3 +566,30 @@ def test_a_lock_ends_with_its_block(store: Store) -> None:
     holder = in_process(_HOLDS, store.root, run_id)
     assert holder.communicate("go\n", timeout=60)[0] == "locked\n"
     assert holder.returncode == 0
+
+
+def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
+    top = tmp_path / "deep"
+    top.mkdir()
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(6000):
+        os.mkdir("d", dir_fd=here)
+        os.close(os.open("file", os.O_CREAT, dir_fd=here))
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    remove_tree(top)
+    assert not top.exists()
+
+
+def test_links_out_of_a_removed_tree_are_not_followed(tmp_path: Path) -> None:
+    fill(tmp_path / "outside", file="x")
+    tree = fill(tmp_path / "tree", file="y")
+    (tree / "folder").symlink_to(tmp_path / "outside")
+    (tree / "file2").symlink_to(tmp_path / "outside" / "file")
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    remove_tree(tree)
+    remove_tree(tmp_path / "link")
+    assert sorted(os.listdir(tmp_path)) == ["outside"]
+    assert (tmp_path / "outside" / "file").read_text() == "x"

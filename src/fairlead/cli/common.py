@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead.cli import console
-from fairlead.errors import UsageError
+from fairlead.errors import StoreError, UsageError
 
 if TYPE_CHECKING:  # `fairlead --help` builds every verb's parser, and must stay quick on a login node
     from fairlead.config import Settings
+    from fairlead.images.locate import Access
     from fairlead.model import CaptureRequest, Image, Job, Plan, Site
     from fairlead.store import Store
 
@@ -57,7 +59,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 
 def read_job(context: Context) -> Job:
     """The job of FILE or of `-- COMMAND`, with the flags over it."""
-    import dataclasses
+    import msgspec
 
     from fairlead import jobfile
 
@@ -73,10 +75,10 @@ def read_job(context: Context) -> Job:
         raise UsageError("there is nothing to run", remedy="name a job file, or a command after --")
     engine = context.settings.settings["engine"]
     if engine.value and (job.engine is None or engine.source.startswith(("flag", "environment"))):
-        job = dataclasses.replace(job, engine=engine.value)
+        job = msgspec.structs.replace(job, engine=engine.value)
     if getattr(options, "python", None):
-        job = dataclasses.replace(
-            job, capture=dataclasses.replace(job.capture, python=os.path.abspath(options.python))
+        job = msgspec.structs.replace(
+            job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
         )
     return job
 
@@ -85,6 +87,50 @@ def probe_site(context: Context) -> Site:
     from fairlead.probe import probe
 
     return probe(context.store)
+
+
+def registry_access(context: Context) -> Access:
+    """How this site's registries are reached, by its settings."""
+    from fairlead.images import locate
+
+    settings = context.settings
+    return locate.read_access(
+        plain_http=settings["plain_http"],
+        mirrors=settings["mirrors"],
+        ca_file=settings["ca_file"],
+        say=console.note,
+    )
+
+
+def _bring(context: Context, job: Job) -> Image:
+    """The image that the job names: the one in the store, or pulled now, unless the verb only looks."""
+    from fairlead.images import locate
+
+    folder = os.getcwd()
+    image = locate.in_store(job.image, context.store, folder=folder)
+    if image is not None:
+        return image
+    found = locate.read(job.image, folder=folder)
+    if context.options.verb == "plan" or getattr(context.options, "dry_run", False):
+        raise StoreError(
+            f"there is no image {job.image!r} in the store {context.store.root}",
+            remedy=f"fairlead image pull {shlex.quote(job.image)}   # run and prove do it by themselves",
+        )
+    from fairlead.images.obtain import obtain
+    from fairlead.images.unpack import Limits
+
+    try:
+        pulled = obtain(
+            found,
+            context.store,
+            registry_access(context),
+            machine=os.uname().machine,
+            limits=Limits(),
+            progress=context.progress.bytes,
+        )
+    finally:
+        context.progress.end()
+    return pulled.image
 
 
 def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image]:
@@ -100,7 +146,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     job = read_job(context)
     site = probe_site(context)
     if job.image != "capture":
-        return job, site, context.store.image(job.image)
+        return job, site, _bring(context, job)
     described = describe(job.capture)
     plan(job, described, None, site)
     if job.engine == "native" and not always:
@@ -119,7 +165,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
 
 def _with_program(job: Job) -> CaptureRequest:
     """A command that is no part of the Python environment is captured with it."""
-    import dataclasses
+    import msgspec
 
     from fairlead import execute
 
@@ -129,17 +175,26 @@ def _with_program(job: Job) -> CaptureRequest:
     found = execute.which(program)
     if found is None:
         return job.capture
-    return dataclasses.replace(job.capture, include=(*job.capture.include, found))
+    return msgspec.structs.replace(job.capture, include=(*job.capture.include, found))
 
 
 def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     """The plan; when it needs the image's flat tree, that is made."""
+    import msgspec
+
+    from fairlead.images import identity
     from fairlead.plan import plan
 
-    rootfs = context.store.rootfs(image) if image.digest else None  # none: only described, not captured
+    rootfs = None  # of an environment that was only described, not captured
+    if image.digest:
+        rootfs = msgspec.structs.replace(
+            context.store.rootfs(image), identity=identity.provide(context.store, image, site)
+        )
     made = plan(job, image, rootfs, site)
     if made.needs_flat:
+        from fairlead.images.flatten import make_flat
+
         context.progress.say("making a flat tree of the image")
-        context.store.make_flat(image)
+        make_flat(context.store, image)
         context.progress.end()
     return made

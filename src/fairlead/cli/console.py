@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from fairlead.errors import FairleadError
@@ -95,3 +96,16 @@ class Progress:
     def _elapsed(self) -> str:
         seconds = int(time.monotonic() - self._began)
         return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Rows in columns, the first row bold; the columns numbered in `right` are flush right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            text.rjust(width) if column in right else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([bold(lines[0]), *lines[1:]])

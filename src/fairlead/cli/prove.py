@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from pathlib import Path
+
+import msgspec
 
 from fairlead import render
 from fairlead.cli import console
@@ -98,7 +99,7 @@ def _check_library() -> None:
 
 def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:
     """The same job on bare metal and in the container. `--engine native` compares bare metal with itself."""
-    bare = make_plan(context, dataclasses.replace(job, engine="native"), image, site)
+    bare = make_plan(context, msgspec.structs.replace(job, engine="native"), image, site)
     return bare, make_plan(context, job, image, site)
 
 

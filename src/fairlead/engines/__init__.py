@@ -32,12 +32,14 @@ class Host(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree; over it
-    `scratch`, empty folders to write to; then the mounts, outer before inner."""
+    `scratch`, empty folders to write to; then the mounts, outer before inner. `identity`: a folder with
+    the etc/passwd and etc/group that the command is to see; None: the image's own."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
     scratch: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    identity: str | None = None
     home: str
 
 

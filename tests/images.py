@@ -1,0 +1,121 @@
+"""Images for tests that pull them: real tars with real files, compressed as registries have them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import re
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from registries import MANIFEST, RealRegistry, sha256
+from tools import tool
+
+from fairlead.images.remote.options import Options
+from fairlead.images.remote.pusher import open_pusher
+
+_MOMENT = 1_700_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """An image as it is in a registry: its layers are gzip files."""
+
+    manifest: bytes
+    config: bytes
+    layers: tuple[bytes, ...]
+    diff_ids: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.manifest)
+
+
+def tar(files: Mapping[str, bytes | str | None], *, modes: Mapping[str, int] | None = None) -> bytes:
+    """A tar of these paths: bytes are a file's content, text a link's target, None makes a folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.mtime = _MOMENT
+            if content is None:
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            elif isinstance(content, str):
+                entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, content, 0o777
+            else:
+                entry.size, entry.mode = len(content), (modes or {}).get(name, 0o644)
+            archive.addfile(entry, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return buffer.getvalue()
+
+
+def pack(*tars: bytes, architecture: str = "amd64", **execution: object) -> Packed:
+    """An image of these tars, bottom first. `execution`: Env, Entrypoint, … of its config."""
+    layers = tuple(gzip.compress(each, 1, mtime=0) for each in tars)
+    diff_ids = tuple(sha256(each) for each in tars)
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Env": ["PATH=/usr/bin:/bin"], **execution},
+            "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        }
+    ).encode()
+    descriptors = [
+        {
+            "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
+            "digest": sha256(each),
+            "size": len(each),
+        }
+        for each in layers
+    ]
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {
+                "mediaType": "application/vnd.oci.image.config.v1+json",
+                "digest": sha256(config),
+                "size": len(config),
+            },
+            "layers": descriptors,
+        }
+    ).encode()
+    return Packed(manifest=manifest, config=config, layers=layers, diff_ids=diff_ids)
+
+
+def busybox(**more: bytes | str | None) -> bytes:
+    """A layer in which commands run: one static program with its links, and these files."""
+    with open(tool("busybox"), "rb") as stream:
+        program = stream.read()
+    files: dict[str, bytes | str | None] = {"bin": None, "bin/busybox": program}
+    for name in ("sh", "cat", "ls", "id", "env", "echo", "touch", "rm", "stat", "whoami", "true"):
+        files[f"bin/{name}"] = "busybox"
+    for name in ("tmp", "proc", "dev", "sys", "etc", "root"):
+        files[name] = None
+    return tar(files | more, modes={"bin/busybox": 0o755})
+
+
+def noise(size: int, seed: int) -> bytes:
+    """Bytes that do not compress, the same each time."""
+    return random.Random(seed).randbytes(size)
+
+
+def upload(registry: RealRegistry, image: Packed, name: str) -> str:
+    """Push an image to `NAME:TAG` of a registry; return its whole reference."""
+    repository, _, tag = name.partition(":")
+    options = Options(environment={}, plain_http=registry.ca_file is None)
+    with open_pusher(registry.address, repository, options=options) as pusher:
+        for blob in (image.config, *image.layers):
+            if not pusher.has_blob(sha256(blob)):
+                pusher.upload(sha256(blob), len(blob), [blob])
+        pusher.put_manifest(tag, image.manifest, MANIFEST)
+    return f"{registry.address}/{name}"
+
+
+def fetched(registry: RealRegistry, blob: bytes) -> int:
+    """How often a blob was asked for, by the registry's access log."""
+    request = re.compile(rf'"GET /v2/\S+/blobs/{sha256(blob)} HTTP')
+    return len(request.findall(registry.log))

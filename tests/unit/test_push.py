@@ -1,0 +1,476 @@
+"""Push: what is there stays, what can be mounted is mounted, what can be copied keeps its digest."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from fairlead.errors import FairleadError, ImageError, StoreError
+from fairlead.images import manifest
+from fairlead.images import push as pushing
+from fairlead.images.push import Pushed, Target, push
+from fairlead.images.reference import Reference, parse
+from fairlead.images.source import Descriptor, Document, Source
+from fairlead.images.unpack import Limits, unpack
+from fairlead.model import Image, Layer, StoredLayer
+from fairlead.store import Store
+
+DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+
+def digest_of(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+class Registry:
+    """All of a registry in memory: repository -> digest -> bytes. It verifies, as real ones do."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, dict[str, bytes]] = {}
+        self.manifests: dict[str, tuple[bytes, str]] = {}
+        self.asked: list[str] = []
+
+    def repository(self, name: str) -> Repository:
+        return Repository(self, name)
+
+
+class Repository:
+    """Satisfies push.Target."""
+
+    def __init__(self, registry: Registry, name: str) -> None:
+        self.registry, self.name = registry, name
+        self.blobs = registry.blobs.setdefault(name, {})
+
+    def has_blob(self, digest: str) -> bool:
+        return digest in self.blobs
+
+    def mount(self, digest: str, from_repository: str) -> bool:
+        self.registry.asked.append(f"mount {from_repository}")
+        found = self.registry.blobs.get(from_repository, {})
+        if digest not in found:
+            return False
+        self.blobs[digest] = found[digest]
+        return True
+
+    def upload(self, digest: str, size: int, chunks: Iterable[bytes]) -> None:
+        data = b"".join(chunks)
+        assert len(data) == size  # Content-Length was sent before
+        if digest_of(data) != digest:
+            raise ImageError("the registry refuses: DIGEST_INVALID")
+        assert digest not in self.blobs
+        self.blobs[digest] = data
+
+    def put_manifest(self, reference: str, data: bytes, media_type: str) -> str:
+        content = json.loads(data)
+        for each in (content["config"], *content["layers"]):
+            assert len(self.blobs[each["digest"]]) == each["size"]
+        assert content.get("mediaType", media_type) == media_type
+        self.registry.manifests[f"{self.name}:{reference}"] = data, media_type
+        return digest_of(data)
+
+
+class Origin:
+    """A source in memory. `fails`: the call of readinto() that fails, counted from 0; -1: opening does."""
+
+    local = False
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, blobs: dict[str, bytes], *, fails: int | None = None, piece: int = 4096) -> None:
+        self.blobs, self.fails, self.piece = blobs, fails, piece
+        self.name = "quay.io/from/here:1"
+        self.opened = 0
+        self.closed = False
+
+    def document(self, digest: str | None = None) -> Document:
+        raise AssertionError(digest)
+
+    @contextlib.contextmanager
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Origin._Blob]:
+        assert offset == 0
+        self.opened += 1
+        if self.fails == -1:
+            raise ImageError("the registry of the origin does not answer")
+        yield self._Blob(self, self.blobs[descriptor.digest])
+
+    def close(self) -> None:
+        assert not self.closed
+        self.closed = True
+
+    class _Blob:
+        def __init__(self, origin: Origin, data: bytes) -> None:
+            self.origin, self.data, self.calls = origin, io.BytesIO(data), 0
+
+        def readinto(self, buffer: memoryview) -> int:
+            if self.calls == self.origin.fails:
+                raise ImageError("the registry of the origin died")
+            self.calls += 1
+            got = self.data.read(self.origin.piece)
+            buffer[: len(got)] = got
+            return len(got)
+
+
+def tar_of(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime, entry.uid = len(data), 1_700_000_000, 7
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+BASE = tar_of({"base": bytes(range(256)) * 100, "empty": b""})
+APP = tar_of({"app": b"a" * 50_000})
+
+
+class Made:
+    """An image in a store as a pull leaves it, and the blobs of where it came from."""
+
+    def __init__(
+        self,
+        store: Store,
+        tars: list[bytes],
+        *,
+        kind: str = manifest.DOCKER_MANIFEST,
+        packed: bool = True,
+        reference: str = "quay.io/from/here:1",
+        annotations: dict[str, str] | None = None,
+    ) -> None:
+        self.store = store
+        self.packed = [gzip.compress(tar, mtime=5) if packed else tar for tar in tars]
+        layers = tuple(self._unpack(tar) for tar in tars)
+        self.config = json.dumps(
+            {"architecture": "amd64", "os": "linux", "made": "by hand",
+             "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]}}
+        ).encode()  # fmt: skip
+        media_type = (
+            DOCKER_LAYER if kind == manifest.DOCKER_MANIFEST else OCI_LAYER + ("+gzip" if packed else "")
+        )
+        self.manifest = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": kind,
+                "config": {"mediaType": "x", "digest": digest_of(self.config), "size": len(self.config)},
+                "layers": [
+                    {"mediaType": media_type, "digest": digest_of(data), "size": len(data)}
+                    | ({"annotations": annotations} if annotations else {})
+                    for data in self.packed
+                ],
+            },
+            indent=3,
+        ).encode()
+        self.image = Image(digest=digest_of(self.manifest), layers=layers, reference=reference)
+        store.put_image(
+            self.image, manifest=self.manifest, config=self.config, config_digest=digest_of(self.config)
+        )
+        self.blobs = {digest_of(data): data for data in (*self.packed, self.config)}
+        self.calls = 0
+        self.said: list[str] = []
+
+    def _unpack(self, tar: bytes) -> Layer:
+        with self.store.scratch() as scratch:
+            made = scratch / "made"
+            (made / "tree").mkdir(parents=True)
+            found = unpack(iter((tar,)), made / "tree", name="layer", limits=Limits(), recipe=made / "recipe")
+            facts = StoredLayer(
+                diff_id=found.diff_id,
+                size_bytes=found.tar_bytes,
+                unpacked_bytes=found.unpacked_bytes,
+                inodes=found.inodes,
+            )
+            self.store.publish_layer(made, facts)
+        return Layer(diff_id=found.diff_id, size_bytes=len(tar), unpacked_bytes=0, inodes=0)
+
+    def push(
+        self,
+        target: Target,
+        *,
+        to: str = "registry:5000/me/new:2",
+        origin: Source | FairleadError | None = None,
+    ) -> Pushed:
+        def source() -> Source | None:
+            self.calls += 1
+            if isinstance(origin, FairleadError):
+                raise origin
+            return origin
+
+        def progress(what: str, done: int, total: int) -> None:
+            assert 0 <= done <= total
+            self.said.append(what)
+
+        where = parse(self.image.reference, folder="/") if self.image.reference else None
+        return push(
+            self.image, self.store, target, self.goal(to), origin=where, source=source, progress=progress
+        )
+
+    @staticmethod
+    def goal(text: str) -> Reference:
+        return parse(text, folder="/")
+
+
+@pytest.fixture
+def made(store: Store) -> Made:
+    return Made(store, [BASE, APP])
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry()
+
+
+def pushed_manifest(registry: Registry, name: str = "me/new:2") -> dict[str, Any]:
+    data, _ = registry.manifests[name]
+    content: dict[str, Any] = json.loads(data)
+    return content
+
+
+# -- branches ------------------------------------------------------------------------------------------
+
+
+def test_what_is_there_is_not_sent(made: Made, registry: Registry) -> None:
+    target = registry.repository("me/new")
+    target.blobs.update(made.blobs)
+    done = made.push(target)
+    assert done == Pushed(
+        digest=made.image.digest, same_digest=True, there=3, mounted=0, sent=0, sent_bytes=0
+    )
+    assert made.calls == 0
+    assert registry.manifests["me/new:2"] == (made.manifest, manifest.DOCKER_MANIFEST)
+
+
+def test_what_another_repository_has_is_mounted(made: Made, registry: Registry) -> None:
+    registry.repository("from/here").blobs.update(made.blobs)
+    done = made.push(registry.repository("me/new"), to="quay.io/me/new:2")
+    assert (done.there, done.mounted, done.sent, done.sent_bytes) == (0, 2, 1, len(made.config))
+    assert done.same_digest
+    assert registry.manifests["me/new:2"][0] == made.manifest
+
+
+@pytest.mark.parametrize(
+    ("reference", "to"),
+    [
+        ("quay.io/from/here:1", "registry:5000/me/new:2"),  # another registry
+        ("quay.io/me/new:1", "quay.io/me/new:2"),  # the same repository
+        ("oci-archive:/a.tar:1", "quay.io/me/new:2"),  # no registry at all
+        ("", "quay.io/me/new:2"),
+    ],
+)
+def test_what_cannot_be_mounted_is_not_asked_for(
+    store: Store, registry: Registry, reference: str, to: str
+) -> None:
+    made = Made(store, [BASE], reference=reference)
+    made.push(registry.repository("me/new"), to=to, origin=Origin(made.blobs))
+    assert registry.asked == []
+
+
+def test_a_mount_that_is_refused_is_no_end(made: Made, registry: Registry) -> None:
+    done = made.push(registry.repository("me/new"), to="quay.io/me/new:2", origin=Origin(made.blobs))
+    assert registry.asked == ["mount from/here"] * 2
+    assert (done.mounted, done.sent, done.same_digest) == (0, 3, True)
+
+
+@pytest.mark.parametrize("piece", [1000, 1 << 20])
+def test_what_is_missing_is_copied_from_where_it_came_from(
+    made: Made, registry: Registry, piece: int
+) -> None:
+    target = registry.repository("me/new")
+    target.blobs[digest_of(made.packed[0])] = made.packed[0]
+    origin = Origin(made.blobs, piece=piece)
+    done = made.push(target, origin=origin)
+    assert done.same_digest
+    assert (done.there, done.sent) == (1, 2)
+    assert done.sent_bytes == len(made.config) + len(made.packed[1])
+    assert origin.opened == 1  # only for what is missing
+    assert origin.closed
+    assert target.blobs == made.blobs
+    assert registry.manifests["me/new:2"] == (made.manifest, manifest.DOCKER_MANIFEST)
+    assert any(text.startswith("sending sha256:") for text in made.said)
+
+
+def test_uncompressed_layers_are_written_from_the_store(store: Store, registry: Registry) -> None:
+    """A captured image: its layers' digests are those of their tars, so nothing else is needed."""
+    made = Made(store, [BASE, APP, BASE], kind=manifest.OCI_MANIFEST, packed=False, reference="")
+    target = registry.repository("me/new")
+    done = made.push(target)
+    assert made.calls == 0
+    assert (done.same_digest, done.sent, done.there) == (True, 3, 1)
+    assert target.blobs == made.blobs
+
+
+@pytest.mark.parametrize(
+    "origin", [None, Origin({}, fails=-1), Origin({}, fails=0), ImageError("no")], ids=repr
+)
+def test_without_its_origin_layers_are_compressed_anew(
+    made: Made, registry: Registry, origin: Origin | FairleadError | None
+) -> None:
+    if isinstance(origin, Origin):
+        origin.blobs = made.blobs
+    target = registry.repository("me/new")
+    target.blobs[digest_of(made.packed[0])] = made.packed[0]
+    done = made.push(target, origin=origin)
+    assert not done.same_digest
+    assert done.digest != made.image.digest
+    content = pushed_manifest(registry)
+    assert registry.manifests["me/new:2"][1] == content["mediaType"] == manifest.OCI_MANIFEST
+    assert content["config"]["digest"] == digest_of(made.config)  # the same files: the same diff-ids
+    kept, new = content["layers"]
+    assert kept == {
+        "mediaType": OCI_LAYER + "+gzip", "digest": digest_of(made.packed[0]), "size": len(made.packed[0]),
+    }  # fmt: skip
+    assert new["mediaType"] == OCI_LAYER + "+gzip"
+    assert gzip.decompress(target.blobs[new["digest"]]) == APP
+    assert done.digest == digest_of(registry.manifests["me/new:2"][0])
+    assert list((made.store.root / "tmp").iterdir()) == []
+    # What comes out is an image to our own reader, too.
+    data, kind = registry.manifests["me/new:2"]
+    manifest.manifest(Document(data=data, media_type=kind, digest=done.digest), name="x")
+
+
+def test_compressing_twice_gives_the_same_bytes(made: Made, registry: Registry) -> None:
+    first = made.push(registry.repository("me/new"))
+    second = made.push(registry.repository("me/new"))
+    assert first.digest == second.digest
+    assert (second.sent, second.sent_bytes) == (0, 0)
+    other = made.push(registry.repository("me/other"), to="registry:5000/me/other:2")
+    assert other.digest == first.digest
+
+
+def test_the_origin_is_looked_for_once(store: Store, registry: Registry) -> None:
+    made = Made(store, [BASE, APP, tar_of({"x": b"y"})])
+    made.push(registry.repository("me/new"))
+    assert made.calls == 1
+
+
+def test_annotations_of_kept_layers_are_kept(store: Store, registry: Registry) -> None:
+    made = Made(store, [BASE, APP], kind=manifest.OCI_MANIFEST, annotations={"a": "b"})
+    target = registry.repository("me/new")
+    target.blobs[digest_of(made.packed[0])] = made.packed[0]
+    made.push(target)
+    assert [layer.get("annotations") for layer in pushed_manifest(registry)["layers"]] == [{"a": "b"}, None]
+
+
+def test_a_layer_twice_in_an_image(store: Store, registry: Registry) -> None:
+    made = Made(store, [APP, BASE, APP])
+    assert made.push(registry.repository("one"), origin=Origin(made.blobs)).same_digest
+    done = made.push(registry.repository("two"))
+    assert not done.same_digest
+    assert (done.sent, done.there) == (3, 1)
+
+
+def test_an_image_without_layers(store: Store, registry: Registry) -> None:
+    made = Made(store, [])
+    assert made.push(registry.repository("me/new")).same_digest
+
+
+# -- what goes wrong -----------------------------------------------------------------------------------
+
+
+def test_an_origin_that_dies_in_the_middle_is_an_error(made: Made, registry: Registry) -> None:
+    """Half of a blob is out: no other digest is chosen behind the user's back."""
+    target = registry.repository("me/new")
+    origin = Origin(made.blobs, fails=1, piece=10)
+    with pytest.raises(ImageError, match="the registry of the origin died"):
+        made.push(target, origin=origin)
+    assert origin.closed
+    assert registry.manifests == {}
+
+
+class Unverifying(Repository):
+    """A registry that takes what comes, and keeps count of how much that was."""
+
+    def upload(self, digest: str, size: int, chunks: Iterable[bytes]) -> None:
+        data = b""
+        for chunk in chunks:
+            data += chunk
+            assert len(data) <= size  # more would be read as the next request
+        self.blobs[digest] = data
+
+
+@pytest.mark.parametrize("end", ["?", "", "xx"])
+def test_an_origin_that_gives_other_bytes(made: Made, registry: Registry, end: str) -> None:
+    wrong = {digest: data[:-1] + end.encode() for digest, data in made.blobs.items()}
+    with pytest.raises(ImageError, match="gave other bytes than") as caught:
+        made.push(Unverifying(registry, "me/new"), origin=Origin(wrong, piece=100))
+    assert "quay.io/from/here:1" in caught.value.message
+    assert registry.manifests == {}
+
+
+@pytest.mark.parametrize("fit", [b"", bytes(100_000)], ids=["nothing", "far too much"])
+def test_an_origin_whose_bytes_are_seen_at_once_to_be_wrong(
+    made: Made, registry: Registry, fit: bytes
+) -> None:
+    """Nothing is out yet: the layers are made from the store, which is verified."""
+    wrong = dict.fromkeys(made.blobs, fit)
+    done = made.push(registry.repository("me/new"), origin=Origin(wrong, piece=1 << 20))
+    assert not done.same_digest
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_layer_that_was_changed_in_the_store_is_not_sent(
+    store: Store, registry: Registry, packed: bool
+) -> None:
+    made = Made(store, [BASE, APP], kind=manifest.OCI_MANIFEST, packed=packed)
+    (store.layer(made.image.layers[1].diff_id) / "app").write_bytes(b"b" * 50_000)
+    with pytest.raises(StoreError, match="was changed in the store") as caught:
+        made.push(registry.repository("me/new"))
+    assert caught.value.remedy == "fairlead image pull --fresh quay.io/from/here:1"
+    assert registry.manifests == {}
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_a_document_that_was_changed_in_the_store_is_not_sent(made: Made, registry: Registry) -> None:
+    made.store.blob(made.image.digest).write_bytes(made.manifest + b" ")
+    with pytest.raises(StoreError, match="lacks a document"):
+        made.push(registry.repository("me/new"))
+
+
+def test_a_digest_to_push_to_must_be_the_images(made: Made, registry: Registry) -> None:
+    target = registry.repository("me/new")
+    with pytest.raises(ImageError, match="its digest would be") as caught:
+        made.push(target, to="registry:5000/me/new@sha256:" + "0" * 64)
+    assert "tag" in caught.value.remedy
+    assert target.blobs == {}
+    own = f"registry:5000/me/new@{made.image.digest}"
+    with pytest.raises(ImageError, match="its digest would be"):
+        made.push(target, to=own)  # its layers would have to be compressed anew
+    assert registry.manifests == {}
+    assert made.push(target, to=own, origin=Origin(made.blobs)).same_digest
+    assert list(registry.manifests) == [f"me/new:{made.image.digest}"]
+
+
+def test_a_layer_of_unknown_size_is_not_copied(made: Made, registry: Registry) -> None:
+    """A registry must be told the size beforehand."""
+    document = json.loads(made.manifest)
+    for layer in document["layers"]:
+        del layer["size"]
+    data = json.dumps(document).encode()
+    image = Image(digest=digest_of(data), layers=made.image.layers, reference=made.image.reference)
+    made.store.put_image(image, manifest=data, config=made.config, config_digest=digest_of(made.config))
+    made.image = image
+    assert not made.push(registry.repository("me/new"), origin=Origin(made.blobs)).same_digest
+
+
+def test_a_media_type_that_is_none_never_becomes_a_header(made: Made, registry: Registry) -> None:
+    document = json.loads(made.manifest)
+    del document["mediaType"]
+    data = json.dumps(document).encode()
+    image = Image(digest=digest_of(data), layers=made.image.layers, reference=made.image.reference)
+    made.store.put_image(image, manifest=data, config=made.config, config_digest=digest_of(made.config))
+    made.image = image
+    target = registry.repository("me/new")
+    target.blobs.update(made.blobs)
+    assert made.push(target).same_digest
+    assert registry.manifests["me/new:2"][1] == manifest.OCI_MANIFEST
+
+
+def test_the_chunks_are_bounded() -> None:
+    assert pushing._CHUNK <= 1 << 20

@@ -1,0 +1,242 @@
+"""A layer's tar from its tree in the store: the same bytes, or an error that says what is wrong."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import shutil
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from fairlead.errors import StoreError
+from fairlead.images import layer as canonical
+from fairlead.images import oci, rebuild
+from fairlead.images.unpack import Limits, unpack
+from fairlead.model import Image, Layer, StoredLayer
+from fairlead.store import Store
+
+REMEDY = "fairlead image pull --fresh debian:12"
+
+
+def foreign_tar(files: dict[str, bytes]) -> bytes:
+    """A tar as no canonical one is: owners, times, an order of its own."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, data in sorted(files.items(), reverse=True):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime, entry.uid, entry.uname = len(data), 1_700_000_000, 1234, "ada"
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def pulled(store: Store, tar: bytes, *, recipe: bool = True) -> Layer:
+    """A layer as a pull puts it into the store."""
+    with store.scratch() as scratch:
+        made = scratch / "made"
+        (made / "tree").mkdir(parents=True)
+        found = unpack(
+            iter((tar,)),
+            made / "tree",
+            name="layer 1",
+            limits=Limits(),
+            recipe=made / "recipe" if recipe else None,
+        )
+        facts = StoredLayer(
+            diff_id=found.diff_id,
+            size_bytes=found.tar_bytes,
+            unpacked_bytes=found.unpacked_bytes,
+            inodes=found.inodes,
+            rebuildable=found.rebuildable,
+        )
+        store.publish_layer(made, facts)
+    return Layer(
+        diff_id=found.diff_id, size_bytes=found.tar_bytes, unpacked_bytes=0, inodes=0, comment="ADD x"
+    )
+
+
+def captured(store: Store, files: dict[str, bytes]) -> Layer:
+    """A layer as a capture puts it there: no recipe, and nothing said of it."""
+    with store.scratch() as scratch:
+        tree = scratch / "tree"
+        tree.mkdir()
+        for name, data in files.items():
+            (tree / name).write_bytes(data)
+        diff_id, size = canonical.digest_tree(str(tree))
+        store.publish(tree, store.layer(diff_id))
+    return Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=0)
+
+
+FILES = {
+    "a": b"1" * 1000,
+    "b": b"",
+    "c": bytes(3_000_000),
+    **{f"small{number}": b"x" for number in range(500)},
+}
+TAR = foreign_tar(FILES)
+
+
+@pytest.mark.parametrize("kind", ["pulled", "captured"])
+def test_the_same_bytes_again(store: Store, kind: str) -> None:
+    layer = pulled(store, TAR) if kind == "pulled" else captured(store, FILES)
+    written = io.BytesIO()
+    rebuild.write_tar(store, layer, written.write, remedy=REMEDY)
+    pieces = list(rebuild.chunks(store, layer, remedy=REMEDY))
+    assert b"".join(pieces) == written.getvalue()
+    assert "sha256:" + hashlib.sha256(written.getvalue()).hexdigest() == layer.diff_id
+    if kind == "pulled":
+        assert written.getvalue() == TAR
+    assert len(pieces) < 20  # not one for every header
+
+
+@pytest.mark.parametrize("kind", ["pulled", "captured"])
+@pytest.mark.parametrize("damage", ["changed", "shorter", "longer", "gone", "all gone", "more"])
+def test_a_layer_that_was_changed(store: Store, kind: str, damage: str) -> None:
+    layer = pulled(store, TAR) if kind == "pulled" else captured(store, FILES)
+    file = store.layer(layer.diff_id) / "a"
+    match damage:
+        case "changed":
+            file.write_bytes(b"2" * 1000)
+        case "shorter":
+            file.write_bytes(b"1" * 999)
+        case "longer":
+            file.write_bytes(b"1" * 2000)
+        case "gone":
+            file.unlink()
+        case "all gone":
+            shutil.rmtree(store.layer(layer.diff_id))
+        case "more":
+            (file.parent / "new").touch()
+    if kind == "pulled" and damage in ("longer", "more"):
+        # A recipe takes what it knows of, and the tar is right. To see these is the verification's task.
+        rebuild.write_tar(store, layer, len, remedy=REMEDY)
+        return
+    for write in (lambda: rebuild.write_tar(store, layer, len, remedy=REMEDY),
+                  lambda: list(rebuild.chunks(store, layer, remedy=REMEDY))):  # fmt: skip
+        with pytest.raises(StoreError, match="was changed in the store") as caught:
+            write()
+        assert layer.diff_id in caught.value.message
+        assert caught.value.remedy == REMEDY
+
+
+def test_a_damaged_recipe(store: Store) -> None:
+    layer = pulled(store, TAR)
+    for data in (b"", b"x" * 1000, store.recipe(layer.diff_id).read_bytes()[:-20]):
+        store.recipe(layer.diff_id).write_bytes(data)
+        with pytest.raises(StoreError, match="was changed in the store"):
+            rebuild.write_tar(store, layer, len, remedy=REMEDY)
+
+
+def test_a_layer_that_never_could_be_written_again(store: Store) -> None:
+    layer = pulled(store, TAR, recipe=False)
+    with pytest.raises(StoreError, match="cannot be written as an archive again") as caught:
+        rebuild.write_tar(store, layer, len, remedy=REMEDY)
+    assert "copy the image" in caught.value.remedy
+
+
+@pytest.mark.parametrize("kind", ["pulled", "captured"])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "full"), ValueError("no"), StoreError("no")], ids=repr
+)
+def test_what_the_writer_raises_is_not_taken_for_damage(store: Store, kind: str, error: Exception) -> None:
+    layer = pulled(store, TAR) if kind == "pulled" else captured(store, FILES)
+
+    def write(_data: bytes) -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        rebuild.write_tar(store, layer, write, remedy=REMEDY)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("read", [0, 1, 2])
+def test_a_reader_that_goes_away_ends_the_maker(
+    store: Store, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = captured(store, {f"{number}": bytes(1_000_000) for number in range(30)})
+    unhandled: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    pieces = rebuild.chunks(store, layer, remedy=REMEDY)
+    for _ in range(read):
+        next(pieces)
+    pieces.close()  # type: ignore[attr-defined]
+    assert [thread for thread in threading.enumerate() if thread.name == "rebuild"] == []
+    assert unhandled == []
+
+
+def test_a_reader_that_goes_away_from_a_damaged_layer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = captured(store, {f"{number}": bytes(300_000) for number in range(3)})
+    (store.layer(layer.diff_id) / "2").unlink()
+    monkeypatch.setattr(rebuild, "_AHEAD", 1)
+    unhandled: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    pieces = rebuild.chunks(store, layer, remedy=REMEDY)
+    next(pieces)
+    pieces.close()  # type: ignore[attr-defined]
+    assert unhandled == []
+
+
+# -- archives of whole images --------------------------------------------------------------------------
+
+
+def image_of(store: Store, *layers: Layer) -> Image:
+    made = oci.metadata(layers, machine="x86_64", environment={})
+    image = Image(digest=made.manifest_digest, layers=layers, reference="docker.io/library/debian:12")
+    store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
+    return image
+
+
+def test_an_archive_that_cannot_be_written_blames_the_archive(store: Store, tmp_path: Path) -> None:
+    image = image_of(store, captured(store, FILES))
+    with pytest.raises(StoreError, match="cannot be written") as caught:
+        oci.save_archive(store, image, tmp_path / "none" / "x.tar", name="x")
+    assert str(tmp_path / "none" / "x.tar") in caught.value.message
+    (tmp_path / "x.tar.part").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match=r"x\.tar cannot be written") as caught:
+        oci.save_archive(store, image, tmp_path / "x.tar", name="x")
+    assert "No space left" in caught.value.context
+    assert list(tmp_path.glob("x.tar*")) == []
+
+
+def test_an_archive_of_pulled_layers(store: Store, tmp_path: Path) -> None:
+    one, two = pulled(store, TAR), captured(store, {"x": b"y"})
+    digest = oci.save_archive(
+        store,
+        image_of(store, one, two, one),
+        tmp_path / "x.tar",
+        name="x",
+        extra={"more/of/it": b"m", "top": b"t"},
+    )
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        # Every folder is spelled out, before what lies in it: an ordinary user's skopeo needs that.
+        folders: set[str] = set()
+        for member in archive:
+            assert member.name.rpartition("/")[0] in {"", *folders}
+            if member.isdir():
+                folders.add(member.name)
+        assert folders == {"blobs", "blobs/sha256", "more", "more/of"}
+        blob = archive.extractfile("blobs/sha256/" + one.diff_id[7:])
+        assert blob is not None
+        assert blob.read() == TAR
+        assert archive.getnames().count("blobs/sha256/" + one.diff_id[7:]) == 1
+        assert "blobs/sha256/" + digest[7:] in archive.getnames()
+
+
+@pytest.mark.parametrize("which", ["manifest", "config"])
+@pytest.mark.parametrize("damage", ["gone", "changed"])
+def test_an_image_whose_documents_were_changed(store: Store, tmp_path: Path, which: str, damage: str) -> None:
+    image = image_of(store, captured(store, FILES))
+    digest = image.digest
+    if which == "config":
+        digest = "sha256:" + hashlib.sha256(oci.stored_config(store, image)).hexdigest()
+    if damage == "gone":
+        store.blob(digest).unlink()
+    else:
+        store.blob(digest).write_bytes(b"{}")
+    with pytest.raises(StoreError, match="lacks a document in the store") as caught:
+        oci.save_archive(store, image, tmp_path / "x.tar", name="x")
+    assert caught.value.remedy == "fairlead image pull --fresh docker.io/library/debian:12"
+    assert list(tmp_path.glob("x.tar*")) == []
