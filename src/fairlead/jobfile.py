@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from fairlead.config import Settings
 from fairlead.errors import UsageError
@@ -17,7 +18,7 @@ from fairlead.toml import TomlFile
 
 T = TypeVar("T")
 
-_KEYS = tuple(field.name for field in dataclasses.fields(Job))
+_KEYS = Job.__struct_fields__
 _TABLES = {
     "topology": Topology,
     "capture": CaptureRequest,
@@ -38,7 +39,7 @@ def read_job(path: Path, settings: Settings) -> Job:
         table = values.get(name, {})
         if not isinstance(table, dict):
             raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
-        file.check_keys(table, [field.name for field in dataclasses.fields(kind)], name)
+        file.check_keys(table, kind.__struct_fields__, name)
     if "command" not in values:
         raise UsageError(
             "the job has no command", context=str(path), remedy='add command = ["python", "train.py"]'

@@ -5,9 +5,10 @@ The script runs by hand, with no Fairlead anywhere, and is meant to be read by a
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from fairlead import __version__, codec
 from fairlead.model import Command, Joined, Plan, Variable, WhenSet, Word
@@ -129,7 +130,7 @@ def script(plan: Plan) -> str:
 
 def digest(plan: Plan) -> str:
     """The digest of what will be done. Warnings tell of the moment (the load, say) and do not count."""
-    return codec.digest(dataclasses.replace(plan, warnings=()))
+    return codec.digest(msgspec.structs.replace(plan, warnings=()))
 
 
 def text(plan: Plan) -> str:

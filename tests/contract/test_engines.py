@@ -6,7 +6,6 @@ their layers stacked, and on one flat tree, as where overlayfs is not to be had.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from environments import Captured, site_packages
 from hypothesis import HealthCheck, example, given, settings
@@ -27,6 +27,7 @@ from processes import left_after
 from fairlead import registry, render
 from fairlead.engines import bubblewrap
 from fairlead.images import layer
+from fairlead.images.flatten import make_flat
 from fairlead.model import Image, Job, Mount, Site
 from fairlead.plan import plan
 from fairlead.probe import probe
@@ -89,7 +90,7 @@ class Lab:
         made = plan(job, self.image, store.rootfs(self.image), self.site)
         assert made.needs_flat == (self.contains and not self.case.overlay)
         if made.needs_flat:
-            store.make_flat(self.image)
+            make_flat(store, self.image)
         path = self.workdir.parent / "job.sh"
         path.write_bytes(os.fsencode(render.script(made)))
         return path
@@ -125,7 +126,7 @@ def base_site(captured: Captured) -> Site:
 def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp_path: Path) -> Lab:
     case: Case = request.param
     engines = tuple(
-        dataclasses.replace(facts, overlay=facts.overlay and case.overlay)
+        msgspec.structs.replace(facts, overlay=facts.overlay and case.overlay)
         for facts in base_site.engines
         if facts.name == case.engine and facts.origin.startswith(case.origin)
     )
@@ -135,7 +136,7 @@ def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp
     for folder in ("work", "home"):
         (tmp_path / folder).mkdir()
     (tmp_path / "home" / "secret").write_text("secret")
-    site = dataclasses.replace(base_site, engines=engines, home=str(tmp_path / "home"))
+    site = msgspec.structs.replace(base_site, engines=engines, home=str(tmp_path / "home"))
     return Lab(case, captured, site, tmp_path / "work", tmp_path / "home")
 
 

@@ -5,10 +5,10 @@ After a change that is meant: `pytest tests/golden --update-golden`, then read `
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 from tools import tool
@@ -34,10 +34,10 @@ IMAGE = make_image(prefixes=(Prefix(path="/home/ada/my digits/.venv", layer=fake
 
 def _site(*, overlay: bool = True) -> Site:
     site = make_site()
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         site,
         engines=tuple(
-            dataclasses.replace(facts, overlay=overlay and facts.overlay) for facts in site.engines
+            msgspec.structs.replace(facts, overlay=overlay and facts.overlay) for facts in site.engines
         ),
     )
 
@@ -49,7 +49,7 @@ def _plan(job: Job, site: Site) -> Plan:
 CASES = {
     "bubblewrap-stacked": lambda: _plan(FULL, _site()),
     "bubblewrap-flat": lambda: _plan(FULL, _site(overlay=False)),
-    "native": lambda: _plan(dataclasses.replace(FULL, engine="native"), _site()),
+    "native": lambda: _plan(msgspec.structs.replace(FULL, engine="native"), _site()),
     "torchrun": lambda: _plan(make_job(topology=ONE, launcher="torchrun"), _site()),
     "single": lambda: _plan(make_job(topology=ONE, command=("bash", "-c", "exit 3")), _site()),
     "single-native": lambda: _plan(make_job(topology=ONE, engine="native"), _site()),

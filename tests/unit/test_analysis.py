@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 from builders import make_records, make_study
 
@@ -27,7 +26,7 @@ def windows(*means: float, steps: int = 10, settle: int = 2) -> tuple[Window, ..
 
 
 def with_windows(records: list[Record], arm: str, made: tuple[Window, ...]) -> list[Record]:
-    return [dataclasses.replace(r, windows=made) if r.arm == arm else r for r in records]
+    return [msgspec.structs.replace(r, windows=made) if r.arm == arm else r for r in records]
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_only_blocks_that_both_arms_completed_are_paired(study: Study, records: 
 def test_the_warm_up_counts_for_nothing(study: Study, records: list[Record]) -> None:
     before = analysis.analyse(study, records)
     spoilt = [
-        dataclasses.replace(r, windows=windows(99.0), wall_s=1e6, results={}) if r.warm_up else r
+        msgspec.structs.replace(r, windows=windows(99.0), wall_s=1e6, results={}) if r.warm_up else r
         for r in records
     ]
     assert any(r.warm_up for r in records)
@@ -102,7 +101,7 @@ def test_exactly_one_metric_is_primary(study: Study, records: list[Record]) -> N
 
 
 def test_memory_that_was_never_sampled_is_not_compared(study: Study, records: list[Record]) -> None:
-    unsampled = [dataclasses.replace(r, memory=(), peak_memory_bytes=0) for r in records]
+    unsampled = [msgspec.structs.replace(r, memory=(), peak_memory_bytes=0) for r in records]
     assert "peak memory" not in {m.name for m in analysis.analyse(study, unsampled).metrics}
 
 
@@ -112,11 +111,11 @@ def test_memory_that_was_never_sampled_is_not_compared(study: Study, records: li
 def test_a_goal_is_reached_only_by_every_run(
     study: Study, records: list[Record], lowest: float | None, reached: bool
 ) -> None:
-    prove = dataclasses.replace(study.job.prove, goals={"acc": 0.97})
-    study = dataclasses.replace(study, job=dataclasses.replace(study.job, prove=prove))
+    prove = msgspec.structs.replace(study.job.prove, goals={"acc": 0.97})
+    study = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
     arm = study.arms[1].name
     changed = [
-        dataclasses.replace(
+        msgspec.structs.replace(
             r,
             results={}
             if (r.arm, r.run, lowest) == (arm, 2, None)
@@ -144,7 +143,7 @@ def test_a_study_that_cannot_tell_says_how_many_more_repeats(study: Study, recor
     baseline, contender = (arm.name for arm in study.arms)
     records = with_windows(records, baseline, windows(0.010, 0.010))
     changed = [
-        dataclasses.replace(r, windows=windows(*[0.010 * (0.95 if r.run % 2 else 1.05)] * 2))
+        msgspec.structs.replace(r, windows=windows(*[0.010 * (0.95 if r.run % 2 else 1.05)] * 2))
         if r.arm == contender
         else r
         for r in records

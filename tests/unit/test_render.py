@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from hypothesis import example, given, settings
@@ -156,7 +156,7 @@ def contained(command: Sequence[str], folder: Path, **changes: Any) -> Plan:
     image = make_image()
     job = make_job(**({"command": tuple(command), "topology": Topology()} | changes))
     made = plan(job, image, make_rootfs(image), make_site(engines=(facts,)))
-    return dataclasses.replace(made, requirements=())
+    return msgspec.structs.replace(made, requirements=())
 
 
 PATHS = WORDS.map(lambda word: "/" + word.replace("/", ""))
@@ -254,7 +254,7 @@ def test_what_is_missing_is_told_with_the_remedy_and_nothing_is_run(tmp_path: Pa
     touched = tmp_path / "touched"
     made = native([tool("touch"), str(touched)])
     missing = Requirement(path=f"{tmp_path}/it's $gone", what="a 'layer'", remedy="get `it` \\n again")
-    made = dataclasses.replace(made, requirements=(*made.requirements, missing))
+    made = msgspec.structs.replace(made, requirements=(*made.requirements, missing))
     done = run(made)
     assert done.returncode == 3
     assert done.stderr.decode() == (
@@ -336,7 +336,7 @@ echo "$FAIRLEAD_RUN_DIR"
 
 def ranks(end: str) -> Plan:
     """A command that leaves behind what torchrun's ranks would."""
-    return dataclasses.replace(native(["/bin/sh", "-c", RANKS + end]), rank_log=torchrun.RANK_LOG)
+    return msgspec.structs.replace(native(["/bin/sh", "-c", RANKS + end]), rank_log=torchrun.RANK_LOG)
 
 
 def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+import msgspec
 from builders import make_analysis, make_image, make_job, make_records, make_site, make_study
 
 from fairlead.model import Arm, Layer, Record, Study
@@ -90,7 +91,7 @@ def make_case(*, metered: bool = True, runs: int = 4, windows: int = 6, ratio: f
 def make_hostile_case() -> Case:
     study = make_study(
         runs=3,
-        job=dataclasses.replace(
+        job=msgspec.structs.replace(
             make_job(name=HOSTILE, command=("python", HOSTILE)), prove=make_study(runs=3).job.prove
         ),
         arms=tuple(
@@ -109,7 +110,7 @@ def make_hostile_case() -> Case:
         ),
     )
     records = make_records(study, windows=4)
-    records = tuple(dataclasses.replace(r, results={**r.results, HOSTILE: 1.0}) for r in records)
+    records = tuple(msgspec.structs.replace(r, results={**r.results, HOSTILE: 1.0}) for r in records)
     analysis = make_analysis(study, records, notes=(HOSTILE,))
     metrics = tuple(
         dataclasses.replace(m, name=m.name + HOSTILE, unit=m.unit + HOSTILE) for m in analysis.metrics
@@ -178,7 +179,9 @@ def test_goals_say_whether_they_were_reached() -> None:
 
 def test_the_scripts_are_there_verbatim_and_the_environment_is_not() -> None:
     study, records, analysis = make_case()
-    study = dataclasses.replace(study, job=dataclasses.replace(study.job, environment={"TOKEN": "hunter2"}))
+    study = msgspec.structs.replace(
+        study, job=msgspec.structs.replace(study.job, environment={"TOKEN": "hunter2"})
+    )
     text = render_report([(study, records, analysis)])
     parsed = Page(text)
     for arm in study.arms:
@@ -217,7 +220,7 @@ def test_warm_ups_are_listed_but_not_drawn() -> None:
 
 def test_a_run_that_failed_is_listed_and_the_page_still_stands() -> None:
     study, records, analysis = make_case()
-    broken = [dataclasses.replace(r, exit_code=1, windows=(), phases=None, memory=()) for r in records]
+    broken = [msgspec.structs.replace(r, exit_code=1, windows=(), phases=None, memory=()) for r in records]
     page = Page(render_report([(study, [broken[-1], *records[:-1]], analysis)]))
     assert page.tags["svg"] > 3
     nothing = Page(render_report([(study, broken, analysis)]))
@@ -230,9 +233,9 @@ def test_a_phase_of_no_time_and_a_lone_hiccup_do_not_break_the_axes() -> None:
     changed = []
     for r in records:
         assert r.phases is not None
-        slow = dataclasses.replace(r.windows[0], step_s=tuple(50 * s for s in r.windows[0].step_s))
-        phases = dataclasses.replace(r.phases, process_start_s=0.0)
-        changed.append(dataclasses.replace(r, phases=phases, windows=(slow, *r.windows[1:])))
+        slow = msgspec.structs.replace(r.windows[0], step_s=tuple(50 * s for s in r.windows[0].step_s))
+        phases = msgspec.structs.replace(r.phases, process_start_s=0.0)
+        changed.append(msgspec.structs.replace(r, phases=phases, windows=(slow, *r.windows[1:])))
     assert "lie beyond the axis" in Page(render_report([(study, changed, analysis)])).text
 
 

@@ -6,10 +6,11 @@ that are there.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 from fairlead import __version__, codec, render
 from fairlead.clock import utc_now
@@ -136,7 +137,7 @@ def _design(study: Study) -> Design | None:
 def _with_design(store: Store, study: Study, design: Design) -> Study:
     if study.metered is not None:
         return study
-    study = dataclasses.replace(
+    study = msgspec.structs.replace(
         study, metered=design.metered, steps_per_window=design.steps_per_window, settle=design.settle
     )
     _keep(store, study)

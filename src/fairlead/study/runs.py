@@ -260,7 +260,7 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
             if end <= first.steps
         )
         phases = _phases(arm, first, exited_ns)
-        wall_s = sum(getattr(phases, name) for name in Phases.__slots__)
+        wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
     # What no sample saw, the kernel did: the peak of the largest process.
     peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
     return Record(
