@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fairlead.errors import ImageError
-from fairlead.images.unpack import Limits, Unpacked, unpack
+from fairlead.images.limits import Limits
+from fairlead.images.unpack import Unpacked, unpack
 
 MTIME = 1_600_000_000
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from fairlead.config import Settings
 from fairlead.errors import UsageError
 from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Topology, check_variable

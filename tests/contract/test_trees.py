@@ -16,9 +16,9 @@ from tools import tool
 
 from fairlead.images import locate
 from fairlead.images.flatten import make_flat
+from fairlead.images.limits import Limits
 from fairlead.images.locate import Access
 from fairlead.images.obtain import obtain
-from fairlead.images.unpack import Limits
 from fairlead.model import Image
 from fairlead.probe import probe
 from fairlead.store import Store

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,9 @@ from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpac
 
 from fairlead.errors import ImageError
 from fairlead.images.flatten import flatten
+from fairlead.images.limits import Limits
 from fairlead.images.recipe import rebuild
-from fairlead.images.unpack import Limits, Unpacked
+from fairlead.images.unpack import Unpacked
 
 LAYER = "layer 3 (sha256:abc)"
 
@@ -80,8 +81,9 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(tmp_path: Path) -> Iterator[Site]:
+    yield Site(tmp_path)
+    remove_tree(tmp_path)  # pytest's own clean-up would recurse into the deep ones
 
 
 # --------------------------------------------------------------------------------------------------
@@ -502,7 +504,8 @@ def test_memory_stays_small_whatever_there_is_many_of(tmp_path: Path, what: str)
         sys.path.insert(0, {str(Path(tars.__file__).parent)!r})
         from pathlib import Path
         import tars
-        from fairlead.images.unpack import Limits, unpack
+        from fairlead.images.limits import Limits
+        from fairlead.images.unpack import unpack
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         many = {MANY}
         entries = {{

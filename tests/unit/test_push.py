@@ -16,10 +16,11 @@ import pytest
 from fairlead.errors import FairleadError, ImageError, StoreError
 from fairlead.images import manifest
 from fairlead.images import push as pushing
+from fairlead.images.limits import Limits
 from fairlead.images.push import Pushed, Target, push
 from fairlead.images.reference import Reference, parse
 from fairlead.images.source import Descriptor, Document, Source
-from fairlead.images.unpack import Limits, unpack
+from fairlead.images.unpack import unpack
 from fairlead.model import Image, Layer, StoredLayer
 from fairlead.store import Store
 

@@ -15,7 +15,8 @@ import pytest
 from fairlead.errors import StoreError
 from fairlead.images import layer as canonical
 from fairlead.images import oci, rebuild
-from fairlead.images.unpack import Limits, unpack
+from fairlead.images.limits import Limits
+from fairlead.images.unpack import unpack
 from fairlead.model import Image, Layer, StoredLayer
 from fairlead.store import Store
 

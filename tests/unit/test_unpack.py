@@ -22,7 +22,8 @@ from tools import tool
 
 from fairlead.errors import ImageError
 from fairlead.images import unpack as unpacking
-from fairlead.images.unpack import Limits, unpack
+from fairlead.images.limits import Limits
+from fairlead.images.unpack import unpack
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from fairlead.errors import StoreError, UsageError
 from fairlead.images import layer as canonical
 from fairlead.images import upkeep
 from fairlead.images.flatten import make_flat
-from fairlead.images.unpack import Limits, unpack
+from fairlead.images.limits import Limits
+from fairlead.images.unpack import unpack
 from fairlead.images.upkeep import State
 from fairlead.model import Image, Layer, Pin, StoredLayer
 from fairlead.store import Store

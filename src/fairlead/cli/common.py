@@ -116,8 +116,8 @@ def _bring(context: Context, job: Job) -> Image:
             f"there is no image {job.image!r} in the store {context.store.root}",
             remedy=f"fairlead image pull {shlex.quote(job.image)}   # run and prove do it by themselves",
         )
+    from fairlead.images.limits import Limits
     from fairlead.images.obtain import obtain
-    from fairlead.images.unpack import Limits
 
     try:
         pulled = obtain(

@@ -15,7 +15,7 @@ from pathlib import Path
 from fairlead import codec
 from fairlead.errors import ImageError
 from fairlead.images import oci
-from fairlead.images.pull import Progress
+from fairlead.images.progress import Progress
 from fairlead.images.wheels import wheel_set
 from fairlead.model import Image, Pin
 from fairlead.store import Store

@@ -17,7 +17,7 @@ import re
 import shlex
 import stat
 import urllib.parse
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,9 @@ from fairlead.images.collect import Collection, Item, Part, changed, shown
 from fairlead.images.inside import FRAMEWORKS
 from fairlead.images.interpreter import Interpreter, ask, choose
 from fairlead.images.manifest import ARCHITECTURES
+from fairlead.images.progress import Progress
 from fairlead.model import CaptureRequest, Image, Layer, Prefix, StoredLayer
 from fairlead.store import Store
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, and how many bytes of how many are done."""
 
 #: Changes whenever the same environment would give another image.
 _FORMAT = "2"
@@ -428,9 +426,7 @@ def _build_layer(
     progress(f"hashing layer {name}", copied, found.size_bytes)
     _set_times(tree)
     diff_id, size_bytes = layer.digest_tree(tree)
-    made = Layer(
-        diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes, comment=name
-    )
+    made = Layer(diff_id=diff_id, size_bytes=size_bytes, unpacked_bytes=unpacked, inodes=inodes, comment=name)
     return made, copied
 
 

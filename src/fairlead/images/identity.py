@@ -64,4 +64,3 @@ def _group_name(site: Site) -> str:
         return grp.getgrgid(site.gid).gr_name
     except KeyError:
         return site.user
-

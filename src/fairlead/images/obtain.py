@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fairlead.images import locate
 from fairlead.images.current import Pulled
+from fairlead.images.limits import Limits
 from fairlead.images.locate import Access
-from fairlead.images.pull import Progress, pull
+from fairlead.images.progress import Progress
+from fairlead.images.pull import pull
 from fairlead.images.reference import Reference, Transport
-from fairlead.images.unpack import Limits
 from fairlead.store import Store
 
 

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import io
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from fairlead.errors import StoreError
 from fairlead.images import layer as layers
 from fairlead.images import rebuild
 from fairlead.images.manifest import ARCHITECTURES, OCI_INDEX, OCI_MANIFEST, manifest
+from fairlead.images.progress import Progress
 from fairlead.images.source import Document
 from fairlead.model import Image, Layer
 from fairlead.store import Store
@@ -115,7 +116,7 @@ def save_archive(
     *,
     name: str,
     extra: Mapping[str, bytes] = MappingProxyType({}),
-    progress: Callable[[str, int, int], None] = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> str:
     """Write the image as an OCI archive that `podman load` and `skopeo` read; whole, or not at all.
 

@@ -1,68 +1,20 @@
-"""Pull: an image from where it is into the store, verified, each layer once on this file system.
+"""Pull: an image from where it is into the store, and a pin of what the reference stands for.
 
-    source -> part file -> inflate -> tar -> tree -> one rename
-
-Every layer is a task of its own: it takes the layer's lease, fetches, unpacks while it fetches, compares
-what it got with the manifest's digest and the config's diff-id, and publishes. Whoever finds a lease
-taken waits for the other's layer.
+Of many processes that pull the same image, one fetches it; the others wait for it, and have loaded nothing
+that only fetching needs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from pathlib import Path
-
 from fairlead.clock import utc_now
 from fairlead.errors import ImageError
-from fairlead.images import inside, lease, manifest, spool
+from fairlead.images import lease, manifest
 from fairlead.images.current import Pulled
-from fairlead.images.source import Descriptor, Document, Source
-from fairlead.images.unpack import Limits, unpack
-from fairlead.model import Image, Layer, Pin, StoredLayer
+from fairlead.images.limits import Limits
+from fairlead.images.progress import Progress
+from fairlead.images.source import Document, Source
+from fairlead.model import Image, Pin
 from fairlead.store import Store
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, and how many bytes of how many are done."""
-
-#: Fetches at a time: as many as registries like, and as hide one server's latency behind another's.
-_FETCHES = 4
-#: Layers unpacked at a time: each keeps about two CPUs busy.
-_UNPACKS = 2
-
-
-@dataclass(slots=True)
-class _Work:
-    """What the tasks of one pull share."""
-
-    source: Source
-    store: Store
-    scratch: Path
-    limits: Limits
-    progress: Progress
-    total: int = 0
-    done: int = 0
-    fetched: int = 0
-    stopped: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    unpacking: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_UNPACKS))
-    spools: list[spool.Spool] = field(default_factory=list)
-
-    def count(self, size: int) -> None:
-        if self.stopped:
-            raise spool.Interrupted
-        with self.lock:
-            self.done += size
-            self.progress("pulling", self.done, self.total)
-
-    def stop(self) -> None:
-        self.stopped = True
-        for each in self.spools:
-            each.interrupt()
-        self.source.close()
 
 
 def pull(
@@ -86,6 +38,34 @@ def pull(
     progress("asking for the manifest", 0, 0)
     document = source.document()
     chosen = _choose(source, document, machine)
+    pin = Pin(reference=reference, digest=chosen.digest, root=root or document.digest, pinned_at=utc_now())
+
+    def there() -> bool:
+        return not fresh and store.has_image(chosen.digest)
+
+    def waiting(holder: str) -> None:
+        progress(f"waiting for {holder}, which is pulling the same image", 0, 0)
+
+    with lease.hold(store.lease(f"image-{pin.digest[7:]}"), until=there, waiting=waiting) as mine:
+        if mine:
+            image, fetched = _bring(source, store, chosen, pin, machine, limits, fresh, progress)
+        else:
+            image, fetched = store.image(chosen.digest), 0
+            store.pin(pin)
+    return Pulled(image=image, fetched=fetched, shared=len(image.layers) - fetched)
+
+
+def _bring(
+    source: Source,
+    store: Store,
+    chosen: Document,
+    pin: Pin,
+    machine: str,
+    limits: Limits,
+    fresh: bool,
+    progress: Progress,
+) -> tuple[Image, int]:
+    """The image, whose layers are fetched as far as they are not there, and how many were fetched."""
     read = manifest.manifest(chosen, name=source.name)
     described = source.document(read.config.digest)
     config = manifest.config(described, name=source.name)
@@ -96,23 +76,23 @@ def pull(
             f"{len(config.diff_ids)} in its config",
             remedy="the image must be built and pushed again",
         )
-    pin = Pin(reference=reference, digest=chosen.digest, root=root or document.digest, pinned_at=utc_now())
-    if not fresh and store.has_image(chosen.digest):
+    from fairlead.images import fetch
+
+    with store.scratch() as scratch:
+        fetched = fetch.bring_layers(
+            source,
+            store,
+            scratch,
+            read.layers,
+            config.diff_ids,
+            limits=limits,
+            fresh=fresh,
+            progress=progress,
+        )
+        image = fetch.join(store, config, chosen.digest, pin.reference, source.notes)
+        store.put_image(image, manifest=chosen.data, config=described.data, config_digest=described.digest)
         store.pin(pin)
-        image, fetched = store.image(chosen.digest), 0
-    else:
-        with store.scratch() as scratch:
-            # A garbage collection leaves alone what a pull in progress counts on.
-            (scratch / "claims").write_text("\n".join(config.diff_ids))
-            work = _Work(source, store, scratch, limits, progress)
-            _bring_layers(work, read.layers, config.diff_ids, fresh=fresh)
-            image = _image(store, config, chosen.digest, reference, source.notes)
-            fetched = work.fetched
-            store.put_image(
-                image, manifest=chosen.data, config=described.data, config_digest=described.digest
-            )
-            store.pin(pin)
-    return Pulled(image=image, fetched=fetched, shared=len(image.layers) - fetched)
+    return image, fetched
 
 
 def _choose(source: Source, root: Document, machine: str) -> Document:
@@ -124,144 +104,3 @@ def _choose(source: Source, root: Document, machine: str) -> Document:
             return document
         document = source.document(manifest.choose(offered, machine=machine, name=source.name).digest)
     raise ImageError(f"{source.name} is an index of indexes of indexes; that is no image")
-
-
-def _bring_layers(
-    work: _Work, descriptors: Sequence[Descriptor], diff_ids: Sequence[str], *, fresh: bool
-) -> None:
-    """Fetch and unpack every layer that is not there."""
-    for _ in range(3):  # a garbage collection that began before us may take one away
-        tasks: dict[str, tuple[int, Descriptor]] = {}  # an image may hold the same layer twice
-        for number, (descriptor, diff_id) in enumerate(zip(descriptors, diff_ids, strict=True), 1):
-            if fresh or not work.store.has_layer(diff_id):
-                tasks.setdefault(diff_id, (number, descriptor))
-        if not tasks:
-            return
-        sizes = [max(descriptor.size, 0) for _, descriptor in tasks.values()]
-        # The least that it can take: the layers unpacked, and the largest of them packed beside its tree.
-        least = sum(sizes) + (0 if work.source.local else max(sizes))
-        work.store.check_room(needed_bytes=least, needed_inodes=len(tasks) * 4, what=work.source.name)
-        work.total, work.done = sum(sizes), 0
-        _run(work, tasks, fresh)
-        fresh = False
-
-
-def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> None:
-    """All tasks, the largest layer first; the first error ends the others and is raised."""
-    largest_first = sorted(tasks.items(), key=lambda task: -task[1][1].size)
-    with ThreadPoolExecutor(_FETCHES, thread_name_prefix="layer") as pool:
-        futures = [
-            pool.submit(_one, work, diff_id, descriptor, f"layer {number} ({descriptor.digest[:19]}…)", fresh)
-            for diff_id, (number, descriptor) in largest_first
-        ]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        except BaseException:
-            work.stop()
-            pool.shutdown(cancel_futures=True)
-            raise
-        failed = [error for future in done if (error := future.exception()) is not None]
-        if failed:
-            work.stop()
-            pool.shutdown(cancel_futures=True)
-            raise next((error for error in failed if not isinstance(error, spool.Interrupted)), failed[0])
-
-
-def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bool) -> None:
-    """Fetch, unpack and publish one layer, unless somebody else does."""
-    store = work.store
-
-    def there() -> bool:
-        if work.stopped:
-            raise spool.Interrupted
-        return not fresh and store.has_layer(diff_id)
-
-    def waiting(holder: str) -> None:
-        work.progress(f"waiting for {holder}, which is fetching the same layer", 0, 0)
-
-    with lease.hold(store.lease(diff_id.replace(":", "-")), until=there, waiting=waiting) as mine:
-        if not mine:
-            work.count(max(descriptor.size, 0))
-            return
-        made = work.scratch / diff_id.partition(":")[2]
-        tree = made / "tree"
-        tree.mkdir(parents=True)
-        with _chunks(work, descriptor, name) as chunks:
-            found = unpack(
-                chunks, tree, name=f"{name} of {work.source.name}", limits=work.limits, recipe=made / "recipe"
-            )
-        if found.diff_id != diff_id:
-            raise ImageError(
-                f"{name} of {work.source.name} is another than the image's config says",
-                context=f"expected {diff_id}, unpacked {found.diff_id}",
-                remedy="the image is damaged at its source; it must be built and pushed again",
-            )
-        facts = StoredLayer(
-            diff_id=diff_id,
-            size_bytes=found.tar_bytes,
-            unpacked_bytes=found.unpacked_bytes,
-            inodes=found.inodes,
-            stackable=found.stackable,
-            rebuildable=found.rebuildable,
-            notes=found.notes,
-        )
-        if fresh:
-            store.discard_layer(diff_id)
-        store.publish_layer(made, facts)
-        with work.lock:
-            work.fetched += 1
-
-
-@contextlib.contextmanager
-def _chunks(work: _Work, descriptor: Descriptor, name: str) -> Iterator[Iterator[bytes]]:
-    """The layer's bytes: of this machine's disk straight, of a network through a part file."""
-    if work.source.local:
-        with work.unpacking:
-            yield spool.straight(work.source, descriptor, work.count, name=name)
-        return
-    own = spool.Spool(work.source, descriptor, work.store.part(descriptor.digest), name=name)
-    work.spools.append(own)
-    if work.stopped:
-        raise spool.Interrupted
-    fetching = threading.Thread(target=own.fetch, args=(work.count,), name=f"fetch {name}")
-    fetching.start()
-    try:
-        with work.unpacking:
-            yield own.chunks()
-        own.remove()
-    finally:
-        own.interrupt()
-        fetching.join()
-
-
-def _image(
-    store: Store, config: manifest.Config, digest: str, reference: str, lost: Sequence[str]
-) -> Image:
-    """The image, with what reading its files tells."""
-    facts = [store.stored_layer(diff_id) for diff_id in config.diff_ids]
-    comments = config.comments if len(config.comments) == len(facts) else ("",) * len(facts)
-    layers = tuple(
-        Layer(
-            diff_id=each.diff_id,
-            size_bytes=each.size_bytes,
-            unpacked_bytes=each.unpacked_bytes,
-            inodes=each.inodes,
-            comment=comment,
-            stackable=each.stackable,
-        )
-        for each, comment in zip(facts, comments, strict=True)
-    )
-    found = inside.look([store.layer(layer.diff_id) for layer in layers], environment=config.environment)
-    return Image(
-        digest=digest,
-        layers=layers,
-        environment=config.environment,
-        python=found.python,
-        python_version=found.python_version,
-        glibc=found.glibc,
-        frameworks=found.frameworks,
-        notes=(*lost, *(note for each in facts for note in each.notes)),
-        reference=reference,
-        architecture=config.architecture,
-        process=config.process,
-    )

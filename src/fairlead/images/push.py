@@ -20,7 +20,7 @@ from typing import Protocol
 from fairlead import codec
 from fairlead.errors import ImageError
 from fairlead.images import manifest, oci, rebuild
-from fairlead.images.pull import Progress
+from fairlead.images.progress import Progress
 from fairlead.images.reference import Reference, Transport
 from fairlead.images.source import Descriptor, Document, Source
 from fairlead.model import Image, Layer

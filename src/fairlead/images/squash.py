@@ -13,7 +13,7 @@ import stat
 import struct
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,13 +23,11 @@ from fairlead import execute
 from fairlead.errors import ImageError, StoreError
 from fairlead.images import layer
 from fairlead.images.archive import MAX_RATIO, open_regular
+from fairlead.images.progress import Progress
 from fairlead.images.rootfs import Facts, FolderSource, read_facts
 from fairlead.images.sif import read_sif
 from fairlead.images.source import Blob, Descriptor, Document, LocalSource
 from fairlead.store import remove_tree
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, and how many bytes of how many are done."""
 
 MAGIC = b"hsqs"
 

@@ -31,6 +31,7 @@ from isal import isal_zlib
 from fairlead.errors import ImageError
 from fairlead.images import recipe as recipes
 from fairlead.images import tarstream
+from fairlead.images.limits import Limits
 from fairlead.images.tarstream import Entry, Tar, shown
 
 WHITEOUT = b".wh."
@@ -42,19 +43,6 @@ OPAQUE_XATTR = b"user.overlay.opaque"
 _OVERLAY_XATTRS = b"user.overlay."
 
 _MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What one layer may unpack to. `max_ratio` holds after the first 100 MB.
-
-    Deflate cannot do better than 1032:1 (https://zlib.net/zlib_tech.html), and reaches that on nothing but
-    zeros: at 1000:1 a layer holds nothing. The other limits are beyond what any real image has.
-    """
-
-    max_unpacked_bytes: int = 4 << 40
-    max_entries: int = 10_000_000
-    max_ratio: float = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

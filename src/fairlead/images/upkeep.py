@@ -14,18 +14,16 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from fairlead.errors import FairleadError, StoreError, UsageError
 from fairlead.images import layer as canonical
+from fairlead.images.progress import Progress
 from fairlead.model import Image, Layer
 from fairlead.store import VERSION, Store, owner, remove_tree
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, and how many bytes of how many are done."""
 
 #: A blob that nobody has fetched on for so long is not going to be finished; nor is a pull.
 _PARTS_KEPT_DAYS = 7.0

@@ -12,8 +12,8 @@ from fairlead.cli.common import Context, registry_access
 from fairlead.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
+    from fairlead.images.limits import Limits
     from fairlead.images.locate import Access
-    from fairlead.images.unpack import Limits
     from fairlead.images.upkeep import Amount
     from fairlead.model import Image
 
@@ -61,7 +61,7 @@ def access(context: Context, registry: str) -> Access:
 def limits(context: Context) -> Limits:
     import dataclasses
 
-    from fairlead.images.unpack import Limits
+    from fairlead.images.limits import Limits
 
     options = context.options
     asked = {

@@ -147,7 +147,7 @@ class RemoteBlob:
             raise ImageError(
                 f"{self._subject} cannot be had: {response.url.authority} gives another part than asked for",
                 context=f"asked for bytes from {self._at:,}; Content-Range: {text[:80]!r}",
-                remedy="the registry, or a proxy before it, is out of order: use a mirror (--mirrors REGISTRY=HOST)",
+                remedy="the registry, or a proxy before it, is out of order: use one of --mirrors REGISTRY=HOST",
             )
         return int(found[1]), None if found[3] == "*" else int(found[3])
 

@@ -89,7 +89,7 @@ class Patience:
             raise ImageError(
                 f"{self._subject} cannot be had: {who} answers {status} each time{asks}",
                 context=said,
-                remedy="the registry is out of order: try again later, or use a mirror (--mirrors REGISTRY=HOST)",
+                remedy="the registry is out of order: try again later, or use one of --mirrors REGISTRY=HOST",
             )
         self._waited_s += wait_s
         if asked_s is not None:
