@@ -24,6 +24,7 @@ from fairlead.images.flatten import flatten
 from fairlead.images.limits import Limits
 from fairlead.images.recipe import rebuild
 from fairlead.images.unpack import Unpacked
+from fairlead.store import remove_tree
 
 LAYER = "layer 3 (sha256:abc)"
 
