@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairlead import render
 from fairlead.images.capture import capture
-from fairlead.images.flatten import make_flat
+from fairlead.images.layers.flatten import make_flat
 from fairlead.model import CaptureRequest, Image, Job
 from fairlead.plan import plan
 from fairlead.probe import probe

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from registries import MANIFEST, RealRegistry, sha256
 from tools import tool
 
-from fairlead.images.remote.options import Options
-from fairlead.images.remote.pusher import open_pusher
+from fairlead.images.sources.remote.options import Options
+from fairlead.images.sources.remote.pusher import open_pusher
 
 _MOMENT = 1_700_000_000
 

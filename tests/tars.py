@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fairlead.errors import ImageError
-from fairlead.images.limits import Limits
-from fairlead.images.unpack import Unpacked, unpack
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.unpack import Unpacked, unpack
 
 MTIME = 1_600_000_000
 

@@ -259,7 +259,7 @@ def test_odd_names_reach_podman(tmp_path: Path) -> None:
 
 
 def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
-    from fairlead.images import layer
+    from fairlead.images.layers import layer
     from fairlead.model import Layer
 
     store = Store(root)

@@ -26,8 +26,8 @@ from processes import left_after
 
 from fairlead import registry, render
 from fairlead.engines import bubblewrap
-from fairlead.images import layer
-from fairlead.images.flatten import make_flat
+from fairlead.images.layers import layer
+from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Image, Job, Mount, Site
 from fairlead.plan import plan
 from fairlead.probe import probe

@@ -20,10 +20,10 @@ import pytest
 from archives import read_whole
 from tools import ordinary, tool
 
-from fairlead.images import squash
-from fairlead.images.layouts import open_layout, sniff
-from fairlead.images.reference import Transport
-from fairlead.images.sif import read_sif
+from fairlead.images.sources import squash
+from fairlead.images.sources.layouts import open_layout, sniff
+from fairlead.images.sources.reference import Transport
+from fairlead.images.sources.sif import read_sif
 
 ENVIRONMENT = {"PATH": "/opt/x/bin:/usr/bin:/bin", "QUOTED": "a \"b\" 'c' `d`", "EMPTY": ""}
 #: What every image holds: path -> content, or where a link leads.
@@ -369,7 +369,8 @@ def test_a_tree_that_cannot_be_read_is_no_squashfs(tmp_path: Path) -> None:
     tree.mkdir()
     (tree / "closed").touch(0)
     program = (
-        "import sys, pathlib\nfrom fairlead.errors import ImageError\nfrom fairlead.images import squash\n"
+        "import sys, pathlib\nfrom fairlead.errors import ImageError\n"
+        "from fairlead.images.sources import squash\n"
         "tree, path = map(pathlib.Path, sys.argv[1:])\n"
         "try: squash.make_squashfs(tree, path)\nexcept ImageError as error: print(error.message)\n"
     )

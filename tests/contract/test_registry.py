@@ -28,9 +28,9 @@ from registries import (
 from tools import tool
 
 from fairlead.errors import ImageError
-from fairlead.images.remote.client import Options, RegistrySource, open_registry
-from fairlead.images.remote.pusher import Pusher, open_pusher
-from fairlead.images.source import Descriptor
+from fairlead.images.sources.remote.client import Options, RegistrySource, open_registry
+from fairlead.images.sources.remote.pusher import Pusher, open_pusher
+from fairlead.images.sources.source import Descriptor
 
 REPOSITORY = "lab/some-image"
 

@@ -14,11 +14,11 @@ import pytest
 from lab import varied, walk
 from tools import tool
 
-from fairlead.images import locate
-from fairlead.images.flatten import make_flat
-from fairlead.images.limits import Limits
-from fairlead.images.locate import Access
+from fairlead.images.layers.flatten import make_flat
+from fairlead.images.layers.limits import Limits
 from fairlead.images.obtain import obtain
+from fairlead.images.sources import locate
+from fairlead.images.sources.locate import Access
 from fairlead.model import Image
 from fairlead.probe import probe
 from fairlead.store import Store

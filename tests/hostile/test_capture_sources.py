@@ -19,7 +19,7 @@ from tools import ordinary
 
 from fairlead.errors import FairleadError, ToolError, UsageError
 from fairlead.images.capture import capture
-from fairlead.images.interpreter import ask, choose
+from fairlead.images.capture.interpreter import ask, choose
 from fairlead.model import CaptureRequest
 from fairlead.store import Store
 

@@ -19,7 +19,7 @@ from processes import command, environment
 from tools import tool
 
 from fairlead import codec
-from fairlead.images import layer
+from fairlead.images.layers import layer
 from fairlead.model import Image
 from fairlead.store import Store
 
@@ -149,8 +149,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from builders import make_image
 from fairlead.errors import StoreError
-from fairlead.images import layer
-from fairlead.images.flatten import make_flat
+from fairlead.images.layers import layer
+from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Layer
 from fairlead.store import Store
 store = Store(Path(sys.argv[1]) / "store")

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tars import unpack_bytes
 
 from fairlead.errors import ImageError
-from fairlead.images.limits import Limits
-from fairlead.images.recipe import rebuild
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.recipe import rebuild
 
 CORPUS = sorted((Path(__file__).parent / "corpus" / "layers").iterdir())
 LAYERS = [path.read_bytes() for path in CORPUS]

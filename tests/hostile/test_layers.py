@@ -20,10 +20,10 @@ import zstandard
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
 from fairlead.errors import ImageError
-from fairlead.images.flatten import flatten
-from fairlead.images.limits import Limits
-from fairlead.images.recipe import rebuild
-from fairlead.images.unpack import Unpacked
+from fairlead.images.layers.flatten import flatten
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.recipe import rebuild
+from fairlead.images.layers.unpack import Unpacked
 from fairlead.store import remove_tree
 
 LAYER = "layer 3 (sha256:abc)"
@@ -505,8 +505,8 @@ def test_memory_stays_small_whatever_there_is_many_of(tmp_path: Path, what: str)
         sys.path.insert(0, {str(Path(tars.__file__).parent)!r})
         from pathlib import Path
         import tars
-        from fairlead.images.limits import Limits
-        from fairlead.images.unpack import unpack
+        from fairlead.images.layers.limits import Limits
+        from fairlead.images.layers.unpack import unpack
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         many = {MANY}
         entries = {{
@@ -603,7 +603,7 @@ def test_source_that_stalls_does_not_hold_a_failed_unpacking(site: Site) -> None
         stalled.wait(60)
         yield b""
 
-    from fairlead.images.unpack import unpack
+    from fairlead.images.layers.unpack import unpack
 
     began = time.monotonic()
     with pytest.raises(ImageError, match="leads out"):

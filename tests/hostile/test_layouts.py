@@ -37,9 +37,9 @@ from hypothesis import strategies as st
 from tools import tool
 
 from fairlead.errors import FairleadError, ImageError
-from fairlead.images.layouts import open_layout, sniff
-from fairlead.images.reference import Transport
-from fairlead.images.source import LARGEST_DOCUMENT, Descriptor
+from fairlead.images.sources.layouts import open_layout, sniff
+from fairlead.images.sources.reference import Transport
+from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor
 
 ONE = handmade("one", "two")
 OTHER = handmade("other")
@@ -643,10 +643,10 @@ def test_reading_a_large_archive_takes_little_memory(tmp_path: Path) -> None:
         stream.seek(0, os.SEEK_END)
         stream.write(tar_of(without(DOCKER, name)))
     program = (
-        "import sys\nfrom fairlead.images.layouts import *\n"
+        "import sys\nfrom fairlead.images.sources.layouts import *\n"
         "source = open_layout(sys.argv[1], Transport.DOCKER_ARCHIVE)\n"
         "import json\nlayer = json.loads(source.document().data)['layers'][0]\n"
-        "from fairlead.images.source import Descriptor\n"
+        "from fairlead.images.sources.source import Descriptor\n"
         "d = Descriptor(media_type='', digest=layer['digest'], size=layer['size'])\n"
         "n = 0\nbuffer = memoryview(bytearray(1 << 20))\n"
         "with source.blob(d) as blob:\n"

@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import ImageError
-from fairlead.images import manifest
-from fairlead.images.source import LARGEST_DOCUMENT, Document
+from fairlead.images.sources import manifest
+from fairlead.images.sources.source import LARGEST_DOCUMENT, Document
 
 NAME = "quay.io/a/b:1"
 A = fake_digest("a")

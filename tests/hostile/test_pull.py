@@ -16,7 +16,8 @@ import images
 import pytest
 from registries import RealRegistry, real_registry, sha256
 
-from fairlead.images import layer, upkeep
+from fairlead.images import upkeep
+from fairlead.images.layers import layer
 from fairlead.store import Store
 
 KILLS = 50

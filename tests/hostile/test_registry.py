@@ -40,9 +40,9 @@ from registries import (
 )
 
 from fairlead.errors import FairleadError, ImageError, UsageError
-from fairlead.images.remote.client import Options, RegistrySource, open_registry
-from fairlead.images.remote.pusher import Pusher, open_pusher
-from fairlead.images.source import LARGEST_DOCUMENT, Descriptor
+from fairlead.images.sources.remote.client import Options, RegistrySource, open_registry
+from fairlead.images.sources.remote.pusher import Pusher, open_pusher
+from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor
 
 LAYER = bytes(range(256)) * 4096  # 1 MiB
 BLOB = sha256(LAYER)

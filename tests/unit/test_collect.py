@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.errors import UsageError
 from fairlead.images import capture
-from fairlead.images.collect import Collection, Part
+from fairlead.images.capture.collect import Collection, Part
 
 
 @pytest.fixture

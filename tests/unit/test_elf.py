@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tools import tool
 
 from fairlead import execute
-from fairlead.images import elf
+from fairlead.images.capture import elf
 
 
 def real_files() -> list[str]:

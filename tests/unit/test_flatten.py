@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, symlink, unpack_bytes
 
 from fairlead.errors import ImageError
-from fairlead.images.flatten import copy, flatten
+from fairlead.images.layers.flatten import copy, flatten
 from fairlead.store import remove_tree
 
 

@@ -9,8 +9,8 @@ import pytest
 from builders import fake_digest
 
 from fairlead.errors import ImageError
-from fairlead.images import manifest
-from fairlead.images.source import Descriptor, Document
+from fairlead.images.sources import manifest
+from fairlead.images.sources.source import Descriptor, Document
 from fairlead.model import Process
 
 NAME = "quay.io/a/b:1"

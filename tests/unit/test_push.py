@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from fairlead.errors import FairleadError, ImageError, StoreError
-from fairlead.images import manifest
 from fairlead.images import push as pushing
-from fairlead.images.limits import Limits
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.unpack import unpack
 from fairlead.images.push import Pushed, Target, push
-from fairlead.images.reference import Reference, parse
-from fairlead.images.source import Descriptor, Document, Source
-from fairlead.images.unpack import unpack
+from fairlead.images.sources import manifest
+from fairlead.images.sources.reference import Reference, parse
+from fairlead.images.sources.source import Descriptor, Document, Source
 from fairlead.model import Image, Layer, StoredLayer
 from fairlead.store import Store
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import StoreError
-from fairlead.images import layer as canonical
-from fairlead.images import oci, rebuild
-from fairlead.images.limits import Limits
-from fairlead.images.unpack import unpack
+from fairlead.images import oci
+from fairlead.images.layers import layer as canonical
+from fairlead.images.layers import rebuild
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.unpack import unpack
 from fairlead.model import Image, Layer, StoredLayer
 from fairlead.store import Store
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
 from fairlead.errors import ImageError, StoreError
-from fairlead.images import recipe as recipes
-from fairlead.images.recipe import check, rebuild
+from fairlead.images.layers import recipe as recipes
+from fairlead.images.layers.recipe import check, rebuild
 from fairlead.store import remove_tree
 
 

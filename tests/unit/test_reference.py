@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import StoreError, UsageError
-from fairlead.images import locate, reference
-from fairlead.images.reference import Reference, Transport, parse
+from fairlead.images.sources import locate, reference
+from fairlead.images.sources.reference import Reference, Transport, parse
 from fairlead.model import Pin
 from fairlead.store import Store
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registries import FakeRegistry, answer, auth_file, hand_made
 
-from fairlead.images.remote.auth import challenges
-from fairlead.images.remote.client import Options, open_registry
-from fairlead.images.remote.exchange import retry_after_s
+from fairlead.images.sources.remote.auth import challenges
+from fairlead.images.sources.remote.client import Options, open_registry
+from fairlead.images.sources.remote.exchange import retry_after_s
 
 
 @pytest.mark.parametrize(

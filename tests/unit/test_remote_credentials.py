@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import ImageError
-from fairlead.images.remote import credentials
+from fairlead.images.sources.remote import credentials
 
 
 def packed(user: str, password: str) -> dict[str, str]:

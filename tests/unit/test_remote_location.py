@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import UsageError
-from fairlead.images.remote.location import mirror_url, parse_url, registry_url
+from fairlead.images.sources.remote.location import mirror_url, parse_url, registry_url
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fairlead.errors import UsageError
-from fairlead.images.remote import proxy
-from fairlead.images.remote.location import parse_url
+from fairlead.images.sources.remote import proxy
+from fairlead.images.sources.remote.location import parse_url
 
 PROXY = "http://proxy.example:3128"
 

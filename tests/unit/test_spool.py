@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import ImageError
 from fairlead.images import spool
-from fairlead.images.source import Descriptor, Document
+from fairlead.images.sources.source import Descriptor, Document
 from fairlead.images.spool import Interrupted, Spool, straight
 
 CHUNK = 1 << 20

@@ -11,9 +11,9 @@ import pytest
 from archives import sif_of, sif_part, superblock
 
 from fairlead.errors import ImageError, StoreError
-from fairlead.images import squash
-from fairlead.images.layouts import open_layout
-from fairlead.images.reference import Transport
+from fairlead.images.sources import squash
+from fairlead.images.sources.layouts import open_layout
+from fairlead.images.sources.reference import Transport
 
 
 def write(path: Path, data: bytes) -> Path:

@@ -19,8 +19,8 @@ from tools import ordinary, tool
 
 from fairlead import codec
 from fairlead.errors import StoreError, UsageError
-from fairlead.images import layer as layers
-from fairlead.images.flatten import make_flat
+from fairlead.images.layers import layer as layers
+from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Image, Layer
 from fairlead.store import Store, remove_tree
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import ImageError
-from fairlead.images import tarstream
-from fairlead.images.tarstream import Entry, Tar, inflate, shown
+from fairlead.images.layers import tarstream
+from fairlead.images.layers.tarstream import Entry, Tar, inflate, shown
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:

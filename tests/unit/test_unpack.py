@@ -21,9 +21,9 @@ from tars import MTIME, archive, file, folder, hardlink, pax, symlink, unpack_by
 from tools import tool
 
 from fairlead.errors import ImageError
-from fairlead.images import unpack as unpacking
-from fairlead.images.limits import Limits
-from fairlead.images.unpack import unpack
+from fairlead.images.layers import unpack as unpacking
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.unpack import unpack
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ import pytest
 from builders import fake_digest
 
 from fairlead.errors import StoreError, UsageError
-from fairlead.images import layer as canonical
 from fairlead.images import upkeep
-from fairlead.images.flatten import make_flat
-from fairlead.images.limits import Limits
-from fairlead.images.unpack import unpack
+from fairlead.images.layers import layer as canonical
+from fairlead.images.layers.flatten import make_flat
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.unpack import unpack
 from fairlead.images.upkeep import State
 from fairlead.model import Image, Layer, Pin, StoredLayer
 from fairlead.store import Store

@@ -21,7 +21,7 @@ from builders import fake_digest
 from fairlead import __version__, codec
 from fairlead.errors import FairleadError, ImageError
 from fairlead.images import bundle, oci, wheels
-from fairlead.images import layer as canonical
+from fairlead.images.layers import layer as canonical
 from fairlead.model import Image, Layer, Pin
 from fairlead.store import Store
 

@@ -13,7 +13,7 @@ from fairlead.errors import StoreError, UsageError
 
 if TYPE_CHECKING:  # `fairlead --help` builds every verb's parser, and must stay quick on a login node
     from fairlead.config import Settings
-    from fairlead.images.locate import Access
+    from fairlead.images.sources.locate import Access
     from fairlead.model import CaptureRequest, Image, Job, Plan, Site
     from fairlead.store import Store
 
@@ -91,7 +91,7 @@ def probe_site(context: Context) -> Site:
 
 def registry_access(context: Context) -> Access:
     """How this site's registries are reached, by its settings."""
-    from fairlead.images import locate
+    from fairlead.images.sources import locate
 
     settings = context.settings
     return locate.read_access(
@@ -104,7 +104,7 @@ def registry_access(context: Context) -> Access:
 
 def _bring(context: Context, job: Job) -> Image:
     """The image that the job names: the one in the store, or pulled now, unless the verb only looks."""
-    from fairlead.images import locate
+    from fairlead.images.sources import locate
 
     folder = os.getcwd()
     image = locate.in_store(job.image, context.store, folder=folder)
@@ -116,7 +116,7 @@ def _bring(context: Context, job: Job) -> Image:
             f"there is no image {job.image!r} in the store {context.store.root}",
             remedy=f"fairlead image pull {shlex.quote(job.image)}   # run and prove do it by themselves",
         )
-    from fairlead.images.limits import Limits
+    from fairlead.images.layers.limits import Limits
     from fairlead.images.obtain import obtain
 
     try:
@@ -192,7 +192,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         )
     made = plan(job, image, rootfs, site)
     if made.needs_flat:
-        from fairlead.images.flatten import make_flat
+        from fairlead.images.layers.flatten import make_flat
 
         context.progress.say("making a flat tree of the image")
         make_flat(context.store, image)

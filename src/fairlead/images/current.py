@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairlead.images import locate
-from fairlead.images.locate import Access
-from fairlead.images.reference import Reference, Transport
+from fairlead.images.sources import locate
+from fairlead.images.sources.locate import Access
+from fairlead.images.sources.reference import Reference, Transport
 from fairlead.model import Image
 from fairlead.store import Store
 
@@ -29,7 +29,7 @@ def current(found: Reference, store: Store, access: Access) -> Pulled | None:
         if locate.state_of_file(found) != pin.root:
             return None
     elif found.digest is None:
-        from fairlead.images.remote import client
+        from fairlead.images.sources.remote import client
 
         options = locate.remote_options(found.registry, access)
         with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:

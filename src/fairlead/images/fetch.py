@@ -18,11 +18,11 @@ from pathlib import Path
 
 from fairlead.errors import ImageError
 from fairlead.images import inside, lease, spool
-from fairlead.images.limits import Limits
-from fairlead.images.manifest import Config
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.unpack import unpack
 from fairlead.images.progress import Progress
-from fairlead.images.source import Descriptor, Source
-from fairlead.images.unpack import unpack
+from fairlead.images.sources.manifest import Config
+from fairlead.images.sources.source import Descriptor, Source
 from fairlead.model import Image, Layer, StoredLayer
 from fairlead.store import Store
 

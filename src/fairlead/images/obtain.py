@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fairlead.images import locate
 from fairlead.images.current import Pulled
-from fairlead.images.limits import Limits
-from fairlead.images.locate import Access
+from fairlead.images.layers.limits import Limits
 from fairlead.images.progress import Progress
 from fairlead.images.pull import pull
-from fairlead.images.reference import Reference, Transport
+from fairlead.images.sources import locate
+from fairlead.images.sources.locate import Access
+from fairlead.images.sources.reference import Reference, Transport
 from fairlead.store import Store
 
 

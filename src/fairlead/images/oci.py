@@ -17,11 +17,11 @@ from typing import IO
 
 from fairlead import codec
 from fairlead.errors import StoreError
-from fairlead.images import layer as layers
-from fairlead.images import rebuild
-from fairlead.images.manifest import ARCHITECTURES, OCI_INDEX, OCI_MANIFEST, manifest
+from fairlead.images.layers import layer as layers
+from fairlead.images.layers import rebuild
 from fairlead.images.progress import Progress
-from fairlead.images.source import Document
+from fairlead.images.sources.manifest import ARCHITECTURES, OCI_INDEX, OCI_MANIFEST, manifest
+from fairlead.images.sources.source import Document
 from fairlead.model import Image, Layer
 from fairlead.store import Store
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from fairlead.clock import utc_now
 from fairlead.errors import ImageError
-from fairlead.images import lease, manifest
+from fairlead.images import lease
 from fairlead.images.current import Pulled
-from fairlead.images.limits import Limits
+from fairlead.images.layers.limits import Limits
 from fairlead.images.progress import Progress
-from fairlead.images.source import Document, Source
+from fairlead.images.sources import manifest
+from fairlead.images.sources.source import Document, Source
 from fairlead.model import Image, Pin
 from fairlead.store import Store
 

@@ -19,10 +19,12 @@ from typing import Protocol
 
 from fairlead import codec
 from fairlead.errors import ImageError
-from fairlead.images import manifest, oci, rebuild
+from fairlead.images import oci
+from fairlead.images.layers import rebuild
 from fairlead.images.progress import Progress
-from fairlead.images.reference import Reference, Transport
-from fairlead.images.source import Descriptor, Document, Source
+from fairlead.images.sources import manifest
+from fairlead.images.sources.reference import Reference, Transport
+from fairlead.images.sources.source import Descriptor, Document, Source
 from fairlead.model import Image, Layer
 from fairlead.store import Store
 
@@ -31,7 +33,7 @@ _CHUNK = 1 << 20
 
 
 class Target(Protocol):
-    """A repository that takes an image. `fairlead.images.remote.pusher.Pusher` is the real one."""
+    """A repository that takes an image. `fairlead.images.sources.remote.pusher.Pusher` is the real one."""
 
     def has_blob(self, digest: str) -> bool: ...
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fairlead.errors import ImageError
-from fairlead.images.source import Blob, Descriptor, Source
+from fairlead.images.sources.source import Blob, Descriptor, Source
 
 _CHUNK = 1 << 20
 

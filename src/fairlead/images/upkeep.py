@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from fairlead.errors import FairleadError, StoreError, UsageError
-from fairlead.images import layer as canonical
+from fairlead.images.layers import layer as canonical
 from fairlead.images.progress import Progress
 from fairlead.model import Image, Layer
 from fairlead.store import VERSION, Store, owner, remove_tree
@@ -252,7 +252,7 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
             # A recipe knows what the archive had; only the count tells what was added, or which link is gone.
             count, wanted = _count(tree), facts.inodes
         if recipe.exists():
-            from fairlead.images.recipe import check
+            from fairlead.images.layers.recipe import check
 
             digest, damaged = check(tree, recipe)
             files = tuple(os.fsdecode(path) for path in damaged)
@@ -456,7 +456,7 @@ def _meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
 
 def _in_full(reference: str) -> str:
     """As a pull pins it: `debian:12` becomes `docker.io/library/debian:12`."""
-    from fairlead.images.reference import parse
+    from fairlead.images.sources.reference import parse
 
     try:
         return str(parse(reference, folder="/"))

@@ -12,8 +12,8 @@ from fairlead.cli.common import Context, registry_access
 from fairlead.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from fairlead.images.limits import Limits
-    from fairlead.images.locate import Access
+    from fairlead.images.layers.limits import Limits
+    from fairlead.images.sources.locate import Access
     from fairlead.images.upkeep import Amount
     from fairlead.model import Image
 
@@ -61,7 +61,7 @@ def access(context: Context, registry: str) -> Access:
 def limits(context: Context) -> Limits:
     import dataclasses
 
-    from fairlead.images.limits import Limits
+    from fairlead.images.layers.limits import Limits
 
     options = context.options
     asked = {
@@ -75,7 +75,7 @@ def limits(context: Context) -> Limits:
 
 def find(context: Context, text: str) -> Image:
     """The image of the store that the text names. Raises StoreError when there is none."""
-    from fairlead.images import locate
+    from fairlead.images.sources import locate
 
     image = locate.in_store(text, context.store, folder=os.getcwd())
     if image is None:

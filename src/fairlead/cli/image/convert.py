@@ -24,8 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from fairlead.images import oci, squash
-    from fairlead.images.flatten import copy, make_flat
+    from fairlead.images import oci
+    from fairlead.images.layers.flatten import copy, make_flat
+    from fairlead.images.sources import squash
 
     options, store = context.options, context.store
     image = find(context, options.image)

@@ -23,9 +23,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from fairlead.images import bundle, layouts, reference
-    from fairlead.images.locate import Access
+    from fairlead.images import bundle
     from fairlead.images.obtain import obtain
+    from fairlead.images.sources import layouts, reference
+    from fairlead.images.sources.locate import Access
 
     options, store = context.options, context.store
     path = Path(options.file).absolute()

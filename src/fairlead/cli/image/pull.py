@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from fairlead.images import locate
+    from fairlead.images.sources import locate
 
     options, store = context.options, context.store
     found = locate.read(options.reference, folder=os.getcwd())

@@ -21,11 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from fairlead.images import locate
     from fairlead.images.push import push
-    from fairlead.images.reference import Transport, parse
-    from fairlead.images.remote import pusher
-    from fairlead.images.source import Source
+    from fairlead.images.sources import locate
+    from fairlead.images.sources.reference import Transport, parse
+    from fairlead.images.sources.remote import pusher
+    from fairlead.images.sources.source import Source
 
     options, store = context.options, context.store
     image = find(context, options.image)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from fairlead.errors import ImageError
-from fairlead.images.remote import credentials
-from fairlead.images.remote.credentials import Credential, Search
-from fairlead.images.remote.endpoint import writes
-from fairlead.images.remote.exchange import Request, excerpt, exchange
-from fairlead.images.remote.failure import Broken
-from fairlead.images.remote.http import Response, Transport
-from fairlead.images.remote.location import DOCKER_HUB, Url, parse_url
+from fairlead.images.sources.remote import credentials
+from fairlead.images.sources.remote.credentials import Credential, Search
+from fairlead.images.sources.remote.endpoint import writes
+from fairlead.images.sources.remote.exchange import Request, excerpt, exchange
+from fairlead.images.sources.remote.failure import Broken
+from fairlead.images.sources.remote.http import Response, Transport
+from fairlead.images.sources.remote.location import DOCKER_HUB, Url, parse_url
 
 _LARGEST_ANSWER = 1 << 20
 #: How long a token holds when its service does not say, by the specification.

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead.errors import StoreError, UsageError
-from fairlead.images import reference
-from fairlead.images.reference import Reference, Transport
-from fairlead.images.source import Source
+from fairlead.images.sources import reference
+from fairlead.images.sources.reference import Reference, Transport
+from fairlead.images.sources.source import Source
 from fairlead.model import Image
 from fairlead.store import Store
 
 if TYPE_CHECKING:
-    from fairlead.images.remote.options import Options
+    from fairlead.images.sources.remote.options import Options
 
 
 #: What a bare word ends in that is rather a file than an image of Docker Hub.
@@ -72,7 +72,7 @@ def read(text: str, *, folder: str) -> Reference:
         or ("/" in text and os.path.exists(there))
         or (text.endswith(_SUFFIXES) and os.path.isfile(there))
     ):
-        from fairlead.images import layouts
+        from fairlead.images.sources import layouts
 
         path = os.path.join(folder, os.path.expanduser(text))
         return reference.at_path(layouts.sniff(path), path, folder=folder)
@@ -97,7 +97,7 @@ def in_store(text: str, store: Store, *, folder: str) -> Image | None:
 
 def remote_options(registry: str, access: Access) -> Options:
     """How one registry is reached, with this process's proxies and credentials."""
-    from fairlead.images.remote.options import Options
+    from fairlead.images.sources.remote.options import Options
 
     return Options(
         environment=os.environ,
@@ -114,12 +114,12 @@ def open_source(
     """The source of a reference. `scratch`: a folder for what must be inflated or unpacked first, to no
     more than `max_ratio` times its size."""
     if found.transport is Transport.REGISTRY:
-        from fairlead.images.remote import client
+        from fairlead.images.sources.remote import client
 
         return client.open_registry(
             found.registry, found.repository, found.wanted, options=remote_options(found.registry, access)
         )
-    from fairlead.images import layouts
+    from fairlead.images.sources import layouts
 
     return layouts.open_layout(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
 

@@ -23,12 +23,13 @@ from pathlib import Path
 
 from fairlead import codec, execute
 from fairlead.errors import UsageError
-from fairlead.images import layer, oci
-from fairlead.images.collect import Collection, Item, Part, changed, shown
+from fairlead.images import oci
+from fairlead.images.capture.collect import Collection, Item, Part, changed, shown
+from fairlead.images.capture.interpreter import Interpreter, ask, choose
 from fairlead.images.inside import FRAMEWORKS
-from fairlead.images.interpreter import Interpreter, ask, choose
-from fairlead.images.manifest import ARCHITECTURES
+from fairlead.images.layers import layer
 from fairlead.images.progress import Progress
+from fairlead.images.sources.manifest import ARCHITECTURES
 from fairlead.model import CaptureRequest, Image, Layer, Prefix, StoredLayer
 from fairlead.store import Store
 
@@ -325,7 +326,7 @@ def _bytecode(path: str, collection: Collection) -> bytes | None:
 
 def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
     """Add the shared libraries that the collected files need and do not bring along, and theirs."""
-    from fairlead.images import elf  # here, because an unchanged environment never needs it
+    from fairlead.images.capture import elf  # here, because an unchanged environment never needs it
 
     collection = sources.collection
     loader = elf.Loader(lambda argv: execute.run(argv), os.environ.get("LD_LIBRARY_PATH", ""))

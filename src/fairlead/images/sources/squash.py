@@ -21,12 +21,12 @@ import msgspec
 
 from fairlead import execute
 from fairlead.errors import ImageError, StoreError
-from fairlead.images import layer
-from fairlead.images.archive import MAX_RATIO, open_regular
+from fairlead.images.layers import layer
 from fairlead.images.progress import Progress
-from fairlead.images.rootfs import Facts, FolderSource, read_facts
-from fairlead.images.sif import read_sif
-from fairlead.images.source import Blob, Descriptor, Document, LocalSource
+from fairlead.images.sources.archive import MAX_RATIO, open_regular
+from fairlead.images.sources.rootfs import Facts, FolderSource, read_facts
+from fairlead.images.sources.sif import read_sif
+from fairlead.images.sources.source import Blob, Descriptor, Document, LocalSource
 from fairlead.store import remove_tree
 
 MAGIC = b"hsqs"

@@ -29,10 +29,10 @@ from typing import NoReturn
 from isal import isal_zlib
 
 from fairlead.errors import ImageError
-from fairlead.images import recipe as recipes
-from fairlead.images import tarstream
-from fairlead.images.limits import Limits
-from fairlead.images.tarstream import Entry, Tar, shown
+from fairlead.images.layers import recipe as recipes
+from fairlead.images.layers import tarstream
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.tarstream import Entry, Tar, shown
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"

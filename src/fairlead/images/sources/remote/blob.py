@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 
 from fairlead.errors import ImageError
-from fairlead.images.remote.endpoint import Endpoint
-from fairlead.images.remote.exchange import Patience, excerpt
-from fairlead.images.remote.failure import Broken
-from fairlead.images.remote.http import Response
-from fairlead.images.source import Descriptor
+from fairlead.images.sources.remote.endpoint import Endpoint
+from fairlead.images.sources.remote.exchange import Patience, excerpt
+from fairlead.images.sources.remote.failure import Broken
+from fairlead.images.sources.remote.http import Response
+from fairlead.images.sources.source import Descriptor
 
 #: Less than this between two breaks is no progress: else a server could keep us for ever, byte by byte.
 _PROGRESS_BYTES = 64 * 1024
@@ -147,7 +147,7 @@ class RemoteBlob:
             raise ImageError(
                 f"{self._subject} cannot be had: {response.url.authority} gives another part than asked for",
                 context=f"asked for bytes from {self._at:,}; Content-Range: {text[:80]!r}",
-                remedy="the registry, or a proxy before it, is out of order: use one of --mirrors REGISTRY=HOST",
+                remedy="the registry, or a proxy before it, is out of order: try --mirrors REGISTRY=HOST",
             )
         return int(found[1]), None if found[3] == "*" else int(found[3])
 

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 
 from fairlead.errors import ImageError
-from fairlead.images.archive import open_regular
+from fairlead.images.sources.archive import open_regular
 
 MAGIC = b"SIF_MAGIC\0"
 #: Before it stands the line that lets a shell start the file.

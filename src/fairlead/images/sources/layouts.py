@@ -19,8 +19,8 @@ import msgspec
 
 from fairlead import codec
 from fairlead.errors import ImageError, UsageError
-from fairlead.images import manifest, sif, squash
-from fairlead.images.archive import (
+from fairlead.images.sources import manifest, sif, squash
+from fairlead.images.sources.archive import (
     MAX_RATIO,
     Archive,
     Inflated,
@@ -30,9 +30,9 @@ from fairlead.images.archive import (
     is_compressed,
     open_regular,
 )
-from fairlead.images.manifest import OCI_INDEX, OCI_MANIFEST, Platform
-from fairlead.images.reference import Transport
-from fairlead.images.rootfs import (
+from fairlead.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Platform
+from fairlead.images.sources.reference import Transport
+from fairlead.images.sources.rootfs import (
     OCI_CONFIG,
     OCI_LAYER,
     FolderSource,
@@ -40,7 +40,7 @@ from fairlead.images.rootfs import (
     document,
     make_manifest,
 )
-from fairlead.images.source import LARGEST_DOCUMENT, Blob, Descriptor, Document, LocalSource, Source
+from fairlead.images.sources.source import LARGEST_DOCUMENT, Blob, Descriptor, Document, LocalSource, Source
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BLOB = re.compile(r"(?:.*/)?blobs/sha256/([0-9a-f]{64})")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from fairlead.errors import FairleadError, StoreError
-from fairlead.images import layer as canonical
+from fairlead.images.layers import layer as canonical
 from fairlead.model import Layer
 from fairlead.store import Store
 
@@ -39,7 +39,7 @@ def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, r
     damage = ""
     try:
         if recipe.exists():
-            from fairlead.images.recipe import rebuild
+            from fairlead.images.layers.recipe import rebuild
 
             rebuild(tree, recipe, put)
         else:

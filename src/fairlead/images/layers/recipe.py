@@ -28,7 +28,7 @@ from typing import IO
 from isal import isal_zlib
 
 from fairlead.errors import ImageError, StoreError
-from fairlead.images.tarstream import shown
+from fairlead.images.layers.tarstream import shown
 
 MAGIC = b"fairlead recipe1"
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote, urlencode
 
 from fairlead.errors import ImageError
-from fairlead.images.remote.endpoint import Endpoint, Missing, Unsent
-from fairlead.images.remote.exchange import Patience, excerpt, passing
-from fairlead.images.remote.failure import Broken
-from fairlead.images.remote.http import Response, Transport
-from fairlead.images.remote.location import Url, registry_url
-from fairlead.images.remote.options import Options
+from fairlead.images.sources.remote.endpoint import Endpoint, Missing, Unsent
+from fairlead.images.sources.remote.exchange import Patience, excerpt, passing
+from fairlead.images.sources.remote.failure import Broken
+from fairlead.images.sources.remote.http import Response, Transport
+from fairlead.images.sources.remote.location import Url, registry_url
+from fairlead.images.sources.remote.options import Options
 
 __all__ = ["Options", "Pusher", "open_pusher"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from fairlead.errors import ImageError
-from fairlead.images.source import LARGEST_DOCUMENT, Descriptor, Document
+from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor, Document
 from fairlead.model import Process
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"

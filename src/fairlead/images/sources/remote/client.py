@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from fairlead.errors import ImageError, UsageError
-from fairlead.images.remote.endpoint import Endpoint, Missing
-from fairlead.images.remote.exchange import Patience
-from fairlead.images.remote.failure import Broken
-from fairlead.images.remote.http import Response, Transport
-from fairlead.images.remote.location import mirror_url, registry_url
-from fairlead.images.remote.options import Options
-from fairlead.images.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
+from fairlead.images.sources.remote.endpoint import Endpoint, Missing
+from fairlead.images.sources.remote.exchange import Patience
+from fairlead.images.sources.remote.failure import Broken
+from fairlead.images.sources.remote.http import Response, Transport
+from fairlead.images.sources.remote.location import mirror_url, registry_url
+from fairlead.images.sources.remote.options import Options
+from fairlead.images.sources.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
 
 __all__ = ["Options", "RegistrySource", "open_registry"]
 
@@ -119,7 +119,7 @@ class RegistrySource:
     @contextlib.contextmanager
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
         """Open a blob at an offset. Its bytes are not verified. Raises ImageError."""
-        from fairlead.images.remote.blob import RemoteBlob
+        from fairlead.images.sources.remote.blob import RemoteBlob
 
         _check_digest(descriptor.digest, self.name)
         opened = RemoteBlob(descriptor, offset, places=self._useful(), failed=self._give_up)

@@ -9,7 +9,7 @@ import http.client
 import socket
 
 from fairlead.errors import ImageError
-from fairlead.images.remote.location import Url
+from fairlead.images.sources.remote.location import Url
 
 
 class Broken(Exception):
@@ -66,7 +66,7 @@ def _handshake(error: OSError, url: Url) -> ImageError | None:
         return None
     import ssl
 
-    from fairlead.images.remote import tls
+    from fairlead.images.sources.remote import tls
 
     if not isinstance(error, ssl.SSLError) or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         return None

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from fairlead.errors import ImageError
-from fairlead.images.remote.exchange import Request, excerpt, exchange
-from fairlead.images.remote.failure import speaks_tls
-from fairlead.images.remote.http import Body, Response, Transport
-from fairlead.images.remote.location import Url
+from fairlead.images.sources.remote.exchange import Request, excerpt, exchange
+from fairlead.images.sources.remote.failure import speaks_tls
+from fairlead.images.sources.remote.http import Body, Response, Transport
+from fairlead.images.sources.remote.location import Url
 
 if TYPE_CHECKING:
-    from fairlead.images.remote.auth import Authorizer
+    from fairlead.images.sources.remote.auth import Authorizer
 
 _NONE: Mapping[str, str] = {}
 
@@ -93,7 +93,7 @@ class Endpoint:
         raise self._denied(subject, excerpt(response), scopes)
 
     def _log_in(self, response: Response, scopes: tuple[str, ...], refused: str | None, subject: str) -> str:
-        from fairlead.images.remote.auth import Denied
+        from fairlead.images.sources.remote.auth import Denied
 
         try:
             return self._authority().answer(response, scopes, refused=refused)
@@ -102,7 +102,7 @@ class Endpoint:
 
     def _authority(self) -> Authorizer:
         """What logs in, made when first it is needed: what is open to all is had some milliseconds sooner."""
-        from fairlead.images.remote.auth import Authorizer
+        from fairlead.images.sources.remote.auth import Authorizer
 
         with self._lock:
             if self._authorizer is None:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead.errors import ImageError
-from fairlead.images.remote.failure import Broken, Closed
-from fairlead.images.remote.http import Body, Response, Transport
-from fairlead.images.remote.location import Url, log_in_name
-from fairlead.images.remote.options import Options
+from fairlead.images.sources.remote.failure import Broken, Closed
+from fairlead.images.sources.remote.http import Body, Response, Transport
+from fairlead.images.sources.remote.location import Url, log_in_name
+from fairlead.images.sources.remote.options import Options
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Iterator
 
 from fairlead.errors import ImageError, UsageError
-from fairlead.images.remote.location import Url
-from fairlead.images.remote.options import Options
+from fairlead.images.sources.remote.location import Url
+from fairlead.images.sources.remote.options import Options
 
 #: What OpenSSL calls an answer that is no TLS: the first bytes of plain HTTP, read as a TLS record.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")

@@ -16,7 +16,7 @@ from typing import Any
 
 from fairlead import execute
 from fairlead.errors import ImageError, ToolError
-from fairlead.images.remote.location import DOCKER_HUB
+from fairlead.images.sources.remote.location import DOCKER_HUB
 
 _HELPER_TIMEOUT_S = 30.0
 _LARGEST_FILE = 4 * 2**20

@@ -17,10 +17,10 @@ from email.message import Message
 from typing import TYPE_CHECKING
 
 from fairlead import __version__
-from fairlead.images.remote import failure, proxy
-from fairlead.images.remote.failure import Broken, Closed
-from fairlead.images.remote.location import Url
-from fairlead.images.remote.options import Options
+from fairlead.images.sources.remote import failure, proxy
+from fairlead.images.sources.remote.failure import Broken, Closed
+from fairlead.images.sources.remote.location import Url
+from fairlead.images.sources.remote.options import Options
 
 if TYPE_CHECKING:
     import ssl
@@ -386,7 +386,7 @@ class Transport:
     def _context(self, url: Url) -> ssl.SSLContext | None:
         if url.scheme != "https":
             return None
-        from fairlead.images.remote import tls  # 5 ms that plain HTTP does not need
+        from fairlead.images.sources.remote import tls  # 5 ms that plain HTTP does not need
 
         with self._lock:
             if url.origin not in self._contexts:

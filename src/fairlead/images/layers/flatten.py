@@ -14,7 +14,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairlead.images.unpack import OPAQUE, OPAQUE_XATTR, WHITEOUT, copy_entry
+from fairlead.images.layers.unpack import OPAQUE, OPAQUE_XATTR, WHITEOUT, copy_entry
 from fairlead.model import Image
 from fairlead.store import Store
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead.errors import UsageError
-from fairlead.images.remote.location import Url
+from fairlead.images.sources.remote.location import Url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

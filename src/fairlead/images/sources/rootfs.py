@@ -21,9 +21,9 @@ import msgspec
 
 from fairlead import codec
 from fairlead.errors import ImageError
-from fairlead.images.archive import MAX_RATIO, Archive, Kind
-from fairlead.images.manifest import OCI_MANIFEST
-from fairlead.images.source import Blob, Descriptor, Document, LocalSource
+from fairlead.images.sources.archive import MAX_RATIO, Archive, Kind
+from fairlead.images.sources.manifest import OCI_MANIFEST
+from fairlead.images.sources.source import Blob, Descriptor, Document, LocalSource
 
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"

@@ -1,0 +1,1 @@
+"""Layers: from tars to trees, and back again, bit for bit."""

@@ -1,0 +1,1 @@
+"""Where images come from: references, registries, layouts, archives, SIF, squashfs, folders."""
