@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
@@ -60,8 +59,9 @@ def needs(path: str) -> Needs | None:
                             search += tag.rpath.split(":")
                         elif tag.entry.d_tag == "DT_RUNPATH":
                             search += tag.runpath.split(":")
-    except (ELFError, OSError, UnicodeDecodeError, ValueError):
-        # A truncated or foreign file cannot be loaded either; it is captured as plain data.
+    except Exception:
+        # A truncated or foreign file cannot be loaded either; it is captured as plain data. For damage
+        # pyelftools raises whatever comes: ELFError, AssertionError, KeyError …
         return None
     return Needs(tuple(libraries), tuple(part for part in search if part), interpreter)
 
