@@ -169,8 +169,13 @@ class Bench:
 
 
 def environment_of(ground: Ground, steps: Steps) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
-    # No temporary file and no setting of the user's takes part.
+    # No temporary file and no setting of the user's takes part. (A bundle of certificates in the environment
+    # makes Python's requests verify what ch-image was told not to.)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("FAIRLEAD_") and name not in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    }
     own = {
         "TMPDIR": ground.path("tmp"),
         "HOME": ground.path("home"),

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tools import ordinary, tool
 
-from fairlead import codec
+from fairlead import codec, place
 from fairlead.errors import StoreError, UsageError
 from fairlead.images.layers import layer as layers
 from fairlead.images.layers.flatten import make_flat
@@ -215,12 +215,12 @@ def test_work_of_a_stopped_writer_is_left_alone(store: Store) -> None:
 
 def test_only_this_machine_s_dead_are_swept(store: Store) -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-    place = f"{socket.gethostname()}-{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
-    dead = f"{place}-{os.getpid()}-1-1"  # our number, but another start: its owner is no more
+    here = f"{socket.gethostname()}-{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
+    dead = f"{here}-{os.getpid()}-1-1"  # our number, but another start: its owner is no more
     # Of another PID namespace, and of another machine of the same name: their numbers are not ours.
     inner = f"{socket.gethostname()}-{boot}-17-{os.getpid()}-1-1"
     other = f"{socket.gethostname()}-0badcafe-{os.stat('/proc/self/ns/pid').st_ino}-{os.getpid()}-1-1"
-    kept = [f"elsewhere-17-{os.getpid()}-1-1", f"x{place}-1-1-1", "notes", f"{place}-x-1-1", inner, other]
+    kept = [f"elsewhere-17-{os.getpid()}-1-1", f"x{here}-1-1-1", "notes", f"{here}-x-1-1", inner, other]
     for name in (dead, *kept):
         fill(store.root / "tmp" / name, file="x")
     store.sweep()
@@ -289,9 +289,9 @@ def test_bad_names_are_refused(store: Store, name: str) -> None:
 @given(text=st.text(max_size=80))
 def test_no_digest_leads_out_of_the_store(text: str) -> None:
     store = Store(Path("/nowhere"))
-    for place in (store.layer, store.flat, store.blob):
+    for where in (store.layer, store.flat, store.blob):
         with pytest.raises(UsageError, match="is not a digest"):
-            place(text)
+            where(text)
 
 
 @given(digits=st.text("0123456789abcdef", min_size=64, max_size=64))
@@ -593,3 +593,17 @@ def test_links_out_of_a_removed_tree_are_not_followed(tmp_path: Path) -> None:
     remove_tree(tmp_path / "link")
     assert sorted(os.listdir(tmp_path)) == ["outside"]
     assert (tmp_path / "outside" / "file").read_text() == "x"
+
+
+def test_what_the_quota_cannot_hold_is_refused_beforehand(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = place.Room(free_bytes=5_000_000, free_inodes=100, kind="lustre", limited_by="quota")
+    monkeypatch.setattr(place, "room", lambda _path: room)
+    store.check_room(needed_bytes=5_000_000, needed_inodes=100, what="debian:12")
+    with pytest.raises(StoreError, match=r"debian:12 needs 6 MB, and your quota on .* has 5 MB free"):
+        store.check_room(needed_bytes=6_000_000, needed_inodes=1, what="debian:12")
+    with pytest.raises(
+        StoreError, match=r"debian:12 needs 101 files, and your quota on .* has 100 inodes free"
+    ):
+        store.check_room(needed_bytes=1, needed_inodes=101, what="debian:12")
