@@ -7,6 +7,7 @@ import signal
 from collections.abc import Generator
 from pathlib import Path
 
+import engine_page
 import pytest
 from environments import Captured, make_captured
 
@@ -22,8 +23,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require", action="store_true", help="a test that would be skipped fails instead (CI sets this)"
     )
     parser.addoption(
+        "--update-engines",
+        action="store_true",
+        help="write docs/engines.md from what the contract suite found",
+    )
+    parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew; then read their diff"
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How much was shown, in numbers that are quoted."""
+    passed = terminalreporter.getreports("passed")
+    limited = terminalreporter.getreports("xfailed")
+    found = engine_page.pairs([*passed, *limited])
+    if found:
+        terminalreporter.write_line(f"pairs of engine and promise: {len(found)}, kept: {sum(found.values())}")
+    if config.getoption("--update-engines") and not terminalreporter.getreports("failed"):
+        engine_page.write(found)
+    hostile = sum("tests/hostile/" in str(report.nodeid) for report in passed)
+    if hostile:
+        terminalreporter.write_line(f"hostile cases passed: {hostile}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,14 +53,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"skipped, and --require forbids that: {report.longrepr}"
     return report
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How much was shown, in numbers that are quoted."""
-    passed = [str(report.nodeid) for report in terminalreporter.getreports("passed")]
-    hostile = sum("tests/hostile/" in name for name in passed)
-    if hostile:
-        terminalreporter.write_line(f"hostile cases passed: {hostile}")
 
 
 @pytest.fixture(autouse=True)

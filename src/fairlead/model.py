@@ -249,7 +249,9 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class EngineFacts(Struct, frozen=True, kw_only=True):
-    """An engine found on a machine, and what happened when something was run in it."""
+    """An engine found on a machine, and what happened when something was run in it. `modes`: of its ways to
+    run, by its own names for them, those that worked, best first. `settings`: what else it found that the
+    engine needs here."""
 
     name: str
     path: str
@@ -259,6 +261,8 @@ class EngineFacts(Struct, frozen=True, kw_only=True):
     detail: str = ""
     remedy: str = ""
     overlay: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+    modes: tuple[str, ...] = ()
 
 
 class FileSystem(Struct, frozen=True, kw_only=True):
@@ -385,7 +389,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     `rank_log` is where a rank's output lies under the run's folder, as a shell pattern with `$rank`;
     None when the launcher leaves the ranks' output alone. `needs_flat`: the image's flat tree must be
-    made before the run.
+    made before the run, with a place at the target of each of `mount_points`: a folder or a file, as its
+    source is.
     """
 
     job: Job
@@ -398,6 +403,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     needs_flat: bool = False
+    mount_points: tuple[Mount, ...] = ()
     rank_log: str | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 
 from fairlead import registry
-from fairlead.engines import Container, Engine, Suitable, Unsuitable
+from fairlead.engines import HOST_FILES, Container, Engine, Suitable, Unsuitable
 from fairlead.errors import PlanError
 from fairlead.launchers import Launchable, Launcher
 from fairlead.model import (
@@ -27,6 +27,9 @@ from fairlead.model import (
 
 #: Where programs write although nobody told them to; in a read-only tree these become empty folders.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
+
+#: How many ways out an error names, the cheapest engine's first.
+_WAYS_OUT = 3
 
 #: What lowerdir= may take of the page of options that mount(2) has.
 _MOUNT_OPTIONS_BYTES = 3800
@@ -54,6 +57,7 @@ def plan(job: Job, image: Image | None, rootfs: Rootfs | None, site: Site) -> Pl
         warnings=registry.scheduler(scheduler).warnings(job.topology, site),
         requirements=_requirements(job, image, container),
         needs_flat=container.flat is not None,
+        mount_points=_mount_points(container) if suitable.mount_points else (),
         rank_log=launcher.RANK_LOG,
     )
 
@@ -121,13 +125,15 @@ def _choose_engine(
 def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
     blocking = [r for r in rejected if r.choice != "native"] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in rejected]
-    first = next((r.remedy for r in blocking if r.remedy), "fairlead doctor")
+    ways = list(dict.fromkeys(r.remedy for r in blocking if r.remedy))[:_WAYS_OUT] or ["fairlead doctor"]
     if job.engine:
         message = f"the engine {job.engine} cannot run here: {rejected[0].reason}"
     else:
         message = "no engine on this machine can hold a container"
     native = "" if job.engine == "native" else "; or, without a container: --engine native"
-    return PlanError(message, context="\n".join(lines) if not job.engine else "", remedy=first + native)
+    return PlanError(
+        message, context="\n".join(lines) if not job.engine else "", remedy="; or: ".join(ways) + native
+    )
 
 
 def _choose_launcher(job: Job, image: Image | None, decisions: list[Decision]) -> Launcher:
@@ -162,9 +168,11 @@ def _container(
     suitable: Suitable,
     decisions: list[Decision],
 ) -> Container:
-    if not engine.CONTAINS or image is None or rootfs is None:
+    if not engine.CONTAINS or image is None:
         return Container(home=site.home)
-    obstacle = _obstacle_to_stacking(image, rootfs, suitable)
+    if rootfs is None:  # an environment that is only described: nobody runs this plan
+        return Container(flat=None if engine.STACKS else "/not-captured", scratch=_SCRATCH, home=site.home)
+    obstacle = _obstacle_to_stacking(engine, image, rootfs, suitable)
     flat = obstacle is not None
     decisions.append(
         Decision(
@@ -202,8 +210,23 @@ def _container(
     )
 
 
-def _obstacle_to_stacking(image: Image, rootfs: Rootfs, suitable: Suitable) -> str | None:
+def _mount_points(container: Container) -> tuple[Mount, ...]:
+    """What must have a place in the image. What lies in a mounted folder or in scratch has it there."""
+    folders = [Mount(source="/", target=path) for path in ("/dev", "/proc", "/sys", *container.scratch)]
+    files = [Mount(source=path, target=path) for path in HOST_FILES]
+    if container.identity is not None:
+        for name in ("passwd", "group"):
+            files.append(Mount(source=f"{container.identity}/etc/{name}", target=f"/etc/{name}"))
+    found = {mount.target: mount for mount in (*folders, *files, *container.mounts)}
+    return tuple(
+        mount for path, mount in sorted(found.items()) if not any(_lies_under(path, other) for other in found)
+    )
+
+
+def _obstacle_to_stacking(engine: Engine, image: Image, rootfs: Rootfs, suitable: Suitable) -> str | None:
     """Why the layers cannot be stacked, or None when they can."""
+    if not engine.STACKS:
+        return f"{engine.NAME} runs images that are one tree"
     if not suitable.overlay:
         return "overlayfs cannot be mounted by this user here"
     odd = next((layer for layer in image.layers if not layer.stackable), None)

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 BUILT_IN = {
     "engines": {
         "bubblewrap": "fairlead.engines.bubblewrap",
+        "charliecloud": "fairlead.engines.charliecloud",
+        "apptainer": "fairlead.engines.apptainer",
+        "singularity": "fairlead.engines.singularity",
+        "podman": "fairlead.engines.podman",
+        "udocker": "fairlead.engines.udocker",
         "native": "fairlead.engines.native",
     },
     "launchers": {

@@ -48,8 +48,8 @@ class Case:
 def _cases() -> list[Case]:
     found = []
     for name in registry.names("engines"):
-        contains = registry.engine(name).CONTAINS
-        for overlay in (True, False) if contains else (True,):
+        engine = registry.engine(name)
+        for overlay in (True, False) if engine.STACKS else (not engine.CONTAINS,):
             found.append(Case(name, "embedded" if name == "bubblewrap" else "", overlay))
             if name == "bubblewrap" and _system_bwrap_is_new():
                 found.append(Case(name, "on PATH", overlay))
@@ -90,7 +90,7 @@ class Lab:
         made = plan(job, self.image, store.rootfs(self.image), self.site)
         assert made.needs_flat == (self.contains and not self.case.overlay)
         if made.needs_flat:
-            make_flat(store, self.image)
+            make_flat(store, self.image, made.mount_points)
         path = self.workdir.parent / "job.sh"
         path.write_bytes(os.fsencode(render.script(made)))
         return path
@@ -125,6 +125,9 @@ def base_site(captured: Captured) -> Site:
 @pytest.fixture(params=_cases(), ids=str)
 def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp_path: Path) -> Lab:
     case: Case = request.param
+    limit = registry.engine(case.engine).LIMITS.get(request.node.originalname)
+    if limit is not None:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=limit))
     engines = tuple(
         msgspec.structs.replace(facts, overlay=facts.overlay and case.overlay)
         for facts in base_site.engines
@@ -250,6 +253,7 @@ def test_the_environment_is_what_was_promised_and_no_more(lab: Lab) -> None:
     callers = (
         "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV",
         "OMPI_MCA_x", "SLURM_JOB_ID", "X_SECRET", "TMPDIR", "HOME", "USER", "LANG", "LC_ALL",
+        "APPTAINERENV_X", "APPTAINER_BIND", "SINGULARITYENV_X", "SINGULARITY_BINDPATH",
     )  # fmt: skip
     leaks = dict.fromkeys(callers, "/nowhere")
     seen = lab.run("env", "-0", caller=leaks, environment={"MINE": "yes"})
@@ -329,13 +333,13 @@ def test_mounts_read_only_writable_nested_and_of_one_file(lab: Lab, tmp_path: Pa
     for name in ("ro/x", "rw/x", "b c/x", "alone", "late/x", "ro/inner/hidden"):
         (tmp_path / name).write_text(name)
     program = """
-import os
+import errno, os
 def tried(path):
     try:
         open(path, "a").close()
         return "written"
-    except OSError as error:
-        return error.strerror
+    except OSError as error:  # where the mount is not read-only, the kernel forbids it: Landlock
+        return "refused" if error.errno in (errno.EROFS, errno.EACCES) else error.strerror
 print(open("/data/ro/x").read(), tried("/data/ro/new"), tried("/data/ro/x"))
 print(open("/data/rw/x").read(), tried("/data/rw/new"))
 print(sorted(os.listdir("/data/ro/inner")), tried("/data/ro/inner/new"))
@@ -347,12 +351,11 @@ print(open("/etc/alone").read(), tried("/etc/alone"))
         Mount(source=str(tmp_path / "rw"), target="/data/rw", writable=True),
         Mount(source=str(tmp_path / "alone"), target="/etc/alone"),
     )
-    refused = "Read-only file system"
     assert lab.says(program, mounts=mounts).split("\n") == [
-        f"ro/x {refused} {refused}",
+        "ro/x refused refused",
         "rw/x written",
         "['x'] written",
-        f"alone {refused}",
+        "alone refused",
     ]
     assert (tmp_path / "rw" / "new").exists()
     assert (tmp_path / "b c" / "new").exists()
@@ -366,14 +369,14 @@ def test_writes_elsewhere_vanish_and_the_layers_stay_what_they_are(lab: Lab) -> 
     assert before == [each.diff_id for each in lab.image.layers]
     python_library = os.path.dirname(os.__file__)
     program = """
-import os, sys
+import errno, os, sys
 for path in sys.argv[1:]:
     try:
         with open(path, "a") as stream:
             stream.write("changed")
         print("written")
     except OSError as error:
-        print(error.strerror)
+        print("refused" if error.errno in (errno.EROFS, errno.EACCES) else error.strerror)
     try:
         os.unlink(path)
     except OSError:
@@ -384,7 +387,7 @@ for path in sys.argv[1:]:
     paths = ["/tmp/x", "/var/tmp/x", f"{lab.site.home}/x", "/etc/hostname-of-mine", ware, f"{inside}/x"]
     said = lab.says(program, *paths, f"{python_library}/x").split("\n")
     assert said[:3] == ["written"] * 3, "programs write there although nobody told them to"
-    assert set(said[3:]) == {"written" if lab.case.overlay else "Read-only file system"}
+    assert set(said[3:]) == {"written" if lab.case.overlay else "refused"}
     assert lab.says("import os, sys; print([os.path.lexists(p) for p in sys.argv[1:]])", *paths) == str(
         [False, False, False, False, True, False]
     )

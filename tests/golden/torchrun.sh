@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:82f435362969.
+# Written by Fairlead 0.1.0, plan sha256:1cb9f71a6f23.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

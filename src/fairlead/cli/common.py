@@ -195,6 +195,6 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         from fairlead.images.layers.flatten import make_flat
 
         context.progress.say("making a flat tree of the image")
-        make_flat(context.store, image)
+        make_flat(context.store, image, made.mount_points)
         context.progress.end()
     return made

@@ -45,10 +45,12 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Suitable:
-    """The engine can run this image here. `reason` says how; `overlay`: layers can be stacked."""
+    """The engine can run this image here. `reason` says how; `overlay`: layers can be stacked;
+    `mount_points`: whatever is mounted must have its place in the image beforehand."""
 
     reason: str
     overlay: bool = True
+    mount_points: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ class Engine(Protocol):
     NAME: str
     #: Whether the command sees the image. Only `native` does not.
     CONTAINS: bool
+    #: Whether the image's layers can be stacked; else it always gets one flat tree.
+    STACKS: bool
+    #: What of the contract (tests/contract/test_engines.py, by the name of the test) it cannot keep, and why.
+    LIMITS: Mapping[str, str]
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
         """Find the engine's program and run something in it."""
@@ -83,6 +89,9 @@ class Engine(Protocol):
 RUN_VARIABLES = ("FAIRLEAD_RUN", "FAIRLEAD_METER_DIR", "FAIRLEAD_GATE", "FAIRLEAD_RUN_DIR")
 #: Of these, the ones that name a folder which the command must be able to write.
 RUN_FOLDERS = ("FAIRLEAD_METER_DIR", "FAIRLEAD_RUN_DIR")
+
+#: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
+HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
 
 
 def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:

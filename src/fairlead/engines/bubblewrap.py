@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 
 from fairlead.engines import (
+    HOST_FILES,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -27,6 +28,8 @@ from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet,
 
 NAME = "bubblewrap"
 CONTAINS = True
+STACKS = True
+LIMITS: dict[str, str] = {}
 
 #: --overlay-src and --tmp-overlay came with 0.11.0.
 OLDEST = (0, 11, 0)
@@ -38,9 +41,6 @@ EMBEDDED = {
         "090075b97d763b5c3daeee014d4c5aceb4fe6f5f8264eb9568588b688e2f46dd"
     ),
 }
-
-#: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
-_HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
@@ -149,7 +149,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
     for path in container.scratch:
         words += ["--tmpfs", path]
-    for path in _HOST_FILES:
+    for path in HOST_FILES:
         words += ["--ro-bind-try", path, path]
     if container.identity is not None and container.flat is not None:
         for name in ("passwd", "group"):

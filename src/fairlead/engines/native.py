@@ -7,6 +7,8 @@ from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, 
 
 NAME = "native"
 CONTAINS = False
+STACKS = False
+LIMITS: dict[str, str] = {}
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:

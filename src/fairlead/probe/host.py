@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ class RealHost:
 
     def __init__(self, scratch_root: Path) -> None:
         self._scratch_root = scratch_root
-        self._serial = 0
+        self._serials = itertools.count(1)  # engines are tried side by side
 
     def which(self, name: str) -> str | None:
         return execute.which(name)
@@ -24,8 +25,7 @@ class RealHost:
         return execute.run(argv, timeout_s=timeout_s)
 
     def scratch(self) -> str:
-        self._serial += 1
-        folder = self._scratch_root / f"probe-{self._serial}"
+        folder = self._scratch_root / f"probe-{next(self._serials)}"
         folder.mkdir()
         return str(folder)
 

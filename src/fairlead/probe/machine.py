@@ -7,6 +7,7 @@ import os
 import platform
 import pwd
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 from fairlead import execute, registry
 from fairlead.clock import utc_now
@@ -16,15 +17,9 @@ from fairlead.store import Store
 
 #: Container tools that a site may have. Fairlead names what it finds; those with an engine are tried.
 _OTHER_TOOLS = (
-    "apptainer",
-    "singularity",
-    "ch-run",
-    "podman",
     "enroot",
     "shifter",
     "sarus",
-    "udocker",
-    "proot",
 )
 _SCHEDULER_TOOLS = ("sbatch", "qsub", "bsub", "flux")
 
@@ -33,9 +28,11 @@ def probe(store: Store) -> Site:
     """Look at this machine. Writes only under the store's tmp, which is removed again."""
     with store.scratch() as scratch:
         host = RealHost(scratch)
-        engines = tuple(
-            facts for name in registry.names("engines") for facts in registry.engine(name).probe(host)
-        )
+        names = registry.names("engines")
+        # Side by side, because what they do is start programs and wait for them.
+        with ThreadPoolExecutor(len(names), thread_name_prefix="probe") as pool:
+            found = pool.map(lambda name: registry.engine(name).probe(host), names)
+            engines = tuple(facts for each in found for facts in each)
     tools = {name: path for name in (*_OTHER_TOOLS, *_SCHEDULER_TOOLS) if (path := execute.which(name))}
     uid = os.getuid()
     home = os.path.expanduser("~")

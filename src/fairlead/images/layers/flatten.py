@@ -14,8 +14,9 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairlead.images.layers.places import make_mount_points
 from fairlead.images.layers.unpack import OPAQUE, OPAQUE_XATTR, WHITEOUT, copy_entry
-from fairlead.model import Image
+from fairlead.model import Image, Mount
 from fairlead.store import Store
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,13 +29,17 @@ _OVERLAY_XATTRS = "user.overlay."
 _NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-def make_flat(store: Store, image: Image) -> Path:
-    """The image as one tree in the store, made now if it is not there."""
+def make_flat(store: Store, image: Image, mount_points: Sequence[Mount] = ()) -> Path:
+    """The image as one tree in the store, made now if it is not there, with the places for the mounts.
+
+    Raises PlanError for a mount that can have no place.
+    """
     final = store.flat(image.digest)
     if not final.is_dir():
         with store.scratch() as scratch:
             flatten([store.layer(layer.diff_id) for layer in image.layers], scratch / "flat")
             store.publish(scratch / "flat", final)
+    make_mount_points(final, mount_points)
     return final
 
 

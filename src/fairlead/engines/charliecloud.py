@@ -1,0 +1,284 @@
+"""Charliecloud: `ch-run` on the image's flat tree, in a user and a mount namespace and no others.
+
+ch-run turns itself into the command, so there is no process between. It shows the image read-only and has
+one tmpfs, at /tmp (`--private-tmp`); it makes missing mount points there and nowhere else, and it mounts
+everything writable. What that takes:
+
+- The tmpfs becomes all the folders to write to. ch-run finds a bind's source with the image's mounts
+  already made, so a bind can take a folder out of the tmpfs by naming it `IMAGE/tmp/FOLDER`.
+- Places in the image are made beforehand (`Suitable.mount_points`); run folders, known only when the job
+  runs, are mounted at fixed places.
+- What is to be read-only is mounted so in an outer namespace (`unshare` and `mount` of util-linux), where
+  ch-run finds it. What comes out of the image is read-only as the image is.
+
+Manual: https://charliecloud.io/latest/ch-run.html; the order of the mounts: enter_udss() in
+https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from fairlead.engines import (
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    basic_environment,
+)
+from fairlead.engines.fixed import inside, inside_name
+from fairlead.errors import PlanError
+from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+
+NAME = "charliecloud"
+CONTAINS = True
+STACKS = False
+LIMITS: dict[str, str] = {}
+
+#: Before, ch-run mounted the home unless told not to, and had no --home.
+OLDEST = (0, 31)
+
+#: Folders of the tmpfs that ch-run mounts at /tmp: another view of it, on which nothing is mounted, then
+#: what becomes /tmp, the other scratch folders, and what is put aside to be mounted later.
+_VIEW, _TMP, _SCRATCH, _ASIDE = "/tmp/view", "/tmp/tmp", "/tmp/scratch", "/tmp/aside"
+
+#: Where the outer namespace's programs are; ch-run complains when there is none.
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Mounts sources read-only under $1, so many as $2 says, and turns itself into the rest. What one mount(8)
+#: could not do is done by a second: mounts below the source, and flags that an outer namespace has locked and
+#: that must be named again (mount_namespaces(7)).
+_READ_ONLY = r"""
+stage=$1 count=$2 folders=(); shift 2
+mount -t tmpfs -o mode=755 fairlead "$stage" || exit
+for ((i = 0; i < count; i++)); do
+  if [ -d "${@:i+1:1}" ]; then folders+=("$stage/$i"); else : > "$stage/$i" || exit; fi
+done
+[ ${#folders[@]} = 0 ] || mkdir "${folders[@]}" || exit
+for ((i = 0; i < count; i++)); do
+  mount --rbind -o ro "$1" "$stage/$i" 2>/dev/null || mount --rbind "$1" "$stage/$i" || exit
+  shift
+done
+while read -r _ _ _ _ point options _; do
+  printf -v point %b "${point//\\/\\0}"
+  case $options:$point in
+    rw*:"$stage"/*) mount -o "remount,bind,ro,${options#rw,}" "$point" || exit ;;
+  esac
+done < /proc/self/mountinfo
+exec "$@"
+"""
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    path = host.which("ch-run")
+    return () if path is None else (_try(host, path),)
+
+
+def _try(host: Host, path: str) -> EngineFacts:
+    outcome = host.run(["env", "USER=probe", path, "--version"])
+    said = (outcome.stdout + outcome.stderr).strip()
+    version = re.search(r"(\d+)\.(\d+)\S*", said)
+    if not outcome.ok or version is None:
+        return _facts(path, "", f"`ch-run --version` said: {said}")
+    if (int(version[1]), int(version[2])) < OLDEST:
+        return _facts(path, version[0], f"older than {OLDEST[0]}.{OLDEST[1]}")
+    tools = {name: found for name in ("unshare", "bash") if (found := host.which(name)) is not None}
+    image = Path(host.scratch()) / "image"
+    mounts: list[str] = []
+    for folder in ("dev", "proc", "sys", "tmp", "run"):
+        (image / folder).mkdir(parents=True)
+    for name in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix", "etc"):
+        if Path("/", name).is_dir():
+            (image / name).mkdir()
+            mounts.append(f"--bind=/{name}:/{name}")
+    scratch = [f"--bind={image}/tmp:{_VIEW}", f"--bind={image}/run:{_SCRATCH}/0",
+               f"--bind={image}{_VIEW}/scratch/0:/run"]  # fmt: skip
+    outcome = host.run(
+        ["env", "USER=probe", path, "--private-tmp", "--no-passwd", *mounts, *scratch, str(image), "--",
+         "sh", "-c", "echo written > /run/x && cat /run/x && ! echo written 2>/dev/null > /x"]
+    )  # fmt: skip
+    if outcome.ok and outcome.stdout == "written\n":
+        return EngineFacts(
+            name=NAME, path=path, version=version[0], origin="on PATH", works=True,
+            detail="it ran on a read-only folder", settings=tools,
+        )  # fmt: skip
+    reason, remedy = host.user_namespace_obstacle() or (
+        f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}",
+        "fairlead doctor",
+    )
+    return _facts(path, version[0], reason, remedy)
+
+
+def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
+    return EngineFacts(
+        name=NAME, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
+    )
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    if image is None:
+        return Unsuitable("there is no image to run", remedy="fairlead capture")
+    facts = site.engine(NAME)
+    if facts is None:
+        return Unsuitable("there is no ch-run", remedy="module load charliecloud")
+    if not facts.works:
+        return Unsuitable(facts.detail, remedy=facts.remedy)
+    return Suitable(f"{facts.path} {facts.version}; it ran here when probed", False, mount_points=True)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(NAME)
+    assert facts is not None  # judge() said Suitable
+    assert container.flat is not None  # STACKS is False
+    environment = {
+        **basic_environment(site, home=container.home),
+        "PWD": command.workdir,
+        **command.environment,
+    }
+    # ch-run itself gets nothing that could change it (LD_LIBRARY_PATH, TMPDIR). It has the run's mark from
+    # its start: it is the command soon after.
+    words: list[Word] = ["env", "-i", f"PATH={_PATH}", f"USER={site.user}"]
+    words.append(WhenSet("FAIRLEAD_RUN", (Joined(("FAIRLEAD_RUN=", Variable("FAIRLEAD_RUN"))),)))
+    mounts = _Mounts(container)
+    if mounts.read_only:
+        words += _read_only(facts, container.flat, mounts.read_only)
+        words += [facts.path, f"--uid={site.uid}", f"--gid={site.gid}"]
+        words += ["--unset-env=SHLVL", "--unset-env=_"]  # bash's
+    else:
+        words.append(facts.path)
+    words += ["--private-tmp", "--no-passwd", *mounts.words(), "--env-no-expand"]
+    # ch-run takes one pair of quotes off a value.
+    words += [f"--set-env={name}='{value}'" for name, value in sorted(environment.items())]
+    for name in RUN_VARIABLES:
+        value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
+        words.append(WhenSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
+    # ch-run's own variable comes after all that it is told to set or unset.
+    words += [f"--cd={command.workdir}", container.flat, "--", "/usr/bin/env", "-u", "CH_RUNNING", "--"]
+    if "=" in str(command.argv[0]):  # env would take it for one more variable
+        words += ["/bin/sh", "-c", 'exec "$0" "$@"']
+    return Command(argv=(*words, *inside(command.argv)), where=command.where)
+
+
+def _read_only(facts: EngineFacts, flat: str, sources: Iterable[str]) -> list[Word]:
+    for name in ("unshare", "bash"):
+        if name not in facts.settings:
+            raise PlanError(
+                f"ch-run mounts everything writable, and there is no {name} that would mount it read-only",
+                remedy="install util-linux and bash, or take another engine",
+            )
+    sources = list(sources)
+    return [
+        *(facts.settings["unshare"], "--user", "--map-root-user", "--mount", "--propagation", "private"),
+        *(facts.settings["bash"], "-c", _READ_ONLY, "read-only", f"{flat}/run", str(len(sources))),
+        *sources,
+    ]  # fmt: skip
+
+
+class _Mounts:
+    """The binds that show the container, in the order in which ch-run must make them."""
+
+    def __init__(self, container: Container) -> None:
+        assert container.flat is not None
+        self._flat = container.flat
+        mounts = list(container.mounts)
+        if container.identity is not None:
+            files = ("/etc/passwd", "/etc/group")
+            mounts = [Mount(source=container.identity + path, target=path) for path in files] + mounts
+        targets = [mount.target for mount in mounts]
+        # Whoever mounts a folder over one of them wants that.
+        self._scratch = [
+            path for path in container.scratch if not any(_is_within(path, target) for target in targets)
+        ]
+        self._mounts = mounts
+        #: What must be mounted read-only for ch-run to find it: all but what the image has. What that has in
+        #: /tmp is behind the tmpfs when ch-run looks for it.
+        self.read_only = tuple(
+            dict.fromkeys(m.source for m in mounts if not m.writable and not self._is_in_image(m.source))
+        )
+        if "/run" not in self._scratch:
+            raise PlanError(
+                "with ch-run nothing can be mounted over /run, where the run's folders are",
+                remedy="mount it elsewhere, or take another engine",
+            )
+
+    def words(self) -> list[Word]:
+        flat = self._flat
+        found: list[Word] = [_bind(f"{flat}/tmp", _VIEW)]
+        # Folders in the tmpfs: ch-run makes what is missing on the way to a mount point. Whatever hides
+        # them there is not in the other view. Inner ones first: below a bind it makes nothing.
+        for name in RUN_FOLDERS:
+            cover = _bind(f"{flat}/run", self._folder("/run") + inside_name(name).removeprefix("/run"))
+            found.append(WhenSet(name, (cover,)))
+        inner = {m.target for m in self._mounts} | set(self._scratch)
+        places = [place for path in inner if (place := self._in_scratch(path)) is not None]
+        places += [self._folder(path) for path in self._scratch if path != "/tmp"]
+        if not self._is_assembled():
+            places.append(_TMP)
+        for place in sorted(places, key=lambda place: (-place.count("/"), place)):
+            found.append(_bind(f"{flat}/run", place))
+        # Sources in the image, put aside before something is mounted over them.
+        aside: dict[str, str] = {}
+        if self.read_only:
+            found.append(_bind(f"{flat}/run", f"{_ASIDE}/read-only"))
+            aside = {source: f"{_ASIDE}/read-only/{i}" for i, source in enumerate(self.read_only)}
+        for i, source in enumerate(m.source for m in self._mounts):
+            if source not in aside and self._is_in_image(source):
+                aside[source] = f"{_ASIDE}/{i}"
+                found.append(_bind(source, aside[source]))
+        wanted = [(path, flat + _VIEW + self._folder(path).removeprefix("/tmp")) for path in self._scratch]
+        for mount in self._mounts:
+            put = aside.get(mount.source) if not mount.writable else None
+            wanted.append((mount.target, flat + put if put is not None else mount.source))
+        # Outer before inner: a mount never hides one below it. /tmp, last, hides the tmpfs.
+        for target, source in sorted(wanted, key=lambda each: each[0].split("/")):
+            if target != "/tmp" or "/tmp" not in self._scratch:
+                found.append(_bind(source, self._place(target)))
+        for name in RUN_FOLDERS:
+            bind = Joined(("--bind=", Variable(name), f":{inside_name(name)}"))
+            found.append(WhenSet(name, (bind,)))
+        whole = _TMP if self._is_assembled() else _VIEW + _TMP.removeprefix("/tmp")
+        return [*found, _bind(flat + whole, "/tmp")]
+
+    def _is_in_image(self, source: str) -> bool:
+        return _is_within(source, self._flat) and not _is_within(source, f"{self._flat}/tmp")
+
+    def _is_assembled(self) -> bool:
+        """Whether something is mounted in /tmp, or over it."""
+        targets = [*(mount.target for mount in self._mounts), *self._scratch]
+        return any(
+            _is_within(path, "/tmp") for path in targets if path != "/tmp" or "/tmp" not in self._scratch
+        )
+
+    def _folder(self, scratch: str) -> str:
+        """The folder of the tmpfs that becomes this one."""
+        return _TMP if scratch == "/tmp" else f"{_SCRATCH}/{self._scratch.index(scratch)}"
+
+    def _in_scratch(self, path: str) -> str | None:
+        """The place in the tmpfs of a mount point below a scratch folder other than /tmp."""
+        outer = [each for each in self._scratch if each != path and _is_within(path, each)]
+        if not outer or (deepest := max(outer, key=len)) == "/tmp":
+            return None
+        return self._folder(deepest) + path[len(deepest.rstrip("/")) :]
+
+    def _place(self, target: str) -> str:
+        """Where to mount: what is in /tmp is put together beforehand."""
+        return _TMP + target.removeprefix("/tmp") if _is_within(target, "/tmp") else target
+
+
+def _bind(source: str, target: str) -> str:
+    for path in (source, target):
+        if ":" in path:
+            raise PlanError(
+                f"ch-run cannot mount {path}: a colon parts what is mounted from where",
+                remedy="rename the folder, or take another engine",
+            )
+    return f"--bind={source}:{target}"
+
+
+def _is_within(path: str, folder: str) -> bool:
+    """Whether the path is the folder or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

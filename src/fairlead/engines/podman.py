@@ -1,0 +1,246 @@
+"""Podman: `podman run --rootfs` on the image's flat tree, read-only, with the host's network, processes, IPC
+and devices.
+
+Rootless it needs newuidmap and a range in /etc/subuid. What it would make in the image for its mounts would
+belong to one of those numbers, and the user could not remove it: so the places are made beforehand
+(`Suitable.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
+
+Manual: https://docs.podman.io/en/stable/markdown/podman-run.1.html
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from fairlead.engines import (
+    HOST_FILES,
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    basic_environment,
+)
+from fairlead.engines.fixed import inside, inside_name
+from fairlead.errors import PlanError
+from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+
+NAME = "podman"
+CONTAINS = True
+STACKS = False
+LIMITS: dict[str, str] = {}
+
+#: --passwd came with 4.2, --unsetenv-all with 4.0.
+OLDEST = (4, 2)
+
+#: Podman's own tools: runtimes, conmon, newuidmap.
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+#: What Podman itself is given of the caller's environment, when it is set: where it keeps its state.
+_CALLERS = (
+    "XDG_RUNTIME_DIR",
+    "XDG_DATA_HOME",
+    "XDG_CONFIG_HOME",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+)
+
+#: Tried one after another: the site's own way first. crun refuses hybrid cgroups, which runc takes; without
+#: a session of systemd's only cgroupfs works.
+_WAYS: tuple[dict[str, str], ...] = (
+    {},
+    {"runtime": "runc"},
+    {"cgroup-manager": "cgroupfs"},
+    {"cgroup-manager": "cgroupfs", "runtime": "runc"},
+    {"cgroup-manager": "cgroupfs", "runtime": "crun"},
+)
+
+#: As root Podman raises limits even when it is told to keep the host's, which a root without
+#: CAP_SYS_RESOURCE, as in a container, may not.
+_WAYS_OF_ROOT: tuple[dict[str, str], ...] = tuple(
+    {**way, "ulimit": "nofile=1024:1024 nproc=32768:32768"} for way in _WAYS
+)
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    path = host.which("podman")
+    return () if path is None else (_try(host, path),)
+
+
+def _try(host: Host, path: str) -> EngineFacts:
+    outcome = host.run([path, "--version"])
+    version = re.search(r"(\d+)\.(\d+)\S*", outcome.stdout)
+    if not outcome.ok or version is None:
+        return _facts(path, "", f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
+    if (int(version[1]), int(version[2])) < OLDEST:
+        return _facts(path, version[0], f"older than {OLDEST[0]}.{OLDEST[1]}")
+    image = Path(host.scratch()) / "image"
+    mounts: list[str] = []
+    for name in ("dev", "proc", "sys", "run", "etc"):
+        (image / name).mkdir(parents=True)
+    for name in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix"):
+        if Path("/", name).is_dir():
+            (image / name).mkdir()
+            mounts.append(_mount(Mount(source=os.path.realpath(f"/{name}"), target=f"/{name}")))
+    home = os.path.expanduser("~")
+    callers = [f"{name}={os.environ[name]}" for name in _CALLERS if os.environ.get(name)]
+    said = []
+    for way in (*_WAYS, *(_WAYS_OF_ROOT if os.getuid() == 0 else ())):
+        outcome = host.run(
+            ["env", "-i", f"PATH={_PATH}", f"HOME={home}", *callers, path, *_options(way, os.getuid()),
+             _tmpfs("/run"), *mounts, str(image),
+             "/bin/sh", "-c", "echo written > /run/x && /bin/cat /run/x && ! echo written 2>/dev/null > /x"]
+        )  # fmt: skip
+        if outcome.ok and outcome.stdout == "written\n":
+            settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
+            if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+                settings["cgroups"] = "v2"
+            named = " ".join(f"--{name} {value}" for name, value in way.items())
+            return EngineFacts(
+                name=NAME, path=path, version=version[0], origin="on PATH", works=True,
+                detail="it ran on a read-only folder" + (f", with {named}" if named else ""),
+                settings=settings,
+            )  # fmt: skip
+        said.append(outcome.stderr.strip() or repr(outcome.stdout))
+        if not re.search(r"cgroup|systemd|runtime|dbus|crun|runc|rlimit", said[-1], re.IGNORECASE):
+            break
+    obstacle = host.user_namespace_obstacle()
+    if obstacle is not None and os.getuid() != 0:
+        return _facts(path, version[0], *obstacle)
+    unique = "\n".join(dict.fromkeys(said))
+    remedy = "podman system migrate" if "cannot re-exec" in unique else "podman info"
+    if "subuid" in unique or "newuidmap" in unique:
+        remedy = "ask the administrator for newuidmap and a range in /etc/subuid and /etc/subgid"
+    return _facts(path, version[0], f"it failed with: {unique}", remedy)
+
+
+def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
+    return EngineFacts(
+        name=NAME, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
+    )
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    if image is None:
+        return Unsuitable("there is no image to run", remedy="fairlead capture")
+    facts = site.engine(NAME)
+    if facts is None:
+        return Unsuitable("there is no podman", remedy="module load podman")
+    if not facts.works:
+        return Unsuitable(facts.detail, remedy=facts.remedy)
+    return Suitable(f"{facts.path} {facts.version}; it ran here when probed", False, mount_points=True)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(NAME)
+    assert facts is not None  # judge() said Suitable
+    assert container.flat is not None  # STACKS is False
+    environment = {**basic_environment(site, home=container.home), **command.environment}
+    # Podman stays as the command's parent without the run's mark, so that it gets no SIGTERM of the run's:
+    # the command gets it itself, and Podman waits for its end.
+    words: list[Word] = ["env", "-i", f"PATH={_PATH}", f"HOME={site.home}"]
+    words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in _CALLERS]
+    words += [facts.path, *_options(facts.settings, site.uid)]
+    mounts = [Mount(source=path, target=path) for path in HOST_FILES if path in facts.settings]
+    if container.identity is not None:
+        files = ("/etc/passwd", "/etc/group")
+        mounts += [Mount(source=container.identity + path, target=path) for path in files]
+    mounts += container.mounts
+    targets = {mount.target for mount in mounts}
+    words += [_tmpfs(path) for path in _scratch(container, targets)]
+    words += [_mount(mount) for mount in mounts]
+    for name in RUN_FOLDERS:
+        bind = ('--mount=type=bind,"source=', Variable(name), f'","destination={inside_name(name)}"')
+        words.append(WhenSet(name, (Joined(bind),)))
+    words += [f"--env={name}={value}" for name, value in sorted(environment.items())]
+    for name in RUN_VARIABLES:
+        value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
+        words.append(WhenSet(name, (Joined((f"--env={name}=", value)),)))
+    # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
+    # what lies in the image's /tmp or home would be gone; an overlay is at another place.
+    words += [f"--workdir={command.workdir}", container.flat + (":O" if site.uid == 0 else "")]
+    # Podman names the host to every command, and takes for options what begins with a dash.
+    hostname = ["-u", "HOSTNAME"] if "HOSTNAME" not in environment else []
+    return Command(
+        argv=(*words, "/usr/bin/env", *hostname, "--", *_printed(inside(command.argv))), where=command.where
+    )
+
+
+def _options(settings: Mapping[str, str], uid: int) -> list[str]:
+    """Podman's own, then those of `run` that are the same for every command."""
+    own = [f"--{name}={value}" for name, value in settings.items() if name in ("cgroup-manager", "runtime")]
+    return [
+        "--log-level=error", "--events-backend=none", *own,
+        "run", "--rm", "--interactive", "--detach-keys=", "--log-driver=none", "--rootfs",
+        "--read-only", "--read-only-tmpfs=false",
+        *(["--userns=keep-id"] if uid != 0 else []),
+        "--network=host", "--pid=host", "--ipc=host", "--uts=host", "--volume=/dev:/dev:rslave",
+        "--volume=/sys:/sys:ro,rslave", "--no-hosts", "--passwd=false", "--systemd=false", "--init=false",
+        "--unsetenv-all", "--env-host=false", "--http-proxy=false",
+        *(f"--ulimit={limit}" for limit in settings.get("ulimit", "host").split()),
+        # CMA between ranks (process_vm_readv), io_uring and perf are what seccomp's default takes away.
+        "--security-opt=seccomp=unconfined", "--security-opt=label=disable", "--security-opt=unmask=ALL",
+        # Where cgroups can limit, Podman would allow 2048 processes and threads.
+        *(["--pids-limit=-1"] if settings.get("cgroups") == "v2" else []),
+    ]  # fmt: skip
+
+
+def _scratch(container: Container, targets: Collection[str]) -> list[str]:
+    """The scratch folders, and those in them on the way to a mount: made by the runtime, these would belong
+    to its root and could not be written to."""
+    found = {path for path in container.scratch if path not in targets}
+    for target in targets:
+        above = target.rpartition("/")[0]
+        while above and above not in targets and above not in container.scratch:
+            if any(above.startswith(path.rstrip("/") + "/") for path in found & set(container.scratch)):
+                found.add(above)
+            above = above.rpartition("/")[0]
+    return [path for path in sorted(found) if not any(path.startswith(f"{target}/") for target in targets)]
+
+
+def _tmpfs(path: str) -> str:
+    if ":" in path:
+        raise PlanError(
+            f"podman cannot show a folder with a colon in its name: {path}", remedy="take another engine"
+        )
+    mode = "1777" if path in ("/tmp", "/var/tmp") else "0755"
+    return f"--tmpfs={path}:rw,exec,mode={mode},U,notmpcopyup"
+
+
+def _mount(mount: Mount) -> str:
+    """One option in CSV, each field quoted: a name may hold commas and quotes."""
+    fields = [f"source={mount.source}", f"destination={mount.target}"]
+    for field in fields:
+        if not _is_text(field):
+            raise PlanError(
+                f"podman cannot mount {field!r}: the name is not UTF-8", remedy="take another engine"
+            )
+    quoted = ",".join('"' + field.replace('"', '""') + '"' for field in fields)
+    return f"--mount=type=bind,{quoted}" + ("" if mount.writable else ",ro=true")
+
+
+def _printed(argv: tuple[Word, ...]) -> list[Word]:
+    """The command, by way of a shell where it is needed: Podman hands it on in JSON, which holds text only,
+    and env(1) would take a name with "=" for a variable."""
+    odd = [word for word in argv if isinstance(word, str) and not _is_text(word)]
+    if not odd:
+        through_shell = "=" in str(argv[0])
+        return [*(["/bin/sh", "-c", 'exec "$0" "$@"'] if through_shell else []), *argv]
+    lines = []
+    for word in argv:
+        if isinstance(word, str) and not _is_text(word):
+            escaped = "".join(f"\\{byte:03o}" for byte in os.fsencode(word))
+            # $(…) drops newlines at the end, so something else ends it.
+            lines.append(f'w=$(printf \'{escaped}.\'); set -- "$@" "${{w%.}}"; ')
+        else:
+            lines.append('set -- "$@" "$1"; ')
+        lines.append("shift; ")
+    return ["/bin/sh", "-c", "".join(lines) + 'exec "$@"', "sh", *(w if w not in odd else "" for w in argv)]
+
+
+def _is_text(word: str) -> bool:
+    return word.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in word)

@@ -1,0 +1,23 @@
+"""Singularity: SingularityCE, and what came before Apptainer, which has the same command line."""
+
+from __future__ import annotations
+
+from fairlead.engines import Container, Host, Suitable, Unsuitable, apptainer
+from fairlead.model import Command, EngineFacts, Image, Site
+
+NAME = "singularity"
+CONTAINS = True
+STACKS = False
+LIMITS = apptainer.LIMITS
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    return apptainer.probe_as(NAME, host)
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    return apptainer.judge_as(NAME, site, image)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    return apptainer.wrap_as(NAME, command, container, site)
