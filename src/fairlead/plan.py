@@ -198,6 +198,9 @@ def _container(
                     reason=f"the mount of {hidden[0]} would put the host's copy in its place",
                 )
             )
+    if flat:
+        asked = [job.workdir, *(mount.target for mount in job.mounts)]
+        mounts += _kept_in_scratch(image, rootfs, scratch, asked)
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
     return Container(
@@ -208,6 +211,24 @@ def _container(
         identity=rootfs.identity,
         home=site.home,
     )
+
+
+def _kept_in_scratch(image: Image, rootfs: Rootfs, scratch: tuple[str, ...], asked: list[str]) -> list[Mount]:
+    """What the image has beside its environments below a scratch folder: an interpreter below the home folder
+    (conda's, pyenv's, uv's) has its program and its libraries next to what is known as its prefix.
+
+    `asked`: the targets of the job's own mounts, which come first.
+    """
+    found: dict[str, Mount] = {}
+    for prefix in image.prefixes:
+        for folder in scratch:
+            if not _lies_under(prefix.path, folder):
+                continue
+            top = "/".join(prefix.path.split("/")[: folder.count("/") + 2])
+            alone = not any(path == top or _lies_under(path, top) or _lies_under(top, path) for path in asked)
+            if alone and top != prefix.path:
+                found[top] = Mount(source=rootfs.flat + top, target=top)
+    return [*found.values()]
 
 
 def _mount_points(container: Container) -> tuple[Mount, ...]:

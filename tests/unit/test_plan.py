@@ -515,6 +515,17 @@ def test_an_environment_in_the_home_folder_survives_the_flat_trees_scratch() -> 
     assert ("--ro-bind", f"{tree}/home/ada/conda", "/home/ada/conda") in binds(made.command)
 
 
+def test_an_interpreter_in_the_home_folder_is_not_hidden_by_the_flat_trees_scratch() -> None:
+    """pyenv's, conda's or uv's: its program lies beside the library that is known as its prefix."""
+    library = "/home/ada/.pyenv/versions/3.12.4/lib/python3.12"
+    image = make_image(prefixes=(Prefix(path=library, layer=fake_digest("c")),))
+    found = binds(planned(make_job(), image, make_site(engines=(NO_OVERLAY,))).command)
+    tree = make_rootfs(image).flat
+    assert ("--ro-bind", f"{tree}/home/ada/.pyenv", "/home/ada/.pyenv") in found
+    stacked = binds(planned(make_job(), image).command)
+    assert [bind for bind in stacked if ".pyenv" in bind[2]] == []
+
+
 def test_a_mount_inside_an_environment_is_seen_inside_it() -> None:
     image = make_image(prefixes=(Prefix(path="/home/ada/digits/env", layer=fake_digest("c")),))
     job = make_job(mounts=(Mount(source="/data", target="/home/ada/digits/env/share/data"),))
