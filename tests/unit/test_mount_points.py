@@ -9,7 +9,7 @@ import pytest
 from fairlead.engines import Container, charliecloud, podman
 from fairlead.errors import PlanError
 from fairlead.model import Mount
-from fairlead.plan import _mount_points
+from fairlead.plan.container import mount_points
 
 
 def container(*mounts: Mount, identity: str | None = None) -> Container:
@@ -26,7 +26,7 @@ def test_places_are_asked_for_what_lies_in_no_mount_and_no_scratch() -> None:
         Mount(source="/w", target="/home/u/project"),
         Mount(source="/f", target="/etc/alone"),
     )
-    asked = [mount.target for mount in _mount_points(container(*mounts, identity="/id"))]
+    asked = [mount.target for mount in mount_points(container(*mounts, identity="/id"))]
     assert asked == [
         "/data", "/dev", "/etc/alone", "/etc/group", "/etc/hosts", "/etc/passwd", "/etc/resolv.conf",
         "/home/u", "/proc", "/run", "/sys", "/tmp", "/var/tmp",
