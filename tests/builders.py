@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from fairlead.launchers import Surroundings
 from fairlead.model import (
     Arm,
     Check,
@@ -117,6 +118,14 @@ def make_job(**changes: Any) -> Job:
         "prove": ProveRequest(goals={"test_accuracy": 0.97}),
     }
     return Job(**(facts | changes))
+
+
+def make_surroundings(**changes: Any) -> Surroundings:
+    facts: dict[str, Any] = {
+        "site": make_site(), "scheduler": "local", "engine": "bubblewrap", "image": make_image(),
+        "python": "/env/bin/python",
+    }  # fmt: skip
+    return Surroundings(**(facts | changes))
 
 
 def make_study(*, metered: bool = True, runs: int = 10, **changes: Any) -> Study:

@@ -34,6 +34,14 @@ _PROVE = ProveRequest()
 KNOWN = {
     "store": _Known(str, None, "where images, runs and records are kept"),
     "engine": _Known(str, None, "the engine to use; without it the planner chooses"),
+    "launcher": _Known(str, None, "the launcher to use; without it the planner chooses"),
+    "scheduler": _Known(str, None, "the scheduler of `submit`; without it the one that is here"),
+    "partition": _Known(str, None, "the partition or queue that jobs are sent to"),
+    "account": _Known(str, None, "the account or project that pays for jobs"),
+    "qos": _Known(str, None, "the quality of service that jobs ask for"),
+    "reservation": _Known(str, None, "the reservation that jobs run in"),
+    "constraint": _Known(str, None, "features that nodes must have"),
+    "modules": _Known(str, "", "environment modules that jobs load, with commas between"),
     "mirrors": _Known(str, "", "places asked before a registry itself: docker.io=HOST,…"),
     "plain_http": _Known(str, "", "registries that are spoken to without TLS, with commas between"),
     "ca_file": _Known(str, "", "a certificate authority that registries may be signed by"),
@@ -122,10 +130,15 @@ def _files(folder: Path, environment: Mapping[str, str]) -> list[tuple[str, Toml
     project = next(
         (p / PROJECT_FILE for p in (folder, *folder.parents) if (p / PROJECT_FILE).is_file()), None
     )
-    home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
-    sites = (Path(home) / "fairlead" / "site.toml", Path("/etc/fairlead/site.toml"))
+    sites = (user_site_file(environment), Path("/etc/fairlead/site.toml"))
     site = next((path for path in sites if path.is_file()), None)
     return [
         ("project file", TomlFile(project) if project else None),
         ("site file", TomlFile(site) if site else None),
     ]
+
+
+def user_site_file(environment: Mapping[str, str]) -> Path:
+    """Where `fairlead site add` writes."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
+    return Path(home) / "fairlead" / "site.toml"

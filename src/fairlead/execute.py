@@ -41,6 +41,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     stdin: str | None = None,
     timeout_s: float = 30.0,
+    folder: str | None = None,
 ) -> Outcome:
     """Run a short command to its end and keep what it prints.
 
@@ -58,6 +59,7 @@ def run(
             errors="surrogateescape",
             env=None if environment is None else dict(environment),
             timeout=timeout_s,
+            cwd=folder,
             check=False,
         )
     except OSError as error:  # not there, not ours to start, or no program of this machine's
@@ -73,6 +75,17 @@ def run(
         stderr=done.stderr,
         wall_s=time.monotonic() - began,
     )
+
+
+def run_in_terminal(argv: Sequence[str]) -> int:
+    """Run a command that has the terminal to itself; its exit code as a shell tells it."""
+    log.debug("+ %s", shlex.join(argv))
+    with interrupts_left_to_child():
+        try:
+            code = subprocess.run(list(argv), check=False).returncode
+        except OSError as error:
+            raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
+    return code if code >= 0 else 128 - code
 
 
 def which(name: str, *, path: str | None = None) -> str | None:

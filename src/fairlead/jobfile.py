@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fairlead.config import Settings
 from fairlead.errors import UsageError
-from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Topology, check_variable
+from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Scheduling, Topology, check_variable
 from fairlead.toml import TomlFile
 
 T = TypeVar("T")
@@ -19,6 +19,7 @@ T = TypeVar("T")
 _KEYS = Job.__struct_fields__
 _TABLES = {
     "topology": Topology,
+    "scheduling": Scheduling,
     "capture": CaptureRequest,
     "prove": ProveRequest,
 }
@@ -83,6 +84,8 @@ def read_job(path: Path, settings: Settings) -> Job:
             engine=given("engine", str, "") or None,
             launcher=given("launcher", str, "") or None,
             scheduler=given("scheduler", str, "") or None,
+            scheduling=file.convert(values.get("scheduling", {}), Scheduling, "scheduling"),
+            modules=given("modules", tuple[str, ...], ()),
             capture=CaptureRequest(
                 python=None if capture.python is None else _program(folder, capture.python),
                 include=tuple(_resolved(folder, p) for p in capture.include),

@@ -97,6 +97,42 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
             )
 
 
+class Scheduling(Struct, frozen=True, kw_only=True):
+    """What the job asks of the scheduler, in the field's common words; each scheduler says them its own way.
+
+    `after`: job ids that must have ended well before. `warning_s`: how long before the end of `walltime_s`
+    the ranks get SIGUSR1. `requeue`: the job is put back in the queue when a node is lost, and when it ends
+    with exit code 75 (sysexits' EX_TEMPFAIL). `options`: lines for the scheduler as they stand, for what has
+    no word here.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    exclusive: bool = False
+    mem_per_node_bytes: int | None = None
+    requeue: bool = True
+    warning_s: int = 0
+    after: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.warning_s < 0:
+            raise UsageError(
+                f"scheduling.warning_s is {self.warning_s}; it counts seconds before the end",
+                remedy="set warning_s = 120",
+            )
+        words = (self.partition, self.account, self.qos, self.reservation, self.constraint)
+        for word in (*words, *self.after, *self.options):
+            if word is not None and (not word or any(ord(c) < 32 or ord(c) == 127 for c in word)):
+                raise UsageError(
+                    f"{word!r} under [scheduling] is empty or holds a control character",
+                    remedy="write it on one line",
+                )
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """What to run. Paths are absolute: the job file's reader resolves them against its folder."""
 
@@ -111,6 +147,8 @@ class Job(Struct, frozen=True, kw_only=True):
     engine: str | None = None
     launcher: str | None = None
     scheduler: str | None = None
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    modules: tuple[str, ...] = ()
     capture: CaptureRequest = field(default_factory=CaptureRequest)
     prove: ProveRequest = field(default_factory=ProveRequest)
 
@@ -126,6 +164,17 @@ class Job(Struct, frozen=True, kw_only=True):
             raise UsageError("the command holds a NUL byte, which no program can be given")
         for name, value in self.environment.items():
             check_variable(name, value)
+        for module in self.modules:
+            if not module or any(c.isspace() or not c.isprintable() for c in module):
+                raise UsageError(
+                    f"{module!r} is not the name of an environment module",
+                    remedy='write modules = ["openmpi/4.1.4"]',
+                )
+        if self.scheduling.warning_s and self.walltime_s is None:
+            raise UsageError(
+                "scheduling.warning_s counts back from walltime_s, and the job has none",
+                remedy="set walltime_s",
+            )
 
 
 def check_variable(name: str, value: str) -> None:
@@ -276,8 +325,43 @@ class FileSystem(Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
 
 
+class Partition(Struct, frozen=True, kw_only=True):
+    """A part of a cluster that jobs are sent to: Slurm's partition, the others' queue. None: not known, or
+    no limit. `up`: it takes jobs and starts them."""
+
+    name: str
+    default: bool = False
+    up: bool = True
+    nodes: int | None = None
+    max_nodes: int | None = None
+    max_time_s: int | None = None
+    cpus_per_node: int | None = None
+    mem_per_node_bytes: int | None = None
+    gpus_per_node: int | None = None
+    accounts: tuple[str, ...] = ()
+
+
+class SchedulerFacts(Struct, frozen=True, kw_only=True):
+    """A scheduler found on a machine. `accounts`: those that this user can charge, None when the scheduler
+    keeps no such list. `settings`: what else a scheduler's module wants to know, by its own names."""
+
+    name: str
+    version: str
+    works: bool = True
+    detail: str = ""
+    partitions: tuple[Partition, ...] = ()
+    accounts: tuple[str, ...] | None = None
+    mpi_plugins: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def partition(self, name: str | None) -> Partition | None:
+        """The partition of this name; without a name, the default one."""
+        return next((p for p in self.partitions if (p.default if name is None else p.name == name)), None)
+
+
 class Site(Struct, frozen=True, kw_only=True):
-    """Facts about one machine, as one probe saw them."""
+    """Facts about one machine, as one probe saw them. `unseen`: paths of the login node that are not there on
+    this compute node."""
 
     hostname: str
     kernel: str
@@ -298,7 +382,12 @@ class Site(Struct, frozen=True, kw_only=True):
     other_tools: dict[str, str] = field(default_factory=dict)
     gpus: tuple[str, ...] = ()
     file_systems: tuple[FileSystem, ...] = ()
+    schedulers: tuple[SchedulerFacts, ...] = ()
+    unseen: tuple[str, ...] = ()
     probed_at: str = ""
+
+    def scheduler(self, name: str) -> SchedulerFacts | None:
+        return next((facts for facts in self.schedulers if facts.name == name), None)
 
     def engine(self, name: str) -> EngineFacts | None:
         """The first working engine of this name, else the first that does not work, else None."""
@@ -332,7 +421,17 @@ class WhenSet(Struct, frozen=True):
     words: tuple[str | Variable | Joined, ...]
 
 
-Word = str | Variable | Joined | WhenSet
+class PassedOn(Struct, frozen=True):
+    """Variables of the job script that the command is to see: those of these names and those whose names
+    begin with these prefixes, as far as they are set when the command starts. `words` are there once for
+    each, with its name and value as the variables `name` and `value`."""
+
+    names: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    words: tuple[str | Variable | Joined, ...]
+
+
+Word = str | Variable | Joined | WhenSet | PassedOn
 
 
 class Where(StrEnum):
@@ -348,6 +447,15 @@ class Position(StrEnum):
 
     OUTSIDE = "outside the container"
     INSIDE = "inside the container"
+
+
+class Start(StrEnum):
+    """Who starts the ranks: the launcher once on every node, the job script itself one by one, or a program
+    that the first node runs (mpirun, srun) and that reaches the other nodes by its own ways."""
+
+    NODES = "once per node"
+    RANKS = "rank by rank, by the job script"
+    PROGRAM = "by a program on the first node"
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -405,6 +513,60 @@ class Plan(Struct, frozen=True, kw_only=True):
     needs_flat: bool = False
     mount_points: tuple[Mount, ...] = ()
     rank_log: str | None = None
+    start: Start = Start.NODES
+    #: The words of the program that starts the ranks (Start.PROGRAM); the command of a rank follows them.
+    program: tuple[Word, ...] = ()
+    #: What runs as the ranks before the job, to see that they find each other; None: nothing.
+    proof: Command | None = None
+    #: Bash that runs before each start: what the launcher must tell the ranks.
+    prelude: str = ""
+    #: Lines for the scheduler, as it reads them at the top of the job script.
+    directives: tuple[str, ...] = ()
+
+
+class JobState(StrEnum):
+    """What a scheduler says of a job, in words that all have."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    NODE_FAIL = "node failed"
+    OUT_OF_MEMORY = "out of memory"
+    UNKNOWN = "unknown"
+
+    @property
+    def over(self) -> bool:
+        """The scheduler will not run it (again)."""
+        return self not in (JobState.PENDING, JobState.RUNNING, JobState.UNKNOWN)
+
+
+class QueueEntry(Struct, frozen=True, kw_only=True):
+    """What a scheduler says of one job. `reason`: its own words, why it waits or how it ended."""
+
+    job_id: str
+    state: JobState
+    reason: str = ""
+    nodes: str = ""
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """What was handed to a scheduler, kept beside the run. `job_id`: None until the scheduler gave one."""
+
+    run_id: str
+    scheduler: str
+    job_id: str | None
+    name: str
+    nodes: int
+    world_size: int
+    engine: str
+    submitted_at: str
+    plan_digest: str
+    image_digest: str | None
+    site_digest: str
+    walltime_s: int | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -462,6 +624,14 @@ class MemorySample(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class JobStart(Struct, frozen=True, kw_only=True):
+    """One start of a job by its scheduler: when, in seconds of the epoch, and on which first node."""
+
+    at_epoch_s: int
+    node: str
+    job_id: str
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """What one arm did in one run: raw samples, never only a mean. Immutable once written."""
 
@@ -487,6 +657,12 @@ class Record(Struct, frozen=True, kw_only=True):
     peak_rank_rss_bytes: tuple[int, ...] = ()
     results: dict[str, float] = field(default_factory=dict)
     load_1min: float = 0.0
+    #: Of a run that a scheduler had: its number there, and when and on which first node it was started: once,
+    #: or more often after a lost node or a pause of its own.
+    scheduler: str = "local"
+    job_id: str = ""
+    starts: tuple[JobStart, ...] = ()
+    ended_because: str = ""
 
 
 class Arm(Struct, frozen=True, kw_only=True):

@@ -33,9 +33,11 @@ BUILT_IN = {
     "launchers": {
         "single": "fairlead.launchers.single",
         "torchrun": "fairlead.launchers.torchrun",
+        "ranks": "fairlead.launchers.ranks",
     },
     "schedulers": {
         "local": "fairlead.schedulers.local",
+        "slurm": "fairlead.schedulers.slurm",
     },
 }
 

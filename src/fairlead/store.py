@@ -11,6 +11,8 @@
     pins/HEX.json            what a reference stood for when it was pulled
     identities/HEX/          etc/passwd and etc/group of an image with the user's lines in
     leases/                  who is fetching what
+    programs/HEX/            programs of Fairlead's own that compute nodes need
+    sites/NAME.json          what was seen of compute nodes
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     tmp/                     work in progress, renamed into place when whole
 
@@ -79,6 +81,13 @@ class Store:
 
     def lease(self, name: str) -> Path:
         return self.root / "leases" / name
+
+    def program(self, key: str) -> Path:
+        return self.root / "programs" / key
+
+    def site(self, name: str) -> Path:
+        """What was seen of a compute node, by its scheduler and partition."""
+        return self.root / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
 
     def flat(self, digest: str) -> Path:
         return self.root / "flat" / "sha256" / _hex(digest)

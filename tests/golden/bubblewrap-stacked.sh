@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:8624c1a73efb.
+# Written by Fairlead 0.1.0, plan sha256:b1319f4d4042.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset FAIRLEAD_RUN
-FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
 
-run_pids() { # the run's processes
+FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
+HERE=
+
+run_pids() { # the run's processes on this node
   grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -38,12 +40,15 @@ trap 'stop 130' INT
 trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] || { printf 'fairlead: %s is not there: %s\n  try: %s\n' "$2" "$1" "$3" >&2; exit 3; }
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
 }
 
 # What must be there.
 need /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree 'a layer of the image' 'fairlead capture --fresh'
 need /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'
 need /scratch/ada/out 'the source of a mount' 'correct the mounts'
@@ -94,21 +99,22 @@ fi
   --chdir '/home/ada/my digits' \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir="$FAIRLEAD_RUN_DIR"/logs --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir="$FAIRLEAD_RUN_DIR"/logs --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
 ) <&0 &
 child=$!
 wait "$child"
 code=$?
 
-# The first rank that failed says what went wrong; its exit code is ours.
-if [ "$code" -ne 0 ] && [ -r "$FAIRLEAD_RUN_DIR/exits" ]; then
-  while read -r rank status; do
-    [ "$status" -ne 0 ] || continue
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
     cat "$FAIRLEAD_RUN_DIR"/logs/*/attempt_0/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
-    break
-  done < "$FAIRLEAD_RUN_DIR/exits"
+  fi
 fi
 
 [ "$code" -eq 0 ] || end_run

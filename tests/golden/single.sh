@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:b8f8615516c9.
+# Written by Fairlead 0.1.0, plan sha256:cf781d77560a.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset FAIRLEAD_RUN
-FAIRLEAD_RUN="${1:-digits-$$}"
 
-run_pids() { # the run's processes
+FAIRLEAD_RUN="${1:-digits-$$}"
+HERE=
+
+run_pids() { # the run's processes on this node
   grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
@@ -38,12 +40,15 @@ trap 'stop 130' INT
 trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] || { printf 'fairlead: %s is not there: %s\n  try: %s\n' "$2" "$1" "$3" >&2; exit 3; }
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
 }
 
 # What must be there.
 need /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree 'a layer of the image' 'fairlead capture --fresh'
 need /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the

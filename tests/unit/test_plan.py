@@ -257,14 +257,19 @@ def test_a_launcher_asked_for_that_cannot_start_the_ranks_is_refused() -> None:
     assert "ranks_per_node = 1" in error.remedy
 
 
-def test_ranks_of_what_is_no_python_script_are_refused() -> None:
-    error = refused(make_job(command=("bash", "train.sh")))
-    assert "torchrun: it starts Python scripts, and the command starts 'bash'" in error.context
-    assert "python" in error.remedy
+def test_ranks_of_what_is_no_python_script_are_started_by_the_job_script() -> None:
+    made = planned(make_job(command=("bash", "train.sh")))
+    assert made.launcher == "ranks"
+    reason = rejected(made, "launcher", "torchrun").reason
+    assert reason == "it starts Python scripts, and the command starts 'bash'"
 
 
-def test_ranks_without_pytorch_in_the_image_are_refused() -> None:
-    error = refused(image=make_image(frameworks={"numpy": "2.1.0"}))
+def test_ranks_without_pytorch_in_the_image_are_started_by_the_job_script() -> None:
+    image = make_image(frameworks={"numpy": "2.1.0"})
+    made = planned(image=image)
+    assert made.launcher == "ranks"
+    assert rejected(made, "launcher", "torchrun").reason == "PyTorch is not in the environment"
+    error = refused(make_job(launcher="torchrun"), image)
     assert "torchrun: PyTorch is not in the environment" in error.context
     assert error.remedy == "pip install torch"
 
@@ -621,7 +626,8 @@ def paths(made: Plan) -> list[str]:
 
 def test_layers_and_mounts_must_be_there() -> None:
     made = planned(make_job(mounts=(Mount(source="/data", target="/d"),)))
-    assert paths(made) == [*make_rootfs(make_image()).layers.values(), "/home/ada/digits", "/data"]
+    layers = make_rootfs(make_image()).layers.values()
+    assert paths(made) == [*layers, "/opt/bwrap", "/home/ada/digits", "/data"]
     assert all(requirement.remedy for requirement in made.requirements)
 
 

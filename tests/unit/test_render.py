@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import make_image, make_job, make_rootfs, make_site
+from builders import make_image, make_job, make_rootfs, make_site, make_surroundings
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools import tool
@@ -340,7 +340,7 @@ def ranks(end: str) -> Plan:
 
 
 def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> None:
-    done = run(ranks('printf "2 0\\n1 7\\n0 143\\n" > "$FAIRLEAD_RUN_DIR/exits"; exit 1'))
+    done = run(ranks('printf "2 0\\n1 7\\n0 143\\n" > "$FAIRLEAD_RUN_DIR/exits.0"; exit 1'))
     assert done.returncode == 7
     assert done.stderr.decode().splitlines() == [
         "fairlead: rank 1 ended first, with exit code 7; its last output:",
@@ -351,12 +351,12 @@ def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> 
 
 def test_the_launchers_own_failure_keeps_its_code() -> None:
     assert run(ranks("exit 9")).returncode == 9
-    done = run(ranks('echo "0 0" > "$FAIRLEAD_RUN_DIR/exits"; exit 9'))
+    done = run(ranks('echo "0 0" > "$FAIRLEAD_RUN_DIR/exits.0"; exit 9'))
     assert (done.returncode, done.stderr) == (9, b"")
 
 
 def test_a_run_that_succeeded_says_nothing_of_its_ranks() -> None:
-    done = run(ranks('printf "0 0\\n1 0\\n" > "$FAIRLEAD_RUN_DIR/exits"'))
+    done = run(ranks('printf "0 0\\n1 0\\n" > "$FAIRLEAD_RUN_DIR/exits.0"'))
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -373,10 +373,17 @@ def test_the_folder_of_the_ranks_is_removed_unless_it_was_given(tmp_path: Path) 
 
 
 def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_path: Path) -> None:
-    argv = torchrun.wrap(Command(argv=("/bin/sh", "-c", "exit $1", "x")), Topology(), "python").argv
+    argv = torchrun.wrap(
+        Command(argv=("/bin/sh", "-c", "exit $1", "x")), make_job(), make_surroundings()
+    ).argv
     (at,) = (at for at, word in enumerate(argv) if word == "--no-python")
     for rank, code in (("1", "5"), ("0", "0")):
-        environment = {"RANK": rank, "FAIRLEAD_RUN_DIR": str(tmp_path), "PATH": os.environ["PATH"]}
+        environment = {
+            "RANK": rank,
+            "GROUP_RANK": "0",
+            "FAIRLEAD_RUN_DIR": str(tmp_path),
+            "PATH": os.environ["PATH"],
+        }
         words = [str(word) for word in (*argv[at + 1 :], code)]
         assert subprocess.run(words, env=environment, check=False).returncode == int(code)
-    assert (tmp_path / "exits").read_text() == "1 5\n0 0\n"
+    assert (tmp_path / "exits.0").read_text() == "1 5\n0 0\n"

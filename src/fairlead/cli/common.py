@@ -43,6 +43,20 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", metavar="NAME", help="run with this engine; native is no container")
 
 
+def add_scheduling(parser: argparse.ArgumentParser) -> None:
+    """What is asked of a scheduler; each goes over the job file."""
+    for name, meaning in (
+        ("scheduler", "hand the job to this scheduler"),
+        ("partition", "partition or queue"),
+        ("account", "account or project that pays"),
+        ("qos", "quality of service"),
+        ("reservation", "reservation to run in"),
+        ("constraint", "features that the nodes must have"),
+        ("launcher", "start the ranks with this launcher"),
+    ):
+        parser.add_argument(f"--{name}", metavar="NAME", help=meaning)
+
+
 def add_python(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python",
@@ -73,14 +87,31 @@ def read_job(context: Context) -> Job:
         job = jobfile.read_job(Path(options.file), context.settings)
     else:
         raise UsageError("there is nothing to run", remedy="name a job file, or a command after --")
-    engine = context.settings.settings["engine"]
-    if engine.value and (job.engine is None or engine.source.startswith(("flag", "environment"))):
-        job = msgspec.structs.replace(job, engine=engine.value)
+    for name in ("engine", "launcher", "scheduler"):
+        if name != "scheduler" or hasattr(options, "scheduler"):
+            job = msgspec.structs.replace(job, **{name: _over(context, name, getattr(job, name))})
+    scheduling = {
+        name: _over(context, name, getattr(job.scheduling, name))
+        for name in ("partition", "account", "qos", "reservation", "constraint")
+    }
+    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, **scheduling))
+    if not job.modules and context.settings["modules"]:
+        modules = tuple(filter(None, context.settings["modules"].split(",")))
+        job = msgspec.structs.replace(job, modules=modules)
     if getattr(options, "python", None):
         job = msgspec.structs.replace(
             job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
         )
     return job
+
+
+def _over(context: Context, name: str, value: str | None) -> str | None:
+    """A setting over the job's value: a flag's or a variable's always, a file's where the job has none."""
+    setting = context.settings.settings[name]
+    if setting.value and (value is None or setting.source.startswith(("flag", "environment"))):
+        found: str = setting.value
+        return found
+    return value
 
 
 def probe_site(context: Context) -> Site:
@@ -140,15 +171,28 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     no more than a description of it, unless it is wanted `always`. What cannot run is refused before time
     and space are spent on a capture.
     """
+    import msgspec
+
     from fairlead.images.capture import capture, describe
     from fairlead.plan import plan
 
     job = read_job(context)
     site = probe_site(context)
+    if context.options.verb == "submit" and job.scheduler in (None, "local"):
+        if not site.schedulers:
+            raise UsageError(
+                "there is no scheduler on this machine",
+                remedy="log in to the cluster, or run the job here: fairlead run",
+            )
+        job = msgspec.structs.replace(job, scheduler=site.schedulers[0].name)
+    if job.scheduler not in (None, "local"):
+        from fairlead.programs import provide
+
+        site = provide(context.store, site)
     if job.image != "capture":
         return job, site, _bring(context, job)
     described = describe(job.capture)
-    plan(job, described, None, site)
+    plan(job, described, None, site, node=compute_node(context, job))
     if job.engine == "native" and not always:
         return job, site, described
     try:
@@ -161,6 +205,16 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
             f"{image.inodes:,} files and folders"
         )
     return job, site, image
+
+
+def compute_node(context: Context, job: Job) -> Site | None:
+    """What `doctor --compute` saw of the nodes that the job is for; None when it did not look."""
+    from fairlead.model import Site
+
+    if job.scheduler in (None, "local"):
+        return None
+    path = context.store.site(f"{job.scheduler}-{job.scheduling.partition or 'default'}")
+    return context.store.read(path, Site) if path.exists() else None
 
 
 def _with_program(job: Job) -> CaptureRequest:
@@ -190,7 +244,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         rootfs = msgspec.structs.replace(
             context.store.rootfs(image), identity=identity.provide(context.store, image, site)
         )
-    made = plan(job, image, rootfs, site)
+    made = plan(job, image, rootfs, site, node=compute_node(context, job))
     if made.needs_flat:
         from fairlead.images.layers.flatten import make_flat
 

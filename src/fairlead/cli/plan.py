@@ -12,6 +12,7 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
+    add_scheduling,
     make_plan,
     prepare,
 )
@@ -24,6 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     parser.add_argument("--script", action="store_true", help="print the job script, in plain bash")
     add_engine(parser)
+    add_scheduling(parser)
     add_python(parser)
 
 

@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fairlead.model import Command, EngineFacts, Image, Mount, Outcome, Site
+from fairlead.model import (
+    Command,
+    EngineFacts,
+    Image,
+    Joined,
+    Mount,
+    Outcome,
+    PassedOn,
+    Site,
+    Variable,
+)
 
 
 class Host(Protocol):
@@ -33,7 +43,8 @@ class Host(Protocol):
 class Container:
     """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree; over it
     `scratch`, empty folders to write to; then the mounts, outer before inner. `identity`: a folder with
-    the etc/passwd and etc/group that the command is to see; None: the image's own."""
+    the etc/passwd and etc/group that the command is to see; None: the image's own. `passed`: variables of
+    the job script that the command gets when they are set, by name and by the beginning of their names."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
@@ -41,6 +52,8 @@ class Container:
     mounts: tuple[Mount, ...] = ()
     identity: str | None = None
     home: str
+    passed: tuple[str, ...] = ()
+    passed_prefixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +102,18 @@ class Engine(Protocol):
 RUN_VARIABLES = ("FAIRLEAD_RUN", "FAIRLEAD_METER_DIR", "FAIRLEAD_GATE", "FAIRLEAD_RUN_DIR")
 #: Of these, the ones that name a folder which the command must be able to write.
 RUN_FOLDERS = ("FAIRLEAD_METER_DIR", "FAIRLEAD_RUN_DIR")
+
+#: In the words of `passed_on`: the variable's name and its value.
+PASSED_NAME, PASSED_VALUE = Variable("name"), Variable("value")
+PASSED_ASSIGNMENT = Joined((PASSED_NAME, "=", PASSED_VALUE))
+
+
+def passed_on(container: Container, *words: str | Variable | Joined) -> tuple[PassedOn, ...]:
+    """These words, once for each variable that the launcher and the scheduler want the command to see."""
+    if not container.passed and not container.passed_prefixes:
+        return ()
+    return (PassedOn(container.passed, container.passed_prefixes, words),)
+
 
 #: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairlead.engines import (
+    PASSED_ASSIGNMENT,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -26,6 +27,7 @@ from fairlead.engines import (
     Unsuitable,
     basic_environment,
     brought,
+    passed_on,
 )
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
@@ -165,6 +167,7 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     environment = {**basic_environment(site, home=container.home), **command.environment}
     assignments: list[Word] = [f"{key}={value}" for key, value in sorted(environment.items())]
     assignments += [WhenSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
+    assignments += passed_on(container, PASSED_ASSIGNMENT)
     start = brought.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv)
     # Half of the memory, as the kernel gives a tmpfs that nobody gave a size.
     size_mb = max(site.mem_bytes // 2 >> 20, 64)

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from fairlead.engines import Host
-from fairlead.model import Joined, Variable, WhenSet, Word
+from fairlead.model import Joined, PassedOn, Variable, WhenSet, Word
 
 _PROGRAMS = ("env", "bash")
 
@@ -109,10 +109,12 @@ def _mapped(change: Callable[[str], str], word: Word) -> Word:
     match word:
         case str():
             return change(word)
-        case Variable():
+        case Variable() | PassedOn():
             return word
         case Joined(parts=parts):
             return Joined(tuple(change(part) if isinstance(part, str) else part for part in parts))
         case WhenSet(variable=variable, words=words):
             changed = tuple(_mapped(change, each) for each in words)
-            return WhenSet(variable, tuple(each for each in changed if not isinstance(each, WhenSet)))
+            return WhenSet(
+                variable, tuple(each for each in changed if not isinstance(each, WhenSet | PassedOn))
+            )

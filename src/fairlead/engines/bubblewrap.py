@@ -16,6 +16,8 @@ from pathlib import Path
 
 from fairlead.engines import (
     HOST_FILES,
+    PASSED_NAME,
+    PASSED_VALUE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -23,6 +25,7 @@ from fairlead.engines import (
     Suitable,
     Unsuitable,
     basic_environment,
+    passed_on,
 )
 from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet, Word
 
@@ -168,5 +171,6 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words += ["--setenv", name, value]
     for name in RUN_VARIABLES:
         words.append(WhenSet(name, ("--setenv", name, Variable(name))))
+    words += passed_on(container, "--setenv", PASSED_NAME, PASSED_VALUE)
     words += ["--chdir", command.workdir, "--die-with-parent", "--"]
     return Command(argv=(*words, *command.argv), where=command.where)

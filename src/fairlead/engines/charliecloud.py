@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fairlead.engines import (
+    PASSED_NAME,
+    PASSED_VALUE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -29,6 +31,7 @@ from fairlead.engines import (
     Suitable,
     Unsuitable,
     basic_environment,
+    passed_on,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
@@ -156,6 +159,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     for name in RUN_VARIABLES:
         value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
         words.append(WhenSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
+    words += passed_on(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
     # ch-run's own variable comes after all that it is told to set or unset.
     words += [f"--cd={command.workdir}", container.flat, "--", "/usr/bin/env", "-u", "CH_RUNNING", "--"]
     if "=" in str(command.argv[0]):  # env would take it for one more variable

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from fairlead.engines import RUN_VARIABLES, Container, Host, Suitable, Unsuitable, basic_environment
+from fairlead.engines import (
+    PASSED_ASSIGNMENT,
+    RUN_VARIABLES,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    basic_environment,
+    passed_on,
+)
 from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
 
 NAME = "native"
@@ -37,6 +46,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words: list[Word] = ["env", "-i", f"--chdir={command.workdir}"]
     words += [f"{name}={value}" for name, value in sorted(environment.items())]
     words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
+    words += passed_on(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return Command(argv=(*words, *command.argv), where=command.where)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from fairlead.engines import (
     HOST_FILES,
+    PASSED_NAME,
+    PASSED_VALUE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -24,6 +26,7 @@ from fairlead.engines import (
     Suitable,
     Unsuitable,
     basic_environment,
+    passed_on,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
@@ -160,6 +163,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     for name in RUN_VARIABLES:
         value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
         words.append(WhenSet(name, (Joined((f"--env={name}=", value)),)))
+    words += passed_on(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
     # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
     # what lies in the image's /tmp or home would be gone; an overlay is at another place.
     words += [f"--workdir={command.workdir}", container.flat + (":O" if site.uid == 0 else "")]

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from fairlead.engines import (
     HOST_FILES,
+    PASSED_ASSIGNMENT,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -39,6 +40,7 @@ from fairlead.engines import (
     Suitable,
     Unsuitable,
     basic_environment,
+    passed_on,
     proot_start,
 )
 from fairlead.errors import PlanError
@@ -194,6 +196,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words += ["--env", f"{name}={value}"]
     for name in RUN_VARIABLES:
         words.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
+    words += passed_on(container, "--env", PASSED_ASSIGNMENT)
     return Command(argv=(*words, "--", *command.argv), where=command.where)
 
 

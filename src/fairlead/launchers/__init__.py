@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from fairlead.model import Command, Image, Position, Topology
+from fairlead.model import Command, Image, Job, Position, Site, Start, Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +23,81 @@ class NotLaunchable:
     remedy: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a launcher may know beside the job: `site` is where the ranks run, `scheduler` what gives the
+    nodes, `python` the interpreter of the environment, `engine` what holds the container."""
+
+    site: Site
+    scheduler: str
+    engine: str
+    image: Image | None
+    python: str
+
+
+class Passed(NamedTuple):
+    """Variables by name, and by the beginning of their names."""
+
+    names: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+
 class Launcher(Protocol):
-    """A module of `fairlead.launchers`. All of it is pure."""
+    """A module of `fairlead.launchers`. All of it is pure.
+
+    What a launcher finds in the job script, on every node: FAIRLEAD_NODE (its number, from 0),
+    FAIRLEAD_NODES, FAIRLEAD_MASTER (the first node's address), FAIRLEAD_PORT (a port that was free there),
+    FAIRLEAD_INTERFACE (the network interface that leads there). Started rank by rank it has beside them
+    RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+    """
 
     NAME: str
     POSITION: Position
+    START: Start
     #: Where a rank's output lies under the run's folder, a shell pattern with `$rank`; None: not kept.
     RANK_LOG: str | None
 
-    def judge(
-        self, command: tuple[str, ...], topology: Topology, image: Image | None
-    ) -> Launchable | NotLaunchable:
-        """Whether the launcher can start this command in this topology."""
+    def judge(self, job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+        """Whether the launcher can start this job there."""
         ...
 
-    def wrap(self, command: Command, topology: Topology, python: str) -> Command:
-        """The command that starts the ranks. `python` is the interpreter of the environment."""
+    def wrap(self, command: Command, job: Job, surroundings: Surroundings) -> Command:
+        """What is started: once per node, or once per rank."""
         ...
+
+    def passed(self, job: Job) -> Passed:
+        """Variables of the job script that the ranks are to see."""
+        ...
+
+    def program(self, job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+        """For Start.PROGRAM: the words that start the ranks; the command of a rank follows them."""
+        ...
+
+    def prelude(self, job: Job, surroundings: Surroundings) -> str:
+        """Lines of bash that run before each start, on the node or for the rank: where this launcher's ranks
+        find their names, say. "" for none."""
+        ...
+
+
+#: What ranks that are started one by one are told, by the names that PyTorch's env:// made common.
+RANK_VARIABLES = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "GLOO_SOCKET_IFNAME",
+)
+
+
+#: A prelude. Left alone, gloo takes the interface of the host's name, which may not resolve, or be loopback.
+INTERFACE = """\
+unset GLOO_SOCKET_IFNAME
+[ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
+"""
+
+
+def threads(job: Job) -> dict[str, str]:
+    """Left alone each rank starts a thread per core, and the ranks fight for them."""
+    return {"OMP_NUM_THREADS": str(job.topology.cpus_per_rank or 1)}

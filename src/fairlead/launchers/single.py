@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from fairlead.launchers import Launchable, NotLaunchable
-from fairlead.model import Command, Image, Position, Topology
+from fairlead.launchers import Launchable, NotLaunchable, Passed, Surroundings
+from fairlead.model import Command, Job, Position, Start, Word
 
 NAME = "single"
 POSITION = Position.INSIDE
+START = Start.NODES
 RANK_LOG = None
 
 
-def judge(command: tuple[str, ...], topology: Topology, image: Image | None) -> Launchable | NotLaunchable:
-    if topology.world_size > 1:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    if job.topology.world_size > 1:
         return NotLaunchable(
-            f"it starts one process, and the topology asks for {topology.world_size}",
-            remedy="set ranks_per_node = 1, or leave the launcher to the planner",
+            f"it starts one process, and the topology asks for {job.topology.world_size}",
+            remedy="set nodes = 1 and ranks_per_node = 1, or leave the launcher to the planner",
         )
     return Launchable("one process needs no launcher")
 
 
-def wrap(command: Command, topology: Topology, python: str) -> Command:
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
     return command
+
+
+def passed(job: Job) -> Passed:
+    return Passed()
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return ()
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return ""

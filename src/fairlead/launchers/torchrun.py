@@ -5,46 +5,55 @@ Documentation: https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from __future__ import annotations
 
-from fairlead.launchers import Launchable, NotLaunchable
-from fairlead.model import Command, Image, Joined, Position, Topology, Variable, Where
+from fairlead.launchers import INTERFACE, Launchable, NotLaunchable, Passed, Surroundings, threads
+from fairlead.model import Command, Job, Joined, Position, Start, Variable, Where, Word
 
 NAME = "torchrun"
 POSITION = Position.INSIDE
+START = Start.NODES
 RANK_LOG = "logs/*/attempt_0/$rank"
 
 #: torchrun itself ends with 1 whatever its ranks said. This keeps each rank's own exit code, in the order
 #: of their ends, so that the first failure is known and passed on.
-_KEEP_EXIT_CODE = '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits"; exit "$code"'
+_KEEP_EXIT_CODE = '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
 
 
-def judge(command: tuple[str, ...], topology: Topology, image: Image | None) -> Launchable | NotLaunchable:
-    if not command[0].rpartition("/")[2].startswith("python"):
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    program = job.command[0]
+    if not program.rpartition("/")[2].startswith("python"):
         return NotLaunchable(
-            f"it starts Python scripts, and the command starts {command[0]!r}",
+            f"it starts Python scripts, and the command starts {program!r}",
             remedy='write the command as ["python", "train.py", …]',
         )
-    if topology.nodes > 1:
-        return NotLaunchable(
-            "on one machine it starts the ranks of one node", remedy="set nodes = 1 under [topology]"
-        )
-    if image is not None and "torch" not in image.frameworks:
+    if surroundings.image is not None and "torch" not in surroundings.image.frameworks:
         return NotLaunchable("PyTorch is not in the environment", remedy="pip install torch")
-    return Launchable(f"PyTorch's launcher starts {topology.ranks_per_node} ranks and gives them their names")
+    nodes = f" on each of {job.topology.nodes} nodes" if job.topology.nodes > 1 else ""
+    return Launchable(
+        f"PyTorch's launcher starts {job.topology.ranks_per_node} ranks{nodes} and gives them their names"
+    )
 
 
-def wrap(command: Command, topology: Topology, python: str) -> Command:
-    environment = {
-        # One node: everything goes over loopback. Otherwise gloo looks the host's name up, which fails or
-        # waits where the name does not resolve.
-        "GLOO_SOCKET_IFNAME": "lo",
-        # Left alone each rank starts a thread per core, and the ranks fight for them.
-        "OMP_NUM_THREADS": str(topology.cpus_per_rank or 1),
-        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[rank ${rank}] ",
-    }
-    argv = (
-        python, "-m", "torch.distributed.run",
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
+    topology = job.topology
+    environment = {**threads(job), "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[rank ${rank}] "}
+    rendezvous: tuple[Word, ...]
+    if topology.nodes == 1:
+        # Everything goes over loopback. Otherwise gloo looks the host's name up, which fails or waits where
+        # the name does not resolve.
+        environment["GLOO_SOCKET_IFNAME"] = "lo"
         # --standalone: a free port is found, so two jobs on one machine never meet.
-        "--standalone", "--local-addr=127.0.0.1",
+        rendezvous = ("--standalone", "--local-addr=127.0.0.1")
+    else:
+        # Worked out by the job script, outside the container: no look-up inside, no fall-back to localhost.
+        rendezvous = (
+            f"--nnodes={topology.nodes}",
+            Joined(("--node-rank=", Variable("FAIRLEAD_NODE"))),
+            Joined(("--master-addr=", Variable("FAIRLEAD_MASTER"))),
+            Joined(("--master-port=", Variable("FAIRLEAD_PORT"))),
+        )
+    argv = (
+        surroundings.python, "-m", "torch.distributed.run",
+        *rendezvous,
         f"--nproc-per-node={topology.ranks_per_node}",
         "--max-restarts=0",
         "--tee=3", Joined(("--log-dir=", Variable("FAIRLEAD_RUN_DIR"), "/logs")),
@@ -57,3 +66,15 @@ def wrap(command: Command, topology: Topology, python: str) -> Command:
         workdir=command.workdir,
         where=Where.NODE,
     )
+
+
+def passed(job: Job) -> Passed:
+    return Passed() if job.topology.nodes == 1 else Passed(("GLOO_SOCKET_IFNAME",))
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return ()
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return INTERFACE if job.topology.nodes > 1 else ""

@@ -5,36 +5,65 @@ What can be known to fail fails here, with the reason and the command that mends
 
 from __future__ import annotations
 
-from fairlead import registry
+import dataclasses
+
+from fairlead.launchers import Surroundings
 from fairlead.model import Decision, Image, Job, Plan, Rootfs, Site
 from fairlead.plan.container import make_container, mount_points, requirements
 from fairlead.plan.engine import choose_engine
 from fairlead.plan.launcher import choose_launcher, compose
-from fairlead.plan.scheduler import choose_scheduler
+from fairlead.plan.scheduler import choose_scheduler, tell_topology
 
 
-def plan(job: Job, image: Image | None, rootfs: Rootfs | None, site: Site) -> Plan:
-    """Decide everything. `image` and `rootfs` are None for a job on bare metal without a capture.
+def plan(
+    job: Job, image: Image | None, rootfs: Rootfs | None, site: Site, *, node: Site | None = None
+) -> Plan:
+    """Decide everything. `image` and `rootfs` are None for a job on bare metal without a capture. `site` is
+    where the job is handed over, `node` a machine of those that run it, when that is another and was seen.
 
     Raises PlanError when the job cannot run as asked.
     """
     decisions: list[Decision] = []
     scheduler = choose_scheduler(job, site, decisions)
-    engine, suitable = choose_engine(job, image, site, decisions)
-    launcher = choose_launcher(job, image, decisions)
-    container = make_container(job, image, rootfs, site, engine, suitable, decisions)
-    command = compose(job, image, site, engine, launcher, container)
+    runs_on = node or site
+    tell_topology(job, runs_on, decisions)
+    engine, suitable = choose_engine(job, image, runs_on, decisions)
+    around = Surroundings(
+        site=runs_on,
+        scheduler=scheduler.NAME,
+        engine=engine.NAME,
+        image=image,
+        python=(image.python if image is not None else None) or "python3",
+    )
+    launcher = choose_launcher(job, around, decisions)
+    container = make_container(job, image, rootfs, runs_on, engine, suitable, decisions)
+    passed = launcher.passed(job)
+    container = dataclasses.replace(container, passed=passed.names, passed_prefixes=passed.prefixes)
+    command = compose(job, image, engine, launcher, container, around)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
         engine=engine.NAME,
         launcher=launcher.NAME,
-        scheduler=scheduler,
+        scheduler=scheduler.NAME,
         command=command,
         decisions=tuple(decisions),
-        warnings=registry.scheduler(scheduler).warnings(job.topology, site),
-        requirements=requirements(job, image, container),
+        warnings=(*scheduler.warnings(job, site), *_not_seen(scheduler.AT_ONCE, node)),
+        requirements=requirements(job, image, container, runs_on.engine(engine.NAME)),
         needs_flat=container.flat is not None,
         mount_points=mount_points(container) if suitable.mount_points else (),
         rank_log=launcher.RANK_LOG,
+        start=launcher.START,
+        program=launcher.program(job, around),
+        prelude=launcher.prelude(job, around),
+        directives=scheduler.directives(job, site),
+    )
+
+
+def _not_seen(at_once: bool, node: Site | None) -> tuple[str, ...]:
+    if at_once or node is not None:
+        return ()
+    return (
+        "the compute nodes were not looked at, and are taken to be like this machine: "
+        "fairlead doctor --compute",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from fairlead.engines import HOST_FILES, Container, Engine, Suitable
-from fairlead.model import Decision, Image, Job, Mount, Requirement, Rootfs, Site
+from fairlead.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, Site
 
 #: Where programs write although nobody told them to; in a read-only tree these become empty folders.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
@@ -117,12 +117,18 @@ def _obstacle_to_stacking(engine: Engine, image: Image, rootfs: Rootfs, suitable
     return None
 
 
-def requirements(job: Job, image: Image | None, container: Container) -> tuple[Requirement, ...]:
+def requirements(
+    job: Job, image: Image | None, container: Container, engine: EngineFacts | None
+) -> tuple[Requirement, ...]:
     remedy = "fairlead capture --fresh"
     if image is not None and image.reference:
         remedy = f"fairlead image pull --fresh {shlex.quote(image.reference)}"
     trees = (*container.layers, *([container.flat] if container.flat else ()))
     found = [Requirement(path=path, what="a layer of the image", remedy=remedy) for path in trees]
+    if engine is not None and engine.name != "native" and engine.path.startswith("/"):
+        found.append(
+            Requirement(path=engine.path, what=f"the engine {engine.name}", remedy="fairlead doctor")
+        )
     found.append(
         Requirement(
             path=job.workdir, what="the working folder", remedy=f"mkdir -p {shlex.quote(job.workdir)}"

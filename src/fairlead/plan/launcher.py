@@ -5,15 +5,15 @@ from __future__ import annotations
 from fairlead import registry
 from fairlead.engines import Container, Engine
 from fairlead.errors import PlanError
-from fairlead.launchers import Launchable, Launcher
-from fairlead.model import Command, Decision, Image, Job, Position, Rejected, Site
+from fairlead.launchers import Launchable, Launcher, Surroundings
+from fairlead.model import Command, Decision, Image, Job, Rejected
 
 
-def choose_launcher(job: Job, image: Image | None, decisions: list[Decision]) -> Launcher:
+def choose_launcher(job: Job, surroundings: Surroundings, decisions: list[Decision]) -> Launcher:
     rejected: list[Rejected] = []
     for name in [job.launcher] if job.launcher else registry.names("launchers"):
         launcher = registry.launcher(name)
-        verdict = launcher.judge(job.command, job.topology, image)
+        verdict = launcher.judge(job, surroundings)
         if isinstance(verdict, Launchable):
             decisions.append(
                 Decision(
@@ -33,16 +33,20 @@ def choose_launcher(job: Job, image: Image | None, decisions: list[Decision]) ->
 
 
 def compose(
-    job: Job, image: Image | None, site: Site, engine: Engine, launcher: Launcher, container: Container
+    job: Job,
+    image: Image | None,
+    engine: Engine,
+    launcher: Launcher,
+    container: Container,
+    around: Surroundings,
 ) -> Command:
-    """scheduler(launcher(engine(workload))) for launchers outside the container,
-    scheduler(engine(launcher(workload))) for those inside."""
+    """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
+    inside the container, and scheduler(launcher(engine(workload))) for those outside."""
     environment = {**(image.environment if image is not None else {}), **job.environment}
     environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     if engine.CONTAINS and image is not None:
         environment["FAIRLEAD_IMAGE"] = image.digest
     command = Command(argv=job.command, environment=environment, workdir=job.workdir)
-    python = (image.python if image is not None else None) or "python3"
-    if launcher.POSITION is Position.INSIDE:
-        return engine.wrap(launcher.wrap(command, job.topology, python), container, site)
-    return launcher.wrap(engine.wrap(command, container, site), job.topology, python)
+    # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
+    # own words (`Launcher.program`) stand in the job script, before those of the engine.
+    return engine.wrap(launcher.wrap(command, job, around), container, around.site)

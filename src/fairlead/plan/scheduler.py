@@ -5,27 +5,39 @@ from __future__ import annotations
 from fairlead import registry
 from fairlead.errors import PlanError
 from fairlead.model import Decision, Job, Site
+from fairlead.schedulers import Scheduler
 
 
-def choose_scheduler(job: Job, site: Site, decisions: list[Decision]) -> str:
+def choose_scheduler(job: Job, site: Site, decisions: list[Decision]) -> Scheduler:
+    """The one that was asked for, or this machine. `site` is where the job is handed over."""
     name = job.scheduler or "local"
-    objection = registry.scheduler(name).objection(job.topology, site)
+    scheduler = registry.scheduler(name)
+    objection = scheduler.objection(job, site)
     if objection is not None:
         raise PlanError(objection[0], remedy=objection[1])
-    topology = job.topology
-    decisions.append(
-        Decision(
-            subject="scheduler",
-            choice=name,
-            reason="asked for" if job.scheduler else "this machine runs it at once",
+    reason = "this machine runs it at once"
+    facts = site.scheduler(name)
+    if facts is not None:
+        partition = facts.partition(job.scheduling.partition)
+        reason = f"{name} {facts.version} is on this machine" + (
+            f"; {'partition' if name == 'slurm' else 'queue'} {partition.name}" if partition else ""
         )
-    )
+    if job.scheduler:
+        reason = f"asked for; {reason}"
+    if scheduler.UNTESTED:
+        reason += f"; untested: {scheduler.UNTESTED}"
+    decisions.append(Decision(subject="scheduler", choice=name, reason=reason))
+    return scheduler
+
+
+def tell_topology(job: Job, node: Site, decisions: list[Decision]) -> None:
+    """`node` is a machine of those that the ranks run on."""
+    topology = job.topology
     decisions.append(
         Decision(
             subject="topology",
             choice=f"{topology.nodes} node x {topology.ranks_per_node} ranks = "
             f"world size {topology.world_size}",
-            reason=f"{site.hostname} has {site.cpus} CPUs and {len(site.gpus)} GPUs",
+            reason=f"{node.hostname} has {node.cpus} CPUs and {len(node.gpus)} GPUs",
         )
     )
-    return name

@@ -13,6 +13,7 @@ from fairlead import execute, registry
 from fairlead.clock import utc_now
 from fairlead.model import Check, EngineFacts, FileSystem, Site
 from fairlead.probe.host import RealHost, cpus, read_text, user_namespace_obstacle
+from fairlead.probe.schedulers import probe_schedulers
 from fairlead.store import Store
 
 #: Container tools that a site may have. Fairlead names what it finds; those with an engine are tried.
@@ -21,7 +22,6 @@ _OTHER_TOOLS = (
     "shifter",
     "sarus",
 )
-_SCHEDULER_TOOLS = ("sbatch", "qsub", "bsub", "flux")
 
 
 def probe(store: Store) -> Site:
@@ -32,8 +32,9 @@ def probe(store: Store) -> Site:
         # Side by side, because what they do is start programs and wait for them.
         with ThreadPoolExecutor(len(names), thread_name_prefix="probe") as pool:
             found = pool.map(lambda name: registry.engine(name).probe(host), names)
+            schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
-    tools = {name: path for name in (*_OTHER_TOOLS, *_SCHEDULER_TOOLS) if (path := execute.which(name))}
+    tools = {name: path for name in _OTHER_TOOLS if (path := execute.which(name))}
     uid = os.getuid()
     home = os.path.expanduser("~")
     return Site(
@@ -54,6 +55,7 @@ def probe(store: Store) -> Site:
         checks=_checks(engines),
         engines=engines,
         other_tools=tools,
+        schedulers=schedulers,
         gpus=tuple(sorted(p for p in glob.glob("/dev/nvidia[0-9]*"))),
         file_systems=tuple(
             _file_system(purpose, path)

@@ -1,21 +1,122 @@
-"""Schedulers: ways to get nodes. One module each, satisfying `Scheduler`."""
+"""Schedulers: ways to get nodes. One module each, satisfying `Scheduler`.
+
+A scheduler knows nothing of engines and launchers. It says how its jobs are asked for, told of and ended,
+and gives the job script three functions of bash that reach its nodes.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from fairlead.model import Site, Topology
+from fairlead.errors import ToolError
+from fairlead.model import Job, Outcome, QueueEntry, SchedulerFacts, Site
+
+
+class Asks(Protocol):
+    """What a scheduler's probe may ask of the machine."""
+
+    def which(self, name: str) -> str | None: ...
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question about jobs, and how its answer is read: ToolError for what it does not know."""
+
+    argv: tuple[str, ...]
+    parse: Callable[[Outcome], tuple[QueueEntry, ...]]
 
 
 class Scheduler(Protocol):
-    """A module of `fairlead.schedulers`. All of it is pure."""
+    """A module of `fairlead.schedulers`. All of it but `probe` is pure."""
 
     NAME: str
+    #: The job runs on this machine at once, under Fairlead's eyes; nothing below is asked of it.
+    AT_ONCE: bool
+    #: Bash: the job's number, in the job.
+    JOB_ID: str
+    #: Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node's first;
+    #: `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
+    #: soon as one does; `again` puts the job back into the queue.
+    SNIPPET: str
+    #: The script is handed over on the standard input.
+    SUBMITS_STDIN: bool
+    #: Why nobody has seen it run on the real scheduler; "" when the tests do.
+    UNTESTED: str
 
-    def objection(self, topology: Topology, site: Site) -> tuple[str, str] | None:
-        """Why the topology cannot be had here, with the remedy; None when it can."""
+    def probe(self, asks: Asks) -> SchedulerFacts | None:
+        """What is known of the scheduler here; None when it is not here."""
         ...
 
-    def warnings(self, topology: Topology, site: Site) -> tuple[str, ...]:
+    def objection(self, job: Job, site: Site) -> tuple[str, str] | None:
+        """Why the job cannot be had here, with the remedy; None when nothing is known against it."""
+        ...
+
+    def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
         """What the user should know although the job can run."""
         ...
+
+    def directives(self, job: Job, site: Site) -> tuple[str, ...]:
+        """The lines at the top of the job script that ask for what the job needs."""
+        ...
+
+    def submit(self, script: str, log: str) -> tuple[str, ...]:
+        """Hand the script over; what it prints is to go to the log."""
+        ...
+
+    def job_id(self, outcome: Outcome) -> str:
+        """The job's number in what `submit` printed. Raises PlanError for a refusal."""
+        ...
+
+    def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
+        """Questions about these jobs: the first that knows a job answers for it."""
+        ...
+
+    def cancel(self, job_id: str) -> tuple[str, ...]: ...
+
+    def attach(self, job_id: str) -> tuple[str, ...] | None:
+        """A shell on the job's first node; None when the scheduler has no way to one."""
+        ...
+
+
+def job_name(job: Job) -> str:
+    """The job's name as every scheduler takes it: they stumble over spaces, colons and leading digits."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", job.name) or "job"
+    return name if name[0].isalpha() else f"job-{name}"
+
+
+def said(outcome: Outcome) -> str:
+    """What a command printed, for an error's context."""
+    return "\n".join(filter(None, (outcome.stderr.strip(), outcome.stdout.strip()))) or (
+        f"exit code {outcome.exit_code}"
+    )
+
+
+def found_job_id(outcome: Outcome, pattern: str) -> str:
+    """The first group of the pattern in what a submission printed. Raises ToolError when it is not there."""
+    found = re.search(pattern, outcome.stdout, re.MULTILINE)
+    if found is None:
+        raise ToolError(f"{outcome.argv[0]} did not tell the job's number", context=said(outcome))
+    return found[1]
+
+
+def cpus_per_node(job: Job) -> int:
+    return job.topology.ranks_per_node * (job.topology.cpus_per_rank or 1)
+
+
+def gpus_per_node(job: Job) -> int:
+    return job.topology.ranks_per_node * job.topology.gpus_per_rank
+
+
+def clock(seconds: int) -> str:
+    """HH:MM:SS, the way in which all schedulers read a time."""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def mebibytes(size: int) -> int:
+    """Rounded up."""
+    return -(-size // 2**20)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from fairlead.model import Site, Topology
+from collections.abc import Sequence
+
+from fairlead.model import Job, Outcome, SchedulerFacts, Site
+from fairlead.schedulers import Asks, Query
 
 NAME = "local"
+AT_ONCE = True
+JOB_ID = "$$"
+SNIPPET = ""
+SUBMITS_STDIN = False
+UNTESTED = ""
 
 
-def objection(topology: Topology, site: Site) -> tuple[str, str] | None:
+def probe(asks: Asks) -> SchedulerFacts | None:
+    return None
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    topology = job.topology
     if topology.nodes > 1:
         return (
             f"the topology asks for {topology.nodes} nodes, and this machine is one",
-            "set nodes = 1 under [topology]",
+            _somewhere(site),
         )
     if topology.cpus_per_rank is not None:
         needed = topology.cpus_per_rank * topology.ranks_per_node
@@ -38,7 +51,14 @@ def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
     return f"set cpus_per_rank = 1 and ranks_per_node = {cpus} or fewer"
 
 
-def warnings(topology: Topology, site: Site) -> tuple[str, ...]:
+def _somewhere(site: Site) -> str:
+    if site.schedulers:
+        return f"fairlead submit --scheduler {site.schedulers[0].name} …, or set nodes = 1 under [topology]"
+    return "set nodes = 1 under [topology]"
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    topology = job.topology
     found = []
     if topology.ranks_per_node > site.cpus:
         found.append(f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will wait for each other")
@@ -47,3 +67,27 @@ def warnings(topology: Topology, site: Site) -> tuple[str, ...]:
             f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"
         )
     return tuple(found)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    return ()
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("bash", script)
+
+
+def job_id(outcome: Outcome) -> str:
+    return ""
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    return ()
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ()
+
+
+def attach(job_id: str) -> tuple[str, ...] | None:
+    return None

@@ -1,0 +1,37 @@
+"""fairlead cancel: end runs that wait or run."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common, add_dry_run
+
+EXAMPLE = "fairlead cancel digits-20261120-101500"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="the runs")
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    from fairlead import registry, submission
+
+    found = submission.look(context.store, context.options.runs)
+    ended = []
+    for status in found:
+        run_id = status.submission.run_id
+        if status.over:
+            console.note(f"{run_id} is over already, with exit code {status.exit_code}")
+        elif context.options.dry_run:
+            argv = registry.scheduler(status.submission.scheduler).cancel(status.submission.job_id or "?")
+            console.note(f"would end {run_id}: {' '.join(argv)}")
+        else:
+            submission.cancel(context.store, run_id)
+            ended.append(run_id)
+            console.note(f"told {status.submission.scheduler} to end {run_id}")
+    if context.options.json:
+        console.result_json(ended)
+    return 0

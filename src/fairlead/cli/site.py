@@ -1,0 +1,98 @@
+"""fairlead site: this cluster's settings, once for all jobs, in one file to share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+
+from fairlead import config
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common, add_dry_run, add_scheduling
+from fairlead.errors import UsageError
+from fairlead.toml import TomlFile
+
+EXAMPLE = "fairlead site add --partition gpu --account research --modules openmpi/4.1.4"
+_FLAGS = (
+    "scheduler",
+    "partition",
+    "account",
+    "qos",
+    "reservation",
+    "constraint",
+    "launcher",
+    "engine",
+    "modules",
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("what", choices=("add", "show"), help="write the settings, or show them")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="take them from a colleague's file")
+    add_scheduling(parser)
+    parser.add_argument("--engine", metavar="NAME", help="run with this engine")
+    parser.add_argument("--modules", metavar="NAMES", help="environment modules, with commas between")
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    path = config.user_site_file(os.environ)
+    if context.options.what == "show":
+        if not path.exists():
+            raise UsageError("there are no settings for this cluster yet", remedy=EXAMPLE)
+        values = TomlFile(path).values
+        if context.options.json:
+            console.result_json(values)
+        else:
+            console.result(path.read_text().rstrip("\n"))
+        return 0
+    values = TomlFile(path).values if path.exists() else {}
+    values |= _given(context)
+    text = "# Settings for this cluster; `fairlead site add FILE` takes them over.\n" + "".join(
+        f"{name} = {_toml(value)}\n" for name, value in sorted(values.items())
+    )
+    if context.options.dry_run:
+        console.result(text.rstrip("\n"))
+        return 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    os.replace(part, path)
+    console.note(f"written to {path}; every job gets them unless its file or a flag says otherwise")
+    if context.options.json:
+        console.result_json(values)
+    return 0
+
+
+def _given(context: Context) -> dict[str, object]:
+    """The settings of the file and of the flags; the flags go over the file."""
+    from fairlead import registry
+
+    options = context.options
+    values: dict[str, object] = {}
+    if options.file:
+        if not Path(options.file).is_file():
+            raise UsageError(f"there is no file {options.file}", remedy=f"ls {shlex.quote(options.file)}")
+        file = TomlFile(Path(options.file))
+        file.check_keys(file.values, config.KNOWN)
+        values |= file.values
+    flags = {name: getattr(options, name) for name in _FLAGS if getattr(options, name, None) is not None}
+    if options.store:
+        flags["store"] = os.path.abspath(options.store)
+    for name, value in flags.items():
+        if name in ("scheduler", "launcher"):
+            getattr(registry, name)(value)
+        elif name == "engine":
+            registry.engine(value.partition(":")[0])
+    values |= flags
+    if not values:
+        raise UsageError("there is nothing to write", remedy=EXAMPLE)
+    return values
+
+
+def _toml(value: object) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,114 @@
+"""fairlead status: how the runs stand that were handed to a queue."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common
+from fairlead.errors import UsageError
+
+if TYPE_CHECKING:
+    from fairlead.submission import Status
+
+EXAMPLE = "fairlead status --watch"
+#: So many of the newest runs are listed unless all are asked for.
+_NEWEST = 20
+_WATCH_S = 2.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs (default: the newest)")
+    parser.add_argument("--all", action="store_true", help="all runs, not the newest alone")
+    parser.add_argument("--watch", action="store_true", help="look again, until all are over")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", nargs="?", help="the run (default: the newest)")
+
+
+def newest(context: Context) -> str:
+    """The run that was named, else the newest that was handed to a queue."""
+    from fairlead import submission
+
+    named: str | None = context.options.run
+    if named is not None:
+        return named
+    runs = submission.submitted(context.store)
+    if not runs:
+        raise UsageError("no run was handed to a queue yet", remedy="fairlead submit job.toml")
+    return runs[-1]
+
+
+def run(context: Context) -> int:
+    """Exit code 0; of one run that was named and is over, its exit code."""
+    from fairlead import submission
+
+    options = context.options
+    while True:
+        runs = options.runs or submission.submitted(context.store)
+        if not options.all and not options.runs:
+            runs = runs[-_NEWEST:]
+        found = submission.look(context.store, runs)
+        for status in found:
+            submission.record(context.store, status)
+        over = all(status.over for status in found)
+        if options.json:
+            console.result_json([_plain(status) for status in found])
+        else:
+            _show(found, live=options.watch)
+        if not options.watch or over:
+            break
+        time.sleep(_WATCH_S)
+    if len(options.runs) == 1 and found[0].exit_code is not None:
+        return found[0].exit_code
+    return 0
+
+
+def _plain(status: Status) -> dict[str, Any]:
+    return {
+        "run": status.submission.run_id,
+        "scheduler": status.submission.scheduler,
+        "job_id": status.submission.job_id,
+        "state": status.state.value,
+        "exit_code": status.exit_code,
+        "reason": status.reason,
+        "nodes": status.nodes,
+        "starts": list(status.starts),
+        "submitted_at": status.submission.submitted_at,
+    }
+
+
+def _show(found: list[Status], *, live: bool) -> None:
+    if not found:
+        console.result("no run was handed to a queue yet")
+        return
+    rows = [("run", "job", "state", "exit", "for", "nodes", "starts", "")]
+    for status in found:
+        code = "" if status.exit_code is None else str(status.exit_code)
+        rows.append(
+            (
+                status.submission.run_id,
+                f"{status.submission.scheduler} {status.submission.job_id or '?'}",
+                status.state.value,
+                code,
+                _duration(status),
+                status.nodes or (status.starts[-1].node if status.starts else str(status.submission.nodes)),
+                str(len(status.starts)),
+                status.reason,
+            )
+        )
+    clear = "\033[H\033[2J" if live and sys.stdout.isatty() else ""
+    console.result(clear + console.table(rows, right=(3, 4, 6)))
+
+
+def _duration(status: Status) -> str:
+    if not status.starts:
+        return ""
+    end = status.ended_at_epoch_s or time.time()
+    seconds = max(int(end - status.starts[0].at_epoch_s), 0)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -1,0 +1,58 @@
+"""fairlead submit: hand a job to the cluster's queue."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairlead import render
+from fairlead.cli import console
+from fairlead.cli.common import (
+    Context,
+    add_common,
+    add_dry_run,
+    add_engine,
+    add_job,
+    add_python,
+    add_scheduling,
+    make_plan,
+    prepare,
+)
+
+EXAMPLE = "fairlead submit examples/digits.toml --partition gpu"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_job(parser)
+    add_engine(parser)
+    add_scheduling(parser)
+    add_python(parser)
+    add_dry_run(parser)
+    parser.add_argument("--wait", action="store_true", help="wait for the end, and end with its exit code")
+
+
+def run(context: Context) -> int:
+    from fairlead import submission
+
+    job, site, image = prepare(context)
+    plan = make_plan(context, job, image, site)
+    if context.options.dry_run:
+        console.result_json(plan) if context.options.json else console.result(render.text(plan))
+        return 0
+    for warning in plan.warnings:
+        console.note(f"warning: {warning}")
+    made = submission.submit(context.store, plan, site)
+    if context.options.wait:
+        from fairlead.cli.wait import until_over
+
+        return until_over(context, made.run_id)
+    if context.options.json:
+        console.result_json(made)
+    else:
+        console.result(made.run_id)
+        if not context.options.quiet:
+            console.note(
+                f"{made.scheduler} has it as job {made.job_id}: fairlead status {made.run_id}, "
+                f"logs -f, wait, cancel"
+            )
+    return 0

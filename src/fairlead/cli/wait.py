@@ -1,0 +1,49 @@
+"""fairlead wait: wait for a run's end, and end with its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, add_common
+from fairlead.cli.status import add_run, newest
+
+EXAMPLE = "fairlead wait digits-20261120-101500 && fairlead logs digits-20261120-101500"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_run(parser)
+
+
+def run(context: Context) -> int:
+    """The exit code is that of the job."""
+    return until_over(context, newest(context))
+
+
+def until_over(context: Context, run_id: str) -> int:
+    from fairlead import submission
+
+    began = time.monotonic()
+
+    def tell(status: submission.Status) -> None:
+        reason = f" ({status.reason})" if status.reason else ""
+        context.progress.say(f"{run_id}: {status.state.value}{reason}")
+
+    try:
+        status = submission.wait(context.store, run_id, each=tell)
+    finally:
+        context.progress.end()
+    record = submission.record(context.store, status)
+    assert status.exit_code is not None
+    if context.options.json:
+        console.result_json(record)
+    elif not context.options.quiet:
+        reason = f", {status.reason}" if status.reason else ""
+        again = f", started {len(status.starts)} times" if len(status.starts) > 1 else ""
+        console.note(
+            f"run {run_id}: exit code {status.exit_code}{reason}{again}; "
+            f"waited {time.monotonic() - began:.1f} s; fairlead logs {run_id}"
+        )
+    return status.exit_code

@@ -1,0 +1,193 @@
+"""Plan -> plain bash, and text for people. The only room that quotes; pure.
+
+The script runs by hand, with no Fairlead anywhere, and is meant to be read by an administrator.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, assert_never
+
+import msgspec
+
+from fairlead import __version__, codec, registry
+from fairlead.model import Plan, Start
+from fairlead.render import parts, words
+from fairlead.schedulers import Scheduler
+
+
+class Place(NamedTuple):
+    """Where a run is kept: its name and its folder. A script without one makes a folder for itself."""
+
+    run_id: str
+    folder: str
+
+
+def script(plan: Plan, place: Place | None = None) -> str:
+    """The job script of a plan."""
+    scheduler = registry.scheduler(plan.scheduler)
+    lines = ["#!/usr/bin/env bash", *plan.directives, _head(plan)]
+    body = _at_once(plan) if scheduler.AT_ONCE else _cluster(plan, scheduler, place)
+    return "\n".join(["\n".join(lines), *body])
+
+
+def _head(plan: Plan) -> str:
+    topology = plan.job.topology
+    title = (
+        f"{plan.job.name}: {topology.nodes} node{'s' if topology.nodes > 1 else ''} x "
+        f"{topology.ranks_per_node} ranks; "
+        f"engine {plan.engine}, launcher {plan.launcher}, scheduler {plan.scheduler}"
+    )
+    return parts.HEAD.format(title=_one_line(title), version=__version__, digest=digest(plan)[:19])
+
+
+def _at_once(plan: Plan) -> list[str]:
+    """For this machine, now: $1 is the run's mark."""
+    found = [f'FAIRLEAD_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n', parts.FUNCTIONS, parts.STOP, parts.NEED]
+    found += [_modules(plan), _needs(plan)] if plan.job.modules else [_needs(plan)]
+    if plan.rank_log is not None:
+        found.append(parts.RUN_FOLDER)
+    if plan.start is Start.RANKS:
+        found.append(
+            "FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$\n" + parts.PORT
+        )
+    found.append(_start(plan))
+    if plan.rank_log is not None:
+        found.append(_first_failure(plan))
+    return [*found, parts.END]
+
+
+def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]:
+    """For a scheduler: the first node's part, and every node's."""
+    alone = plan.job.topology.nodes == 1
+    name = _run_name(plan)
+    folder = f"{plan.job.workdir}/fairlead-runs/{name}"
+    found = [
+        parts.CLUSTER_ARGUMENTS.format(
+            nodes=plan.job.topology.nodes,
+            job_id=scheduler.JOB_ID,
+            or_rank=", or with --rank for every rank" if plan.start is Start.PROGRAM else "",
+            run=shlex.quote(place.run_id) if place else f"{name}-$FAIRLEAD_JOB",
+            folder=shlex.quote(place.folder) if place else f"{shlex.quote(folder)}-$FAIRLEAD_JOB",
+        ),
+        parts.FUNCTIONS,
+        parts.CLUSTER_SIGNAL,
+        parts.CLUSTER_NODE_HEAD,
+        parts.STOP,
+        parts.NEED,
+        _modules(plan),
+        _needs(plan),
+        parts.CLUSTER_INTERFACE,
+        _start(plan),
+        parts.END,
+        "fi\n",
+        parts.CLUSTER_FIRST,
+        scheduler.SNIPPET,
+        parts.CLUSTER_LOST,
+        _modules(plan) if plan.start is Start.PROGRAM else "",
+        parts.CLUSTER_MASTER_ALONE if alone else parts.CLUSTER_MASTER,
+        parts.PORT,
+        parts.CLUSTER_RUN.format(start=_everywhere(plan)),
+    ]
+    if plan.proof is not None:
+        found.append(parts.CLUSTER_PROOF)
+    found += [
+        "run job\ncode=$?\n",
+        _first_failure(plan),
+        parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
+    ]
+    return [*filter(None, found), 'finish "$code"\n']
+
+
+def _everywhere(plan: Plan) -> str:
+    """The words that start the job on all nodes, from the first one."""
+    arguments = '"$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1"'
+    if plan.start is Start.PROGRAM:
+        return f'{words.joined(plan.program)} bash "$script" --rank 0 {arguments}'
+    return f"everywhere --node {arguments}"
+
+
+def _start(plan: Plan) -> str:
+    topology = plan.job.topology
+    prelude = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
+    passed = words.passed(plan.command)
+    command = words.command(plan.command)
+    match plan.start:
+        case Start.NODES:
+            return parts.ONCE.format(prelude=prelude + passed, command=command)
+        case Start.RANKS:
+            return parts.RANKS.format(
+                prelude=prelude,
+                command=passed.lstrip() + ("  " if passed else "") + command,
+                ranks_per_node=topology.ranks_per_node,
+                world_size=topology.world_size,
+            )
+        case Start.PROGRAM:
+            proof = plan.proof
+            return parts.RANK.format(
+                prelude=prelude,
+                command=passed.lstrip() + ("  " if passed else "") + command,
+                proof=""
+                if proof is None
+                else parts.RANK_PROOF.format(
+                    command=words.passed(proof).lstrip() + "  " + words.command(proof)
+                ),
+                world_size=topology.world_size,
+            )
+        case _:
+            assert_never(plan.start)
+
+
+def _needs(plan: Plan) -> str:
+    found = [
+        f"need {shlex.quote(r.path)} {shlex.quote(r.what)} {shlex.quote(r.remedy)}" for r in plan.requirements
+    ]
+    return "\n".join(["# What must be there.", *found, ""])
+
+
+def _modules(plan: Plan) -> str:
+    if not plan.job.modules:
+        return ""
+    return parts.MODULES.format(modules=" ".join(map(shlex.quote, plan.job.modules)))
+
+
+def _first_failure(plan: Plan) -> str:
+    show = ""
+    if plan.rank_log is not None:
+        show = parts.LAST_OUTPUT.format(rank_log=plan.rank_log.replace("$rank", '"$rank"'))
+    return parts.FIRST_FAILURE.format(show=show)
+
+
+def _run_name(plan: Plan) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in plan.job.name)
+
+
+def digest(plan: Plan) -> str:
+    """The digest of what will be done. Warnings tell of the moment (the load, say) and do not count."""
+    return codec.digest(msgspec.structs.replace(plan, warnings=()))
+
+
+def text(plan: Plan) -> str:
+    """The decisions with their reasons and the rejected alternatives, for a terminal."""
+    lines = [f"{plan.job.name}: {' '.join(shlex.quote(word) for word in plan.job.command)}", ""]
+    width = max(len(decision.subject) for decision in plan.decisions)
+    for decision in plan.decisions:
+        lines.append(f"  {decision.subject:<{width}}  {decision.choice}")
+        lines.append(f"  {'':<{width}}    because {decision.reason}")
+        for other in decision.rejected:
+            remedy = f"  ({other.remedy})" if other.remedy else ""
+            lines.append(f"  {'':<{width}}    not {other.choice}: {other.reason}{remedy}")
+    lines += [f"  warning: {warning}" for warning in plan.warnings]
+    lines += ["", f"plan {digest(plan)}"]
+    return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return "".join(_visible(text))
+
+
+def _visible(text: Iterable[str]) -> Iterator[str]:
+    """A job's name may hold anything; in a comment a newline would end the comment."""
+    for character in text:
+        yield character if character.isprintable() else "?"

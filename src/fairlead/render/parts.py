@@ -1,0 +1,343 @@
+"""The pieces of bash that job scripts are made of; `{…}` is for str.format, and bash's braces doubled."""
+
+from __future__ import annotations
+
+HEAD = """\
+# {title}
+# Written by Fairlead {version}, plan {digest}.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+"""
+
+FUNCTIONS = """\
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+"""
+
+STOP = """\
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+"""
+
+NEED = """\
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\\n  try: %s\\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+"""
+
+RUN_FOLDER = """\
+# Where the ranks leave their exit codes and output.
+if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
+  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+fi
+"""
+
+#: The job on one node, started once. In the background, because bash runs a trap only between commands or
+#: during `wait`.
+ONCE = """\
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
+# standard input, and the signals that bash takes from what it puts there.
+[ -e /dev/fd/0 ] || exec </dev/null
+(
+  trap - INT QUIT
+{prelude}  exec {command}
+) <&0 &
+child=$!
+wait "$child"
+code=$?
+"""
+
+#: The job on one node, started rank by rank.
+RANKS = """\
+# One rank: it is told its names; its output is kept, and goes to the job's line by line, its number before.
+start_rank() {{ # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((FAIRLEAD_NODE * {ranks_per_node} + LOCAL_RANK))
+  WORLD_SIZE={world_size} LOCAL_WORLD_SIZE={ranks_per_node}
+  MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+{prelude}  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK output errors code attempt
+  mkdir -p "$logs"
+  exec 3> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stdout.log" -e "s/^/[rank $RANK] /")
+  output=$!
+  exec 4> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stderr.log" -e "s/^/[rank $RANK] /" >&2)
+  errors=$!
+  rank_command >&3 2>&4 3>&- 4>&-
+  code=$?
+  exec 3>&- 4>&-
+  echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
+  # The last lines; whoever holds the pipe after the rank's end is not waited for.
+  for attempt in {{1..20}}; do
+    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
+    sleep 0.05
+  done
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}}
+
+rank_command() {{
+  {command}
+}}
+
+[ -e /dev/fd/0 ] || exec </dev/null
+children=()
+for ((number = 0; number < {ranks_per_node}; number++)); do
+  if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
+    start_rank 0 <&0 &
+  else
+    start_rank "$number" </dev/null &
+  fi
+  children+=("$!")
+done
+code=0
+for child in "${{children[@]}}"; do
+  wait "$child" || {{ status=$?; [ "$code" -ne 0 ] || code=$status; }}
+done
+"""
+
+FIRST_FAILURE = """\
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${{first:-$(head -n 1 <<< "$failed")}}"
+  if [ -n "${{status:-}}" ]; then
+{show}    code=$status
+  fi
+fi
+"""
+
+LAST_OUTPUT = """\
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\\n' "$rank" "$status" >&2
+    cat "$FAIRLEAD_RUN_DIR"/{rank_log}/std{{out,err}}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+"""
+
+END = """\
+[ "$code" -eq 0 ] || end_run
+exit "$code"
+"""
+
+# ----------------------------------------------------------------------------------------------------
+# On a cluster: the first node's part, and every node's.
+
+CLUSTER_ARGUMENTS = """\
+FAIRLEAD_NODES={nodes}
+FAIRLEAD_JOB={job_id}
+# The scheduler starts this script on the first node, which starts it with --node on every node{or_rank}.
+# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+part=--first
+case ${{1:-}} in
+  --node | --rank)
+    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
+  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+  *)
+    FAIRLEAD_RUN="${{1:-{run}}}"
+    FAIRLEAD_RUN_DIR={folder} ;;
+esac
+HERE=" on $(uname -n)"
+"""
+
+CLUSTER_SIGNAL = """\
+if [ "$part" = --signal ]; then # from the first node: pass a signal on to the run's processes here
+  if [ "$4" = TERM ]; then end_run; exit; fi
+  for pid in $(run_pids); do # a process that does not handle it would die of it
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    (( (0x${caught:-0} >> ($(kill -l "$4") - 1)) & 1 )) && kill -s "$4" "$pid"
+  done
+  exit 0
+fi
+"""
+
+CLUSTER_NODE_HEAD = """\
+if [ "$part" != --first ]; then
+"""
+
+CLUSTER_INTERFACE = """\
+# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
+FAIRLEAD_INTERFACE=
+if command -v ip >/dev/null; then
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    FAIRLEAD_INTERFACE=lo
+  else
+    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
+    [ -n "$FAIRLEAD_INTERFACE" ] ||
+      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')
+  fi
+fi
+"""
+
+CLUSTER_FIRST = """\
+# From here on: the first node.
+mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+printf '%(%s)T %s %s\\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+rm -f "$FAIRLEAD_RUN_DIR"/exits.* "$FAIRLEAD_RUN_DIR/exit_code"
+script=$FAIRLEAD_RUN_DIR/job.sh
+[ -e "$script" ] || cp "$0" "$script" || exit 3
+
+finish() { # $1: exit code; kept in a file, because schedulers forget
+  printf '%s %(%s)T\\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
+  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  exit "$1"
+}
+
+everywhere() { # run this script on every node, with these arguments after the node's number
+  local how=$1
+  shift
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    bash "$script" "$how" 0 "$@"
+  else
+    on_each_node "$script" "$how" "$@"
+  fi
+}
+
+pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+  everywhere --signal "$FAIRLEAD_RUN" "$1"
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP USR1
+  pass_on TERM
+  finish "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+# Before the end of the job's time, or its preemption: time to write a checkpoint.
+trap 'interrupted=1; pass_on USR1' USR1
+
+await() { # the exit code of a child, through any number of signals
+  local status
+  while :; do
+    interrupted=
+    wait "$1"
+    status=$?
+    [ -n "$interrupted" ] || return "$status"
+  done
+}
+"""
+
+CLUSTER_MASTER = """\
+mapfile -t hosts < <(hosts)
+if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
+  printf 'fairlead: the job is for %s nodes, and has: %s\\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+# Ranks meet at the first node, by its address: names may not resolve in an image.
+FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\\./ { print $1; exit }')
+FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+"""
+
+CLUSTER_MASTER_ALONE = """\
+FAIRLEAD_MASTER=127.0.0.1
+"""
+
+PORT = """\
+# A port that nobody listens on here; jobs begin to look at different ones.
+FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
+while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+done
+"""
+
+#: One rank, started by a program that knows its number and has told it in variables of its own.
+RANK = """\
+# One rank. What it ended with is kept: launchers tell one code for all.
+WORLD_SIZE={world_size}
+MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+rank_command() {{
+{prelude}  {proof}{command}
+}}
+[ -e /dev/fd/0 ] || exec </dev/null
+(trap - INT QUIT; rank_command) <&0 &
+child=$!
+wait "$child"
+code=$?
+[ "$what" = proof ] || echo "${{RANK:-?}} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
+exit "$code" # the others are ended by the program that started them
+"""
+
+RANK_PROOF = """\
+if [ "$what" = proof ]; then
+    {command}
+    return
+  fi
+  """
+
+MODULES = """\
+# The site's software.
+command -v module >/dev/null || for file in /etc/profile.d/{{modules,lmod,z00_lmod}}.sh; do
+  # shellcheck disable=SC1090
+  [ -r "$file" ] && {{ set +u; . "$file"; set -u; break; }}
+done
+command -v module >/dev/null || {{
+  printf 'fairlead: there is no command "module"%s\\n' "$HERE" >&2
+  exit 3
+}}
+module load {modules} || exit 3
+"""
+
+CLUSTER_PROOF = """\
+# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
+run proof || {
+  printf 'fairlead: the ranks did not find each other; the job is not started\\n' >&2
+  finish 3
+}
+"""
+
+CLUSTER_RUN = """\
+run() {{ # $1: job or proof
+  {start} &
+  await "$!"
+}}
+"""
+
+CLUSTER_AGAIN = """\
+# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+if [ "$code" -eq 75 ]; then
+  printf 'fairlead: the job asks to go on later: back into the queue\\n' >&2
+  if again; then
+    echo "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/agains"
+    exit 75
+  fi
+fi
+"""
+
+#: A node that dies takes the job with it, and the scheduler starts it again: once, as the job may be why.
+CLUSTER_LOST = """\
+starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
+agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
+if [ "$((starts - agains))" -gt 2 ]; then
+  printf 'fairlead: this job lost its nodes twice; it is not started a third time\\n' >&2
+  finish 70
+fi
+"""

@@ -1,0 +1,276 @@
+"""Slurm. Manuals: https://slurm.schedmd.com/man_index.html (22.05 and 24.11 were at hand)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fairlead.errors import PlanError, ToolError
+from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.schedulers import (
+    Asks,
+    Query,
+    by_partition,
+    clock,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    said,
+)
+
+NAME = "slurm"
+AT_ONCE = False
+SUBMITS_STDIN = False
+UNTESTED = ""
+JOB_ID = '"${SLURM_JOB_ID:-$$}"'
+
+# One task for each node, which gets all that the job has there.
+# --overlap: a signal is passed on while the job's own step has everything. --mpi=none: these are no ranks.
+SNIPPET = """\
+hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \\
+    --overlap --mpi=none \\
+    bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
+}
+
+again() { scontrol requeue "$SLURM_JOB_ID"; }
+"""
+
+_STATES = {
+    "PENDING": JobState.PENDING,
+    "CONFIGURING": JobState.PENDING,
+    "REQUEUED": JobState.PENDING,
+    "REQUEUE_HOLD": JobState.PENDING,
+    "REQUEUE_FED": JobState.PENDING,
+    "SPECIAL_EXIT": JobState.PENDING,
+    "RESV_DEL_HOLD": JobState.PENDING,
+    "RUNNING": JobState.RUNNING,
+    "COMPLETING": JobState.RUNNING,
+    "SIGNALING": JobState.RUNNING,
+    "STAGE_OUT": JobState.RUNNING,
+    "STOPPED": JobState.RUNNING,
+    "SUSPENDED": JobState.RUNNING,
+    "RESIZING": JobState.RUNNING,
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "BOOT_FAIL": JobState.NODE_FAIL,
+    "NODE_FAIL": JobState.NODE_FAIL,
+    "CANCELLED": JobState.CANCELLED,
+    "PREEMPTED": JobState.CANCELLED,
+    "REVOKED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+    "DEADLINE": JobState.TIMEOUT,
+    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
+}  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("sbatch") is None or asks.which("sinfo") is None:
+        return None
+    version = asks.run(["sbatch", "--version"]).stdout.removeprefix("slurm").strip()
+    shown = asks.run(["scontrol", "--oneliner", "show", "partition"])
+    if not shown.ok:
+        return SchedulerFacts(
+            name=NAME, version=version, works=False, detail=f"Slurm does not answer: {said(shown)}"
+        )
+    nodes = asks.run(["sinfo", "--noheader", "--format=%R|%c|%m|%G"])
+    partitions = _partitions(shown.stdout, nodes.stdout)
+    plugins = asks.run(["srun", "--mpi=list"])
+    config = asks.run(["scontrol", "show", "config"])
+    accounts, settings = _accounts(asks, config.stdout)
+    return SchedulerFacts(
+        name=NAME,
+        version=version,
+        partitions=partitions,
+        accounts=accounts,
+        mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
+        settings=settings,
+    )
+
+
+def _partitions(shown: str, nodes: str) -> tuple[Partition, ...]:
+    """Of `scontrol -o show partition` and `sinfo -h -o '%R|%c|%m|%G'`, whose numbers may end with +."""
+    largest: dict[str, tuple[int, int, int]] = {}
+    for line in nodes.splitlines():
+        name, cpus, mem_mb, gres = line.strip().split("|")
+        gpus = sum(int(count or 1) for count in re.findall(r"gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?", gres))
+        before = largest.get(name, (0, 0, 0))
+        now = (int(cpus.rstrip("+")), int(mem_mb.rstrip("+")), gpus)
+        largest[name] = (max(before[0], now[0]), max(before[1], now[1]), max(before[2], now[2]))
+    found = []
+    for line in shown.splitlines():
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        if "PartitionName" not in fields:
+            continue
+        name = fields["PartitionName"]
+        cpus_each, mem_each, gpus_each = largest.get(name, (0, 0, 0))
+        accounts = fields.get("AllowAccounts", "ALL")
+        found.append(
+            Partition(
+                name=name,
+                default=fields.get("Default") == "YES",
+                up=fields.get("State", "UP") == "UP",
+                nodes=int(fields["TotalNodes"]) if fields.get("TotalNodes", "").isdigit() else None,
+                max_nodes=int(fields["MaxNodes"]) if fields.get("MaxNodes", "").isdigit() else None,
+                max_time_s=seconds(fields.get("MaxTime", "UNLIMITED")),
+                cpus_per_node=cpus_each or None,
+                mem_per_node_bytes=mem_each * 2**20 if mem_each > 1 else None,
+                gpus_per_node=gpus_each if name in largest else None,
+                accounts=() if accounts in ("ALL", "(null)") else tuple(accounts.split(",")),
+            )
+        )
+    return tuple(found)
+
+
+def seconds(text: str) -> int | None:
+    """Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for no limit."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if found is None:
+        return None
+    days, *rest = (int(part) if part is not None else None for part in found.groups())
+    first, second, third = rest
+    assert first is not None
+    if days is not None:
+        return ((days * 24 + first) * 60 + (second or 0)) * 60 + (third or 0)
+    if third is not None:
+        return (first * 60 + (second or 0)) * 60 + third
+    if second is not None:
+        return first * 60 + second
+    return first * 60
+
+
+def _accounts(asks: Asks, config: str) -> tuple[tuple[str, ...] | None, dict[str, str]]:
+    """The accounts of this user, where Slurm keeps them (slurmdbd), and whether it insists on them."""
+    settings = {}
+    enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(.*)$", config, re.MULTILINE)
+    if enforced is not None and "associations" in enforced[1]:
+        settings["accounts"] = "enforced"
+    if not re.search(r"^AccountingStorageType\s*=\s*accounting_storage/slurmdbd", config, re.MULTILINE):
+        return None, settings
+    user = asks.run(["id", "-un"]).stdout.strip()
+    told = asks.run(
+        ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}", "format=account"]
+    )
+    if not told.ok:
+        return None, settings
+    return tuple(dict.fromkeys(filter(None, told.stdout.split()))), settings
+
+
+def _mpi_plugins(text: str) -> tuple[str, ...]:
+    """Of `srun --mpi=list`, one a line after a heading, or with commas in the line after "specific…"."""
+    words = re.findall(r"\b(pmix(?:_v\d+)?|pmi2|pmi1|cray_shasta|none|openmpi)\b", text)
+    return tuple(dict.fromkeys(words))
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    return by_partition.objection(NAME, job, site)
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    topology, scheduling = job.topology, job.scheduling
+    options = [
+        f"--job-name={job_name(job)}",
+        f"--nodes={topology.nodes}",
+        f"--ntasks-per-node={topology.ranks_per_node}",
+        f"--cpus-per-task={topology.cpus_per_rank or 1}",
+    ]
+    if gpus_per_node(job):
+        options.append(f"--gres=gpu:{gpus_per_node(job)}")
+    if scheduling.mem_per_node_bytes is not None:
+        options.append(f"--mem={mebibytes(scheduling.mem_per_node_bytes)}M")
+    if job.walltime_s is not None:
+        options.append(f"--time={clock(-(-job.walltime_s // 60) * 60)}")  # Slurm counts minutes
+    for name in ("partition", "account", "qos", "reservation", "constraint"):
+        value = getattr(scheduling, name)
+        if value is not None:
+            options.append(f"--{name}={value}")
+    if scheduling.exclusive:
+        options.append("--exclusive")
+    if scheduling.after:
+        options.append("--dependency=afterok:" + ":".join(scheduling.after))
+    options.append("--requeue" if scheduling.requeue else "--no-requeue")
+    if scheduling.warning_s:
+        options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
+    options.append("--open-mode=append")
+    return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("sbatch", "--parsable", f"--output={log.replace('%', '%%')}", script)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("Slurm refuses the job", context=said(outcome), remedy=_remedy(outcome.stderr))
+    return found_job_id(outcome, r"^(\d+)(?:;.*)?$")
+
+
+def _remedy(text: str) -> str:
+    """What mends a refusal that could not be foreseen."""
+    for pattern, remedy in (
+        (
+            r"AssocMax|AssocGrp",
+            "take another --account: this one has expired or is used up; sacctmgr show associations "
+            "users=$USER",
+        ),
+        (r"[Ii]nvalid account", "sacctmgr show associations users=$USER format=account,partition"),
+        (r"[Ii]nvalid partition|partition", "sinfo"),
+        (r"[Ii]nvalid qos|QOS", "sacctmgr show qos format=name,maxwall,maxtres"),
+        (r"node configuration|not available", "sinfo -N -l   # what the nodes have"),
+        (r"[Tt]ime limit", "sinfo -o '%P %l'   # the longest times"),
+        (r"dependency", "leave [scheduling] after out, or name jobs that are there"),
+        (r"Unable to contact|slurm_load", "scontrol ping"),
+    ):
+        if re.search(pattern, text):
+            return remedy
+    return "correct [scheduling] in the job file, or ask the administrator what it means"
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    wanted = frozenset(job_ids)
+
+    def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        if not outcome.ok:
+            raise ToolError("squeue does not answer", context=said(outcome), remedy="scontrol ping")
+        return tuple(entry for entry in map(_entry, outcome.stdout.splitlines()) if entry.job_id in wanted)
+
+    def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        # Without accounting there is nobody to ask, and the run's own exit code tells.
+        return tuple(map(_entry, outcome.stdout.splitlines())) if outcome.ok else ()
+
+    return (
+        Query(("squeue", "--noheader", "--me", "--format=%i|%T|%r|%N"), live),
+        Query(
+            ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(job_ids)}",
+             "--format=JobIDRaw,State,Reason,NodeList"),
+            ended,
+        ),
+    )  # fmt: skip
+
+
+def _entry(line: str) -> QueueEntry:
+    number, state, reason, nodes = (*line.strip().split("|"), "", "", "")[:4]
+    word = state.split(" ")[0].rstrip("+")  # "CANCELLED by 1000"
+    return QueueEntry(
+        job_id=number,
+        state=_STATES.get(word, JobState.UNKNOWN),
+        reason="" if reason in ("None", "") else reason,
+        nodes="" if nodes == "None assigned" else nodes,
+    )
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("scancel", job_id)
+
+
+def attach(job_id: str) -> tuple[str, ...] | None:
+    return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", "bash", "-i")

@@ -1,0 +1,301 @@
+"""Runs that a scheduler has: handed over, looked after, ended, and turned into records.
+
+A run's folder is the truth: `starts`, `exit_code` and `exits.*` are written by the job script, on the
+compute nodes. The scheduler is asked only while there is no exit code, and explains a missing one.
+
+    submission.json   what was handed over, and to whom       job.sh      the script
+    starts            one line a start: EPOCH NODE JOB-ID     exit_code   CODE EPOCH
+    output.log        what the job printed                    ranks/      the ranks' exit codes and output
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fairlead import codec, execute, registry, render
+from fairlead.clock import utc_now
+from fairlead.errors import FairleadError, PlanError, ToolError, UsageError
+from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
+from fairlead.schedulers import said
+from fairlead.store import Store
+
+#: The exit codes of runs whose script could not leave one.
+_CODES = {
+    JobState.CANCELLED: 143,
+    JobState.TIMEOUT: 124,
+    JobState.OUT_OF_MEMORY: 137,
+    JobState.NODE_FAIL: 70,
+    JobState.FAILED: 1,
+    JobState.COMPLETED: 1,  # says the scheduler, and no script of ours came to its end
+}
+#: How long a shared file system may take to show what another node wrote.
+_SETTLE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How a run stands. `exit_code` is None while it is not over; `reason`: why it waits, or how it ended."""
+
+    submission: Submission
+    state: JobState
+    exit_code: int | None
+    ended_at_epoch_s: int | None = None
+    starts: tuple[JobStart, ...] = ()
+    reason: str = ""
+    nodes: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.exit_code is not None
+
+
+def ranks_folder(store: Store, run_id: str) -> Path:
+    return store.run(run_id) / "ranks"
+
+
+def output_log(store: Store, run_id: str) -> Path:
+    return store.run(run_id) / "output.log"
+
+
+def submit(store: Store, plan: Plan, site: Site) -> Submission:
+    """Hand the plan's script to its scheduler. Raises PlanError, and leaves nothing, when that refuses it."""
+    scheduler = registry.scheduler(plan.scheduler)
+    if scheduler.AT_ONCE:
+        raise UsageError(
+            f"{plan.scheduler} has no queue to hand a job to", remedy="fairlead run, or --scheduler NAME"
+        )
+    run_id = store.new_run(plan.job.name)
+    folder = store.run(run_id)
+    submission = Submission(
+        run_id=run_id,
+        scheduler=plan.scheduler,
+        job_id=None,
+        name=plan.job.name,
+        nodes=plan.job.topology.nodes,
+        world_size=plan.job.topology.world_size,
+        engine=plan.engine,
+        submitted_at=utc_now(),
+        plan_digest=render.digest(plan),
+        image_digest=plan.image_digest,
+        site_digest=codec.digest(site),
+        walltime_s=plan.job.walltime_s,
+    )
+    (folder / "ranks").mkdir()
+    script = folder / "ranks" / "job.sh"
+    place = render.Place(run_id, str(folder / "ranks"))
+    store.write(script, os.fsencode(render.script(plan, place)))
+    store.write(folder / "plan.json", codec.to_json(plan))
+    store.write(folder / "submission.json", codec.to_json(submission))
+    argv = scheduler.submit(str(script), str(output_log(store, run_id)))
+    stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
+    try:
+        outcome = execute.run(argv, stdin=stdin, timeout_s=120.0, folder=plan.job.workdir)
+        job_id = scheduler.job_id(outcome)
+    except PlanError:
+        store.discard(folder)
+        raise
+    submission = msgspec.structs.replace(submission, job_id=job_id)
+    store.write(folder / "submission.json", codec.to_json(submission))
+    return submission
+
+
+def read(store: Store, run_id: str) -> Submission:
+    path = store.run(run_id) / "submission.json"
+    if not path.exists():
+        raise UsageError(
+            f"{run_id} was not handed to a scheduler"
+            if path.parent.exists()
+            else f"there is no run {run_id}",
+            remedy="fairlead status   # lists the runs that were",
+        )
+    return store.read(path, Submission)
+
+
+def submitted(store: Store) -> list[str]:
+    """The runs that were handed to a scheduler, oldest first."""
+    return [name for name in store.runs() if (store.run(name) / "submission.json").exists()]
+
+
+def look(store: Store, run_ids: Sequence[str]) -> list[Status]:
+    """How these runs stand; each scheduler is asked once for all of its runs that have no exit code yet."""
+    found: dict[str, Status] = {}
+    open_runs: dict[str, list[Submission]] = {}
+    for run_id in run_ids:
+        submission = read(store, run_id)
+        status = _by_its_own_files(store, submission)
+        if status is not None:
+            found[run_id] = status
+        else:
+            open_runs.setdefault(submission.scheduler, []).append(submission)
+    for name, submissions in open_runs.items():
+        entries = _ask(name, [s.job_id for s in submissions if s.job_id is not None])
+        for submission in submissions:
+            found[submission.run_id] = _explained(store, submission, entries.get(submission.job_id or ""))
+    return [found[run_id] for run_id in run_ids]
+
+
+def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
+    """The end that the job script, or Fairlead for it, has written down."""
+    folder = store.run(submission.run_id)
+    ends = (folder / "ranks" / "exit_code", folder / "exit_code")
+    for path in ends:
+        try:
+            code, ended = path.read_text().split()
+        except (FileNotFoundError, ValueError):
+            continue
+        because = ""
+        if path is ends[1]:
+            because = (folder / "ended_because").read_text(errors="replace").strip()
+        number = int(code)
+        if because:
+            state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
+        elif number in (143, 130):
+            state = JobState.CANCELLED
+        else:
+            state = JobState.COMPLETED if number == 0 else JobState.FAILED
+        return Status(
+            submission=submission,
+            state=state,
+            exit_code=number,
+            ended_at_epoch_s=int(ended),
+            starts=starts(store, submission.run_id),
+            reason=because,
+        )
+    return None
+
+
+def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
+    try:
+        lines = (ranks_folder(store, run_id) / "starts").read_text().splitlines()
+    except FileNotFoundError:
+        return ()
+    parts = [line.split() for line in lines]
+    return tuple(JobStart(at_epoch_s=int(at), node=node, job_id=job_id) for at, node, job_id in parts)
+
+
+def _ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
+    """What the scheduler says of the jobs that it knows."""
+    found: dict[str, QueueEntry] = {}
+    scheduler = registry.scheduler(name)
+    for query in scheduler.queries(job_ids) if job_ids else ():
+        if all(job_id in found for job_id in job_ids):
+            break
+        for entry in query.parse(execute.run(query.argv)):
+            found.setdefault(entry.job_id, entry)
+    return found
+
+
+def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -> Status:
+    """A run without an exit code, by what the scheduler says of it."""
+    began = starts(store, submission.run_id)
+    if entry is not None and not entry.state.over:
+        return Status(
+            submission=submission, state=entry.state, exit_code=None, starts=began,
+            reason=entry.reason, nodes=entry.nodes,
+        )  # fmt: skip
+    deadline = time.monotonic() + (_SETTLE_S if entry is not None and began else 0.0)
+    while (status := _by_its_own_files(store, submission)) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if status is not None:
+        return status
+    if entry is None:
+        reason = f"{submission.scheduler} does not know the job any more, and it left no exit code"
+        if submission.job_id is None:
+            reason = f"it is not known whether {submission.scheduler} took the job: nobody heard its answer"
+        return Status(
+            submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
+        )
+    because = entry.state.value + (f": {entry.reason}" if entry.reason else "")
+    if not began:
+        because += "; the job script was never started"
+    code = _CODES.get(entry.state, 1)
+    folder = store.run(submission.run_id)
+    store.write(folder / "ended_because", f"{because}\n".encode())
+    store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
+    return Status(
+        submission=submission, state=entry.state, exit_code=code, starts=began, reason=because,
+        ended_at_epoch_s=int(time.time()),
+    )  # fmt: skip
+
+
+def wait(store: Store, run_id: str, *, each: Callable[[Status], None], poll_s: float = 2.0) -> Status:
+    """Look until the run is over, and tell `each` of every look. Raises ToolError for one nobody knows."""
+    unknown = 0
+    while True:
+        (status,) = look(store, [run_id])
+        each(status)
+        if status.over:
+            return status
+        unknown = unknown + 1 if status.state is JobState.UNKNOWN else 0
+        if unknown * poll_s > 60:
+            raise ToolError(status.reason, remedy=f"fairlead logs {run_id}")
+        time.sleep(poll_s)
+
+
+def record(store: Store, status: Status) -> Record | None:
+    """The run's record, written once when it is over."""
+    if status.exit_code is None:
+        return None
+    submission = status.submission
+    path = store.run(submission.run_id) / "record.json"
+    if path.exists():
+        return store.read(path, Record)
+    began = status.starts[0].at_epoch_s if status.starts else status.ended_at_epoch_s or 0
+    made = Record(
+        study=submission.run_id,
+        run=0,
+        arm=submission.engine,
+        warm_up=False,
+        position=0,
+        started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        exit_code=status.exit_code,
+        wall_s=float((status.ended_at_epoch_s or began) - began),
+        plan_digest=submission.plan_digest,
+        image_digest=submission.image_digest,
+        site_digest=submission.site_digest,
+        world_size=submission.world_size,
+        scheduler=submission.scheduler,
+        job_id=submission.job_id or "",
+        starts=status.starts,
+        ended_because=status.reason,
+    )
+    store.write(path, codec.to_json(made))
+    return made
+
+
+def cancel(store: Store, run_id: str) -> None:
+    """Tell the scheduler to end the job. A job that is over already is left as it is."""
+    (status,) = look(store, [run_id])
+    if status.over:
+        return
+    job_id = status.submission.job_id
+    if job_id is None:
+        raise ToolError(status.reason, remedy="look for the job in the queue by its name")
+    outcome = execute.run(registry.scheduler(status.submission.scheduler).cancel(job_id))
+    if not outcome.ok:
+        (status,) = look(store, [run_id])
+        if not status.over:
+            raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
+
+
+def attach(store: Store, run_id: str) -> int:
+    """A shell on the job's first node, in this terminal; its exit code."""
+    (status,) = look(store, [run_id])
+    if status.state is not JobState.RUNNING:
+        raise FairleadError(
+            f"{run_id} is {status.state.value}, not running", remedy=f"fairlead status {run_id}"
+        )
+    scheduler = registry.scheduler(status.submission.scheduler)
+    argv = scheduler.attach(status.submission.job_id or "")
+    if argv is None:
+        raise FairleadError(
+            f"{scheduler.NAME} has no way to a running job",
+            remedy=f"ssh {status.starts[-1].node}" if status.starts else f"fairlead status {run_id}",
+        )
+    return execute.run_in_terminal(argv)
