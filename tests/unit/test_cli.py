@@ -159,7 +159,9 @@ def needs(words: tuple[str, ...]) -> tuple[str, ...]:
     """As many words as the action wants; argparse asks for those before it looks at flags."""
     two = {"push": ("a", "b"), "save": ("a", "b"), "convert": ("a", "b")}
     none = {"ls": (), "du": (), "gc": ()}
-    return (two | none).get(words[-1], ("a",)) if words[0] == "image" else ()
+    if words[0] == "image":
+        return (two | none).get(words[-1], ("a",))
+    return {"cancel": ("a",), "site": ("show",)}.get(words[0], ())
 
 
 @pytest.mark.parametrize("flag", ["--bogus", "--verb"])  # nobody's, and half of one

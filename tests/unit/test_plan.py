@@ -354,7 +354,7 @@ TOPOLOGIES = st.builds(
     gpus=st.integers(0, 4),
     engines=st.sampled_from([(), (TOO_OLD,), (NO_NAMESPACES,), (NO_OVERLAY,), (bubblewrap(),)]),
     engine=st.sampled_from([None, "bubblewrap", "native"]),
-    launcher=st.sampled_from([None, None, "single", "torchrun"]),
+    launcher=st.sampled_from([None, None, "single", "torchrun", "ranks"]),
     program=st.sampled_from(["python", "python", "bash"]),
     frameworks=st.sampled_from([{}, {"torch": "2.13.0"}]),
 )
@@ -375,7 +375,8 @@ def test_a_job_is_refused_with_a_remedy_or_planned_with_the_right_world_size(
     possible = (
         fits
         and (engine == "native" or contained)
-        and ((ranks == 1 and launcher != "torchrun") or (torchrun and launcher != "single"))
+        and (launcher != "single" or ranks == 1)
+        and (launcher != "torchrun" or torchrun)
     )
     image = make_image(frameworks=frameworks)
     if not possible:
@@ -383,8 +384,8 @@ def test_a_job_is_refused_with_a_remedy_or_planned_with_the_right_world_size(
         return
     made = planned(job, image, site)
     started = [word for word in made.command.argv if str(word).startswith("--nproc-per-node=")]
-    assert started == ([] if made.launcher == "single" else [f"--nproc-per-node={ranks}"])
-    assert (made.launcher == "single") == (ranks == 1 and launcher != "torchrun")
+    assert started == ([f"--nproc-per-node={ranks}"] if made.launcher == "torchrun" else [])
+    assert made.launcher == (launcher or ("single" if ranks == 1 else "torchrun" if torchrun else "ranks"))
     assert decision(made, "topology").choice.endswith(f"world size {topology.world_size}")
     assert made.engine == (engine or "bubblewrap")
     assert made.needs_flat == (made.engine == "bubblewrap" and not engines[0].overlay)
