@@ -495,7 +495,8 @@ class Requirement(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will be done, with the reasons. Equal plans have equal digests.
 
-    `rank_log` is where a rank's output lies under the run's folder, as a shell pattern with `$rank`;
+    `rank_log` is where a rank's output lies under the run's folder, as a shell pattern with `$rank`, `$node`
+    and `$local_rank`;
     None when the launcher leaves the ranks' output alone. `needs_flat`: the image's flat tree must be
     made before the run, with a place at the target of each of `mount_points`: a folder or a file, as its
     source is.

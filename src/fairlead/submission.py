@@ -129,13 +129,14 @@ def look(store: Store, run_ids: Sequence[str]) -> list[Status]:
     for run_id in run_ids:
         submission = read(store, run_id)
         status = _by_its_own_files(store, submission)
-        if status is not None:
+        if status is not None and (status.exit_code == 0 or _is_recorded(store, run_id)):
             found[run_id] = status
         else:
             open_runs.setdefault(submission.scheduler, []).append(submission)
     for name, submissions in open_runs.items():
         entries = _ask(name, [s.job_id for s in submissions if s.job_id is not None])
         for submission in submissions:
+            # A script that is told to end leaves a code, and does not know whether it will be started again.
             found[submission.run_id] = _explained(store, submission, entries.get(submission.job_id or ""))
     return [found[run_id] for run_id in run_ids]
 
@@ -168,6 +169,10 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
             reason=because,
         )
     return None
+
+
+def _is_recorded(store: Store, run_id: str) -> bool:
+    return (store.run(run_id) / "record.json").exists()
 
 
 def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:b1319f4d4042.
+# Written by Fairlead 0.1.0, plan sha256:251c66541eb5.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -99,7 +99,7 @@ fi
   --chdir '/home/ada/my digits' \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir="$FAIRLEAD_RUN_DIR"/logs --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir="$FAIRLEAD_RUN_DIR"/logs/0 --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
 ) <&0 &
 child=$!
 wait "$child"
@@ -111,8 +111,10 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
+    # shellcheck disable=SC2034
+    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/*/attempt_0/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/"$node"/*/attempt_0/"$local_rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

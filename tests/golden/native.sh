@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:22269314be55.
+# Written by Fairlead 0.1.0, plan sha256:0067d567a31e.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -82,7 +82,7 @@ fi
   --nproc-per-node=2 \
   --max-restarts=0 \
   --tee=3 \
-  --log-dir="$FAIRLEAD_RUN_DIR"/logs \
+  --log-dir="$FAIRLEAD_RUN_DIR"/logs/0 \
   --no-python /bin/sh \
   -c \
   '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py \
@@ -98,8 +98,10 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
+    # shellcheck disable=SC2034
+    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/*/attempt_0/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/"$node"/*/attempt_0/"$local_rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

@@ -326,9 +326,9 @@ def test_another_run_is_left_alone() -> None:
 
 RANKS = r"""
 for rank in 0 1 2; do
-  mkdir -p "$FAIRLEAD_RUN_DIR/logs/x/attempt_0/$rank"
-  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/x/attempt_0/$rank/stdout.log"
-  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/x/attempt_0/$rank/stderr.log"
+  mkdir -p "$FAIRLEAD_RUN_DIR/logs/0/x/attempt_0/$rank"
+  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/0/x/attempt_0/$rank/stdout.log"
+  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/0/x/attempt_0/$rank/stderr.log"
 done
 echo "$FAIRLEAD_RUN_DIR"
 """
@@ -336,7 +336,10 @@ echo "$FAIRLEAD_RUN_DIR"
 
 def ranks(end: str) -> Plan:
     """A command that leaves behind what torchrun's ranks would."""
-    return msgspec.structs.replace(native(["/bin/sh", "-c", RANKS + end]), rank_log=torchrun.RANK_LOG)
+    topology = Topology()
+    return msgspec.structs.replace(
+        native(["/bin/sh", "-c", RANKS + end], topology=topology), rank_log=torchrun.RANK_LOG
+    )
 
 
 def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> None:

@@ -7,10 +7,15 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.status import add_run, newest
 from fairlead.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from fairlead.model import Submission
+    from fairlead.store import Store
 
 EXAMPLE = "fairlead logs -f digits-20261120-101500"
 _POLL_S = 0.5
@@ -31,7 +36,7 @@ def run(context: Context) -> int:
     run_id = newest(context)
     submission.read(context.store, run_id)
     if context.options.rank is not None:
-        return _of_rank(submission.ranks_folder(context.store, run_id), context.options.rank)
+        return _of_rank(context.store, submission.read(context.store, run_id), context.options.rank)
     path = submission.output_log(context.store, run_id)
     if not context.options.follow:
         if not path.exists():
@@ -81,11 +86,20 @@ def _copy(path: Path, position: int) -> int:
     return position
 
 
-def _of_rank(folder: Path, rank: int) -> int:
+def _of_rank(store: Store, made: Submission, rank: int) -> int:
+    from fairlead import submission
+
+    if not 0 <= rank < made.world_size:
+        raise UsageError(
+            f"{made.run_id} has {made.world_size} ranks, from 0",
+            remedy=f"--rank {made.world_size - 1} or less",
+        )
+    node, local_rank = divmod(rank, made.world_size // made.nodes)
+    folder = submission.ranks_folder(store, made.run_id) / "logs"
     found = [
         path
         for name in ("stdout.log", "stderr.log")
-        for pattern in (f"logs/{rank}/{name}", f"logs/*/attempt_0/{rank}/{name}")
+        for pattern in (f"{rank}/{name}", f"{node}/*/attempt_0/{local_rank}/{name}")
         for path in sorted(folder.glob(pattern), key=os.path.getmtime)[-1:]
     ]
     if not found:

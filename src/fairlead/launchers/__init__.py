@@ -54,7 +54,8 @@ class Launcher(Protocol):
     NAME: str
     POSITION: Position
     START: Start
-    #: Where a rank's output lies under the run's folder, a shell pattern with `$rank`; None: not kept.
+    #: Where a rank's output lies under the run's folder, a shell pattern with `$rank`, `$node` and
+    #: `$local_rank`; None: not kept.
     RANK_LOG: str | None
 
     def judge(self, job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:

@@ -11,7 +11,7 @@ from fairlead.model import Command, Job, Joined, Position, Start, Variable, Wher
 NAME = "torchrun"
 POSITION = Position.INSIDE
 START = Start.NODES
-RANK_LOG = "logs/*/attempt_0/$rank"
+RANK_LOG = "logs/$node/*/attempt_0/$local_rank"
 
 #: torchrun itself ends with 1 whatever its ranks said. This keeps each rank's own exit code, in the order
 #: of their ends, so that the first failure is known and passed on.
@@ -51,12 +51,13 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
             Joined(("--master-addr=", Variable("FAIRLEAD_MASTER"))),
             Joined(("--master-port=", Variable("FAIRLEAD_PORT"))),
         )
+    node = "0" if topology.nodes == 1 else Variable("FAIRLEAD_NODE")
     argv = (
         surroundings.python, "-m", "torch.distributed.run",
         *rendezvous,
         f"--nproc-per-node={topology.ranks_per_node}",
         "--max-restarts=0",
-        "--tee=3", Joined(("--log-dir=", Variable("FAIRLEAD_RUN_DIR"), "/logs")),
+        "--tee=3", Joined(("--log-dir=", Variable("FAIRLEAD_RUN_DIR"), "/logs/", node)),
         "--no-python",
         "/bin/sh", "-c", _KEEP_EXIT_CODE, "rank",
     )  # fmt: skip

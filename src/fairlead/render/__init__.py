@@ -5,6 +5,7 @@ The script runs by hand, with no Fairlead anywhere, and is meant to be read by a
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
@@ -155,7 +156,10 @@ def _modules(plan: Plan) -> str:
 def _first_failure(plan: Plan) -> str:
     show = ""
     if plan.rank_log is not None:
-        show = parts.LAST_OUTPUT.format(rank_log=plan.rank_log.replace("$rank", '"$rank"'))
+        show = parts.LAST_OUTPUT.format(
+            rank_log=re.sub(r"(\$\w+)", r'"\1"', plan.rank_log),
+            ranks_per_node=plan.job.topology.ranks_per_node,
+        )
     return parts.FIRST_FAILURE.format(show=show)
 
 

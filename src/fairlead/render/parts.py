@@ -137,6 +137,8 @@ fi
 """
 
 LAST_OUTPUT = """\
+    # shellcheck disable=SC2034
+    node=$((rank / {ranks_per_node})) local_rank=$((rank % {ranks_per_node}))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\\n' "$rank" "$status" >&2
     cat "$FAIRLEAD_RUN_DIR"/{rank_log}/std{{out,err}}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
 """
@@ -201,6 +203,8 @@ CLUSTER_FIRST = """\
 mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
 printf '%(%s)T %s %s\\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
 rm -f "$FAIRLEAD_RUN_DIR"/exits.* "$FAIRLEAD_RUN_DIR/exit_code"
+starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
+[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
 script=$FAIRLEAD_RUN_DIR/job.sh
 [ -e "$script" ] || cp "$0" "$script" || exit 3
 
@@ -334,7 +338,6 @@ fi
 
 #: A node that dies takes the job with it, and the scheduler starts it again: once, as the job may be why.
 CLUSTER_LOST = """\
-starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
 agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
 if [ "$((starts - agains))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\\n' >&2
