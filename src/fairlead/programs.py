@@ -26,6 +26,12 @@ def provide(store: Store, site: Site) -> Site:
     )
 
 
+def moved(site: Site, provided: Site) -> dict[str, str]:
+    """Where the engines' programs went: place here -> place in the store."""
+    pairs = zip(site.engines, provided.engines, strict=True)
+    return {before.path: after.path for before, after in pairs if before.path != after.path}
+
+
 def _is_embedded(facts: EngineFacts) -> bool:
     return facts.name == bubblewrap.NAME and facts.origin.startswith("embedded") and facts.works
 

@@ -179,12 +179,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     job = read_job(context)
     site = probe_site(context)
     if context.options.verb == "submit" and job.scheduler in (None, "local"):
-        if not site.schedulers:
-            raise UsageError(
-                "there is no scheduler on this machine",
-                remedy="log in to the cluster, or run the job here: fairlead run",
-            )
-        job = msgspec.structs.replace(job, scheduler=site.schedulers[0].name)
+        job = msgspec.structs.replace(job, scheduler=scheduler_here(site))
     if job.scheduler not in (None, "local"):
         from fairlead.programs import provide
 
@@ -207,13 +202,24 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     return job, site, image
 
 
+def scheduler_here(site: Site) -> str:
+    if not site.schedulers:
+        raise UsageError(
+            "there is no scheduler on this machine",
+            remedy="log in to the cluster, or run the job here: fairlead run",
+        )
+    return site.schedulers[0].name
+
+
 def compute_node(context: Context, job: Job) -> Site | None:
     """What `doctor --compute` saw of the nodes that the job is for; None when it did not look."""
     from fairlead.model import Site
 
     if job.scheduler in (None, "local"):
         return None
-    path = context.store.site(f"{job.scheduler}-{job.scheduling.partition or 'default'}")
+    from fairlead.probe.compute import site_name
+
+    path = context.store.site(site_name(job))
     return context.store.read(path, Site) if path.exists() else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_common, probe_site
+from fairlead.cli.common import Context, add_common, add_scheduling, probe_site, scheduler_here
 from fairlead.model import FileSystem, Partition, Site
 
 EXAMPLE = "fairlead doctor"
@@ -13,16 +13,87 @@ EXAMPLE = "fairlead doctor"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
+    parser.add_argument(
+        "--compute", action="store_true", help="look at a compute node too, through the queue"
+    )
+    add_scheduling(parser)
 
 
 def run(context: Context) -> int:
     """Exit code 0 when a container can be run, 3 when not."""
     site = probe_site(context)
+    if context.options.compute:
+        return _compare(context, site)
     if context.options.json:
         console.result_json(site)
     else:
         console.result(_text(site))
     return 0 if any(e.works and e.name != "native" for e in site.engines) else 3
+
+
+def _compare(context: Context, login: Site) -> int:
+    """The login node and a compute node, side by side. Exit code 0 when jobs can run on the compute node."""
+    import msgspec
+
+    from fairlead import registry
+    from fairlead.errors import PlanError
+    from fairlead.model import Job, Scheduling
+    from fairlead.probe import compute
+    from fairlead.programs import moved, provide
+
+    settings = context.settings
+    names = ("partition", "account", "qos", "reservation", "constraint")
+    job = Job(
+        name="doctor",
+        command=("true",),
+        workdir="/",
+        scheduler=settings["scheduler"] or scheduler_here(login),
+        scheduling=Scheduling(**{name: settings[name] for name in names}),
+    )
+    objection = registry.scheduler(job.scheduler or "local").objection(job, login)
+    if objection is not None:
+        raise PlanError(objection[0], remedy=objection[1])
+    provided = provide(context.store, login)
+    try:
+        node = compute.look(context.store, job, login, moved=moved(login, provided), say=context.progress.say)
+    finally:
+        context.progress.end()
+    works = not node.unseen and any(e.works and e.name != "native" for e in node.engines)
+    if context.options.json:
+        console.result_json({"login": msgspec.to_builtins(login), "compute": msgspec.to_builtins(node)})
+    else:
+        console.result(_side_by_side(login, node))
+    return 0 if works else 3
+
+
+def _side_by_side(login: Site, node: Site) -> str:
+    def engine(site: Site, name: str) -> str:
+        facts = site.engine(name)
+        if facts is None:
+            return "not there"
+        return f"{facts.version or 'works'}" if facts.works else f"no: {facts.detail}"
+
+    def places(site: Site, purpose: str) -> str:
+        return next((f"{p.path} ({p.kind})" for p in site.file_systems if p.purpose == purpose), "not seen")
+
+    names = list(dict.fromkeys(facts.name for site in (login, node) for facts in site.engines))
+    rows = [("", "login node", "compute node")]
+    rows += [
+        ("name", login.hostname, node.hostname),
+        ("system", login.distribution, node.distribution),
+        ("kernel", login.kernel, node.kernel),
+        ("glibc", login.glibc, node.glibc),
+        ("CPUs", f"{login.cpus} x {login.cpu_model}", f"{node.cpus} x {node.cpu_model}"),
+        ("memory", f"{login.mem_bytes / 2**30:.1f} GiB", f"{node.mem_bytes / 2**30:.1f} GiB"),
+        ("GPUs", str(len(login.gpus)), str(len(node.gpus))),
+        *((name, engine(login, name), engine(node, name)) for name in names),
+        *((purpose, places(login, purpose), places(node, purpose)) for purpose in ("store", "home", "tmp")),
+    ]
+    lines = [console.table(rows)]
+    for path in node.unseen:
+        lines.append(f"{console.mark(False)}  {path} is not there on the compute node")
+        lines.append("     try: --store DIR on a file system that all nodes share")
+    return "\n".join(lines)
 
 
 def _text(site: Site) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from fairlead.errors import PlanError
 from fairlead.launchers import Surroundings
 from fairlead.model import Decision, Image, Job, Plan, Rootfs, Site
-from fairlead.plan.container import make_container, mount_points, requirements
+from fairlead.plan.container import lies_under, make_container, mount_points, requirements
 from fairlead.plan.engine import choose_engine
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
@@ -26,6 +27,7 @@ def plan(
     decisions: list[Decision] = []
     scheduler = choose_scheduler(job, site, decisions)
     runs_on = node or site
+    _refuse_unseen(job, site, runs_on)
     tell_topology(job, runs_on, decisions)
     engine, suitable = choose_engine(job, image, runs_on, decisions)
     around = Surroundings(
@@ -58,6 +60,22 @@ def plan(
         prelude=launcher.prelude(job, around),
         directives=scheduler.directives(job, site),
     )
+
+
+def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
+    """What the job needs must be seen where it runs."""
+    stores = [system.path for system in site.file_systems if system.purpose == "store"]
+    for path in node.unseen:
+        for needed, what, remedy in (
+            *((store, "the store", "--store DIR on a file system that all nodes share") for store in stores),
+            (job.workdir, "the working folder", "move it to a file system that all nodes share"),
+        ):
+            if lies_under(needed, path) or needed == path:
+                raise PlanError(
+                    f"the compute nodes do not see {path}, where {what} is",
+                    context=f"as seen by fairlead doctor --compute on {node.hostname}, {node.probed_at}",
+                    remedy=remedy,
+                )
 
 
 def _not_seen(at_once: bool, node: Site | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairlead import execute
@@ -35,7 +35,7 @@ class RealHost:
 
 #: What can forbid user namespaces: file, the values that do, the remedy's command.
 #: https://docs.kernel.org/admin-guide/sysctl/user.html, and Debian's and Ubuntu's own additions.
-_SWITCHES = (
+SWITCHES = (
     ("/proc/sys/user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=15000"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
     (
@@ -51,11 +51,17 @@ def user_namespace_obstacle() -> tuple[str, str] | None:
 
     None when no known setting does.
     """
-    for path, forbids, remedy in _SWITCHES:
-        if read_text(path).strip() == forbids:
+    values = {path: read_text(path) for path, *_ in SWITCHES}
+    return obstacle_of(values, read_text("/proc/self/status"))
+
+
+def obstacle_of(values: Mapping[str, str], status: str) -> tuple[str, str] | None:
+    """The same, of what the settings' files and /proc/self/status hold."""
+    for path, forbids, remedy in SWITCHES:
+        if values[path].strip() == forbids:
             setting = path.removeprefix("/proc/sys/").replace("/", ".")
             return f"user namespaces are switched off: {setting}={forbids}", remedy
-    if "Seccomp:\t2" in read_text("/proc/self/status"):
+    if "Seccomp:\t2" in status:
         return (
             "a seccomp filter is on this process, as in a container, and seems to forbid user namespaces",
             "start the outer container with --security-opt seccomp=unconfined",

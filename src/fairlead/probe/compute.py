@@ -1,0 +1,257 @@
+"""A compute node -> Site, through the queue and with nothing of Fairlead on the node.
+
+A small job of plain bash answers questions that are put as files into a folder of the store, which the node
+sees: the engines' own probes ask them, as they ask the login node. That it does not see the folder is an
+answer too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from fairlead import codec, execute, registry
+from fairlead.clock import utc_now
+from fairlead.errors import FairleadError, ToolError
+from fairlead.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
+from fairlead.probe.host import SWITCHES, obstacle_of
+from fairlead.schedulers import Scheduler
+from fairlead.store import Store
+
+_WALLTIME_S = 300
+_POLL_S = 0.05
+#: From the job's start to its first sign of life: shared file systems take their time.
+_READY_S = 20.0
+
+_SCRIPT = """\
+# Answers Fairlead's questions about this node: each is a file NAME.ask with a command in it.
+cd {folder} || exit 3
+: > ready
+deadline=$((SECONDS + {walltime_s} - 30))
+while [ ! -e stop ] && [ "$SECONDS" -lt "$deadline" ]; do
+  for ask in *.ask; do
+    [ -e "$ask" ] || continue
+    name=${{ask%.ask}}
+    mv "$ask" "$name.asked"
+    (
+      bash "./$name.asked" > "$name.out" 2> "$name.err" < /dev/null
+      echo "$?" > "$name.new"
+      mv "$name.new" "$name.code"
+    ) &
+  done
+  sleep 0.05
+done
+wait
+"""
+
+#: One line a fact: its name, a blank, its value.
+_FACTS = """\
+echo "hostname $(uname -n)"
+echo "kernel $(uname -r)"
+echo "architecture $(uname -m)"
+. /etc/os-release 2>/dev/null
+echo "distribution ${PRETTY_NAME:-unknown}"
+echo "glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/glibc //')"
+echo "cpu_model $(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)"
+echo "cpus $(nproc)"
+echo "mem_kb $(sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo)"
+echo "load $(cut -d ' ' -f 1 /proc/loadavg)"
+echo "timezone $(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p')"
+for gpu in /dev/nvidia[0-9]*; do [ -e "$gpu" ] && echo "gpu $gpu"; done
+for path in %s; do [ -e "$path" ] || echo "unseen $path"; done
+for path in %s; do
+  [ -e "$path" ] && echo "place $(stat -f -c '%%T %%a %%S %%d' "$path") $path"
+done
+true
+"""
+
+
+class NodeHost:
+    """The questions of the engines' probes, answered on the node. `moved`: programs that lie elsewhere."""
+
+    def __init__(self, folder: Path, moved: dict[str, str]) -> None:
+        self._folder = folder
+        self._moved = moved
+        self._serials = itertools.count(1)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
+        words = [self._moved.get(word, word) for word in argv]
+        return self._ask("exec " + shlex.join(words), tuple(argv), timeout_s)
+
+    def shell(self, script: str) -> str:
+        """What a script prints on the node."""
+        outcome = self._ask(script, ("bash",), 60.0)
+        if not outcome.ok:
+            raise ToolError("the compute node does not answer", context=outcome.stderr)
+        return outcome.stdout
+
+    def which(self, name: str) -> str | None:
+        return self.shell(f"command -v {shlex.quote(name)} || true").strip() or None
+
+    def scratch(self) -> str:
+        folder = self._folder / f"scratch-{next(self._serials)}"
+        folder.mkdir()
+        return str(folder)
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        status = self.shell("cat /proc/self/status")
+        values = {path: self.shell(f"cat {path} 2>/dev/null || true") for path, *_ in SWITCHES}
+        return obstacle_of(values, status)
+
+    def _ask(self, script: str, argv: tuple[str, ...], timeout_s: float) -> Outcome:
+        name = self._folder / f"{next(self._serials):06d}"
+        began = time.monotonic()
+        part = name.with_suffix(".part")
+        part.write_bytes(os.fsencode(script + "\n"))
+        os.replace(part, name.with_suffix(".ask"))
+        code = name.with_suffix(".code")
+        while not code.exists():
+            if time.monotonic() - began > timeout_s + 20.0:
+                raise ToolError(
+                    f"{argv[0]} did not answer on the compute node within {timeout_s:.0f} s",
+                    context=shlex.join(argv),
+                )
+            time.sleep(_POLL_S)
+        return Outcome(
+            argv=argv,
+            exit_code=int(code.read_text()),
+            stdout=name.with_suffix(".out").read_text(errors="surrogateescape"),
+            stderr=name.with_suffix(".err").read_text(errors="surrogateescape"),
+            wall_s=time.monotonic() - began,
+        )
+
+
+def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Callable[[str], None]) -> Site:
+    """Send a small job to where `job` would go, ask the node it runs on, and keep what it says.
+
+    `login`: what was seen here, of which the node keeps the user. Raises FairleadError when the queue does
+    not start the job.
+    """
+    scheduler = registry.scheduler(job.scheduler or "local")
+    with store.scratch() as folder:
+        number = _submit(scheduler, job, login, folder)
+        try:
+            seen = _await(scheduler, number, folder, say)
+            say(f"asking the node of job {number}")
+            site = _site(NodeHost(folder, moved), store, login) if seen else _blind(store, login)
+        finally:
+            (folder / "stop").touch()
+            execute.run(scheduler.cancel(number))
+    store.write(store.site(site_name(job)), codec.to_json(site))
+    return site
+
+
+def site_name(job: Job) -> str:
+    """Under which name a compute node's facts are kept: its scheduler's and its partition's."""
+    return f"{job.scheduler}-{job.scheduling.partition or 'default'}"
+
+
+def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:
+    small = msgspec.structs.replace(
+        job,
+        name="fairlead-doctor",
+        topology=msgspec.structs.replace(job.topology, nodes=1, ranks_per_node=1, cpus_per_rank=1),
+        scheduling=msgspec.structs.replace(job.scheduling, requeue=False, warning_s=0, after=()),
+        walltime_s=_WALLTIME_S,
+    )
+    body = _SCRIPT.format(folder=shlex.quote(str(folder)), walltime_s=_WALLTIME_S)
+    text = "\n".join(["#!/usr/bin/env bash", *scheduler.directives(small, login), body])
+    script = folder / "look.sh"
+    script.write_bytes(os.fsencode(text))
+    argv = scheduler.submit(str(script), str(folder / "output.log"))
+    return scheduler.job_id(
+        execute.run(argv, stdin=text if scheduler.SUBMITS_STDIN else None, timeout_s=120.0)
+    )
+
+
+def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str], None]) -> bool:
+    """Whether the job, once it runs, sees the store."""
+    running_since = None
+    while True:
+        if (folder / "ready").exists():
+            return True
+        entry = _entry(scheduler, number)
+        if entry is not None and entry.state is JobState.PENDING:
+            say(f"job {number} waits in the queue{f' ({entry.reason})' if entry.reason else ''}")
+        else:
+            running_since = running_since or time.monotonic()
+            # Over, or running and mute: it writes its first file before anything else.
+            if time.monotonic() - running_since > _READY_S:
+                break
+        time.sleep(0.5)
+    if entry is not None and entry.state in (JobState.CANCELLED, JobState.NODE_FAIL):
+        raise FairleadError(
+            f"the job that was to look at a compute node ended: {entry.state.value}",
+            context=entry.reason,
+            remedy="fairlead doctor --compute",
+        )
+    return False
+
+
+def _entry(scheduler: Scheduler, number: str) -> QueueEntry | None:
+    for query in scheduler.queries([number]):
+        for entry in query.parse(execute.run(query.argv)):
+            if entry.job_id == number:
+                return entry
+    return None
+
+
+def _blind(store: Store, login: Site) -> Site:
+    """A node that does not see the store: nothing else can be asked of it."""
+    return msgspec.structs.replace(
+        login, hostname="a compute node", engines=(), gpus=(), file_systems=(), schedulers=(),
+        unseen=(str(store.root),), probed_at=utc_now(),
+    )  # fmt: skip
+
+
+def _site(host: NodeHost, store: Store, login: Site) -> Site:
+    asked = {"store": str(store.root), "home": login.home, "tmp": "/tmp", "shm": "/dev/shm"}
+    seen = (str(store.root), login.home)
+    script = _FACTS % (shlex.join(seen), shlex.join(asked.values()))
+    facts: dict[str, list[str]] = {}
+    for line in host.shell(script).splitlines():
+        name, _, value = line.partition(" ")
+        facts.setdefault(name, []).append(value)
+    one = {name: values[0] for name, values in facts.items()}
+    names = registry.names("engines")
+    with ThreadPoolExecutor(len(names), thread_name_prefix="probe") as pool:
+        engines = tuple(pool.map(lambda name: registry.engine(name).probe(host), names))
+    purposes = {path: purpose for purpose, path in asked.items()}
+    return msgspec.structs.replace(
+        login,
+        hostname=one["hostname"],
+        kernel=one["kernel"],
+        architecture=one["architecture"],
+        distribution=one["distribution"],
+        glibc=one["glibc"],
+        cpu_model=one["cpu_model"] or one["architecture"],
+        cpus=int(one["cpus"]),
+        mem_bytes=int(one["mem_kb"]) * 1024,
+        load_1min=float(one["load"]),
+        timezone=one["timezone"],
+        gpus=tuple(facts.get("gpu", ())),
+        unseen=tuple(facts.get("unseen", ())),
+        engines=tuple(found for each in engines for found in each),
+        file_systems=tuple(_place(line, purposes) for line in facts.get("place", ())),
+        schedulers=(),
+        checks=(),
+        probed_at=utc_now(),
+    )
+
+
+def _place(line: str, purposes: dict[str, str]) -> FileSystem:
+    kind, blocks, size, inodes, path = line.split(" ", 4)
+    return FileSystem(
+        purpose=purposes[path],
+        path=path,
+        kind=kind,
+        free_bytes=int(blocks) * int(size),
+        free_inodes=int(inodes),
+    )
