@@ -38,6 +38,10 @@ BUILT_IN = {
     "schedulers": {
         "local": "fairlead.schedulers.local",
         "slurm": "fairlead.schedulers.slurm",
+        "gridengine": "fairlead.schedulers.gridengine",
+        "pbs": "fairlead.schedulers.pbs",
+        "lsf": "fairlead.schedulers.lsf",
+        "flux": "fairlead.schedulers.flux",
     },
 }
 

@@ -134,10 +134,13 @@ def look(store: Store, run_ids: Sequence[str]) -> list[Status]:
         else:
             open_runs.setdefault(submission.scheduler, []).append(submission)
     for name, submissions in open_runs.items():
-        entries = _ask(name, [s.job_id for s in submissions if s.job_id is not None])
+        numbers = {s.run_id: _job_id(store, s) for s in submissions}
+        entries = _ask(name, [number for number in numbers.values() if number is not None])
         for submission in submissions:
             # A script that is told to end leaves a code, and does not know whether it will be started again.
-            found[submission.run_id] = _explained(store, submission, entries.get(submission.job_id or ""))
+            found[submission.run_id] = _explained(
+                store, submission, entries.get(numbers[submission.run_id] or "")
+            )
     return [found[run_id] for run_id in run_ids]
 
 
@@ -173,6 +176,15 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
 
 def _is_recorded(store: Store, run_id: str) -> bool:
     return (store.run(run_id) / "record.json").exists()
+
+
+def _job_id(store: Store, submission: Submission) -> str | None:
+    """The job's number now: where nothing can be requeued, a job that wants to go on hands itself over
+    anew."""
+    try:
+        return (ranks_folder(store, submission.run_id) / "agains").read_text().split()[-1]
+    except (FileNotFoundError, IndexError):
+        return submission.job_id
 
 
 def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
@@ -279,7 +291,7 @@ def cancel(store: Store, run_id: str) -> None:
     (status,) = look(store, [run_id])
     if status.over:
         return
-    job_id = status.submission.job_id
+    job_id = _job_id(store, status.submission)
     if job_id is None:
         raise ToolError(status.reason, remedy="look for the job in the queue by its name")
     outcome = execute.run(registry.scheduler(status.submission.scheduler).cancel(job_id))
@@ -297,7 +309,7 @@ def attach(store: Store, run_id: str) -> int:
             f"{run_id} is {status.state.value}, not running", remedy=f"fairlead status {run_id}"
         )
     scheduler = registry.scheduler(status.submission.scheduler)
-    argv = scheduler.attach(status.submission.job_id or "")
+    argv = scheduler.attach(_job_id(store, status.submission) or "")
     if argv is None:
         raise FairleadError(
             f"{scheduler.NAME} has no way to a running job",

@@ -220,7 +220,11 @@ def compute_node(context: Context, job: Job) -> Site | None:
     from fairlead.probe.compute import site_name
 
     path = context.store.site(site_name(job))
-    return context.store.read(path, Site) if path.exists() else None
+    if not path.exists():
+        return None
+    from fairlead.programs import provide
+
+    return provide(context.store, context.store.read(path, Site))
 
 
 def _with_program(job: Job) -> CaptureRequest:

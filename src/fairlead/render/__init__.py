@@ -73,8 +73,10 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
             folder=shlex.quote(place.folder) if place else f"{shlex.quote(folder)}-$FAIRLEAD_JOB",
         ),
         parts.FUNCTIONS,
-        parts.CLUSTER_SIGNAL,
+        parts.CLUSTER_DELIVER,
+        "" if scheduler.SIGNALS_BY_FILE else parts.CLUSTER_SIGNAL,
         parts.CLUSTER_NODE_HEAD,
+        parts.CLUSTER_WATCH if scheduler.SIGNALS_BY_FILE else "",
         parts.STOP,
         parts.NEED,
         _modules(plan),
@@ -86,6 +88,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.CLUSTER_FIRST,
         scheduler.SNIPPET,
         parts.CLUSTER_LOST,
+        _warning(plan, scheduler),
         _modules(plan) if plan.start is Start.PROGRAM else "",
         parts.CLUSTER_MASTER_ALONE if alone else parts.CLUSTER_MASTER,
         parts.PORT,
@@ -99,6 +102,13 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
     ]
     return [*filter(None, found), 'finish "$code"\n']
+
+
+def _warning(plan: Plan, scheduler: Scheduler) -> str:
+    walltime_s, warning_s = plan.job.walltime_s, plan.job.scheduling.warning_s
+    if not warning_s or scheduler.WARNS or walltime_s is None:
+        return ""
+    return parts.CLUSTER_WARNING.format(after_s=max(walltime_s - warning_s, 0))
 
 
 def _everywhere(plan: Plan) -> str:

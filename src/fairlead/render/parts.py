@@ -136,6 +136,14 @@ if [ "$code" -ne 0 ]; then
 fi
 """
 
+#: Where no rank was started, a node says what was missing.
+CLUSTER_FIRST_END = """\
+if [ "$code" -ne 0 ] && [ -z "${status:-}" ]; then
+  status=$(cat "$FAIRLEAD_RUN_DIR"/ends.* 2>/dev/null | grep -vE '^(0|129|130|137|143)$' | head -n 1)
+  code=${status:-$code}
+fi
+"""
+
 LAST_OUTPUT = """\
     # shellcheck disable=SC2034
     node=$((rank / {ranks_per_node})) local_rank=$((rank % {ranks_per_node}))
@@ -169,19 +177,43 @@ esac
 HERE=" on $(uname -n)"
 """
 
-CLUSTER_SIGNAL = """\
-if [ "$part" = --signal ]; then # from the first node: pass a signal on to the run's processes here
-  if [ "$4" = TERM ]; then end_run; exit; fi
-  for pid in $(run_pids); do # a process that does not handle it would die of it
+CLUSTER_DELIVER = """\
+deliver() { # $1: a signal for the run's processes on this node
+  local pid caught
+  if [ "$1" = TERM ]; then end_run; return; fi
+  for pid in $(run_pids); do # one that does not handle it would die of it
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> ($(kill -l "$4") - 1)) & 1 )) && kill -s "$4" "$pid"
+    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
   done
-  exit 0
+}
+"""
+
+CLUSTER_SIGNAL = """\
+if [ "$part" = --signal ]; then # from the first node
+  deliver "$4"
+  exit
 fi
+"""
+
+CLUSTER_WATCH = """\
+( # Signals from the first node, by a file: this look once a second ends with the node's part.
+  told=0
+  while sleep 1; do
+    kill -0 "$$" 2>/dev/null || exit
+    mapfile -t signals < <(cat "$FAIRLEAD_RUN_DIR/signals" 2>/dev/null)
+    while [ "$told" -lt "${#signals[@]}" ]; do
+      deliver "${signals[told]}"
+      told=$((told + 1))
+    done
+  done
+) < /dev/null > /dev/null 2>&1 &
+watch=$!
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; kill "$watch"' EXIT
 """
 
 CLUSTER_NODE_HEAD = """\
 if [ "$part" != --first ]; then
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
 """
 
 CLUSTER_INTERFACE = """\
@@ -202,7 +234,7 @@ CLUSTER_FIRST = """\
 # From here on: the first node.
 mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
 printf '%(%s)T %s %s\\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-rm -f "$FAIRLEAD_RUN_DIR"/exits.* "$FAIRLEAD_RUN_DIR/exit_code"
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
 starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
 [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
 script=$FAIRLEAD_RUN_DIR/job.sh
@@ -248,6 +280,17 @@ await() { # the exit code of a child, through any number of signals
     [ -n "$interrupted" ] || return "$status"
   done
 }
+"""
+
+#: Where the scheduler has no signal before the end of the job's time.
+CLUSTER_WARNING = """\
+(
+  trap 'kill "$!"; exit' TERM
+  sleep {after_s} > /dev/null 2>&1 &
+  wait "$!" && kill -s USR1 "$$"
+) &
+warning=$!
+trap 'kill "$warning" 2>/dev/null' EXIT
 """
 
 CLUSTER_MASTER = """\
@@ -329,9 +372,9 @@ CLUSTER_AGAIN = """\
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\\n' >&2
-  if again; then
-    echo "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/agains"
-    exit 75
+  if again > "$FAIRLEAD_RUN_DIR/again"; then
+    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+    exit "${AGAIN:-75}"
   fi
 fi
 """

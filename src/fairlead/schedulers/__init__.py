@@ -41,8 +41,13 @@ class Scheduler(Protocol):
     JOB_ID: str
     #: Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node's first;
     #: `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
-    #: soon as one does; `again` puts the job back into the queue.
+    #: soon as one does; `again` puts the job back into the queue and prints its number there; it may set
+    #: AGAIN, the code that the script must end with then.
     SNIPPET: str
+    #: Signals for the ranks of other nodes go by a file of the run's folder (`by_host`).
+    SIGNALS_BY_FILE: bool
+    #: The scheduler itself sends SIGUSR1 before the end of the job's time; else the job script does.
+    WARNS: bool
     #: The script is handed over on the standard input.
     SUBMITS_STDIN: bool
     #: Why nobody has seen it run on the real scheduler; "" when the tests do.

@@ -10,9 +10,10 @@ from fairlead.schedulers import clock, cpus_per_node, gpus_per_node
 
 
 def objection(
-    name: str, job: Job, site: Site, *, word: str = "partition", account_flag: str = "--account"
+    name: str, job: Job, site: Site, *, word: str = "partition", needs_default: bool = True
 ) -> tuple[str, str] | None:
-    """`word`: what the scheduler calls a partition."""
+    """`word`: what the scheduler calls a partition. `needs_default`: a job without one must find a
+    default."""
     facts = site.scheduler(name)
     if facts is None:
         return f"there is no {name} on this machine", "log in to the cluster, or run it here: fairlead run"
@@ -22,11 +23,11 @@ def objection(
     if facts.partitions:
         partition = facts.partition(job.scheduling.partition)
         names = ", ".join(p.name for p in facts.partitions)
-        if job.scheduling.partition is None and partition is None:
+        if job.scheduling.partition is None and partition is None and needs_default:
             return f"the cluster has no default {word}", f"--partition NAME, one of: {names}"
-        if partition is None:
+        if partition is None and job.scheduling.partition is not None:
             return f"there is no {word} {job.scheduling.partition!r}", f"--partition NAME, one of: {names}"
-        if not partition.up:
+        if partition is not None and not partition.up:
             others = (
                 ", ".join(p.name for p in facts.partitions if p.up) or "none is up: ask the administrator"
             )
@@ -34,7 +35,7 @@ def objection(
     account = job.scheduling.account
     if facts.accounts is not None and account is not None and account not in facts.accounts:
         known = ", ".join(facts.accounts) or "none: ask the administrator for an account"
-        return f"{site.user} cannot charge the account {account!r}", f"{account_flag} NAME, one of: {known}"
+        return f"{site.user} cannot charge the account {account!r}", f"--account NAME, one of: {known}"
     if facts.accounts == () and facts.settings.get("accounts") == "enforced":
         return (
             f"{site.user} has no account on this cluster, or it has expired",

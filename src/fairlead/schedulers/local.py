@@ -9,6 +9,8 @@ from fairlead.schedulers import Asks, Query
 
 NAME = "local"
 AT_ONCE = True
+SIGNALS_BY_FILE = False
+WARNS = False
 JOB_ID = "$$"
 SNIPPET = ""
 SUBMITS_STDIN = False

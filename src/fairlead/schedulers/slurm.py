@@ -21,6 +21,8 @@ from fairlead.schedulers import (
 
 NAME = "slurm"
 AT_ONCE = False
+SIGNALS_BY_FILE = False
+WARNS = True
 SUBMITS_STDIN = False
 UNTESTED = ""
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
@@ -38,7 +40,7 @@ on_each_node() {
     bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
 }
 
-again() { scontrol requeue "$SLURM_JOB_ID"; }
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 """
 
 _STATES = {

@@ -1,0 +1,151 @@
+"""Flux, from its documentation: https://flux-framework.readthedocs.io/projects/flux-core/en/latest/man1/"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fairlead.errors import PlanError
+from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.schedulers import (
+    Asks,
+    Query,
+    by_host,
+    by_partition,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    said,
+)
+
+NAME = "flux"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = False
+UNTESTED = "no Flux was at hand; from its documentation"
+JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
+
+SNIPPET = (
+    """\
+hosts() { flux hostlist --expand --delimiter='\\n' local; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  flux run --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --exclusive --quiet -o exit-timeout=5s \\
+    bash -c 'exec bash "$0" "$1" "$FLUX_TASK_RANK" "${@:2}"' "$script" "$how" "$@"
+}
+
+again() { flux batch --output="${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"; }
+
+"""
+    + by_host.PASS_ON
+)
+
+_RESULTS = {
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "CANCELED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+}
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("flux") is None:
+        return None
+    told = asks.run(["flux", "version"])
+    version = re.search(r"(?m)^commands:\s*(\S+)", told.stdout)
+    queues = asks.run(["flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"])
+    if not queues.ok:
+        return SchedulerFacts(
+            name=NAME, version="", works=False, detail=f"Flux does not answer: {said(queues)}"
+        )
+    partitions = []
+    for line in queues.stdout.splitlines():
+        name, _, rest = line.partition("|")
+        if name.strip():
+            partitions.append(
+                Partition(
+                    name=name.strip().rstrip("*"), default=name.strip().endswith("*"), up="✗" not in rest
+                )
+            )
+    return SchedulerFacts(name=NAME, version=version[1] if version else "", partitions=tuple(partitions))
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is not None:
+        return found
+    for name in ("qos", "reservation", "account"):
+        if getattr(job.scheduling, name) is not None:
+            return f"Flux has no {name}", f'leave {name} out; a bank: options = ["--bank=NAME"]'
+    if job.scheduling.mem_per_node_bytes is not None:
+        return "Flux gives memory with cores and nodes, not by the byte", "leave mem_per_node_bytes out"
+    return None
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    topology, scheduling = job.topology, job.scheduling
+    options = [
+        f"--job-name={job_name(job)}",
+        f"--nodes={topology.nodes}",
+        f"--nslots={topology.nodes * topology.ranks_per_node}",
+        f"--cores-per-slot={topology.cpus_per_rank or 1}",
+    ]
+    if gpus_per_node(job):
+        options.append(f"--gpus-per-slot={topology.gpus_per_rank}")
+    if job.walltime_s is not None:
+        options.append(f"--time-limit={job.walltime_s}s")
+    if scheduling.partition is not None:
+        options.append(f"--queue={scheduling.partition}")
+    if scheduling.constraint is not None:
+        options.append(f"--requires={scheduling.constraint}")
+    if scheduling.exclusive:
+        options.append("--exclusive")
+    options += [f"--dependency=afterok:{number}" for number in scheduling.after]
+    return tuple(f"#flux: {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("flux", "batch", f"--output={log}", script)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("Flux refuses the job", context=said(outcome), remedy="flux resource list")
+    return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    form = "{id}|{state}|{result}|{nodelist}|{contextual_info}"
+    return (Query(("flux", "jobs", "--all", "--no-header", f"--format={form}", *job_ids), _entries),)
+
+
+def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    found = []
+    for line in outcome.stdout.splitlines():
+        words = [word.strip() for word in line.split("|")]
+        if len(words) < 5:
+            continue
+        number, state, result, nodes, reason = words[:5]
+        if state in ("RUN", "CLEANUP"):
+            told = JobState.RUNNING
+        elif state == "INACTIVE":
+            told = _RESULTS.get(result, JobState.UNKNOWN)
+        else:  # NEW, DEPEND, PRIORITY, SCHED
+            told = JobState.PENDING
+        found.append(QueueEntry(job_id=number, state=told, reason=reason, nodes=nodes))
+    return tuple(found)
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("flux", "cancel", job_id)
+
+
+def attach(job_id: str) -> tuple[str, ...] | None:
+    return None

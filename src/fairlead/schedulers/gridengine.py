@@ -1,0 +1,217 @@
+"""Grid Engine: Son of Grid Engine 8.1.9 was at hand; Univa's and Altair's take the same options.
+
+Manuals: http://gridscheduler.sourceforge.net/htmlman/manuals.html (qsub, qstat, qconf, sge_pe, qrsh).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fairlead.errors import PlanError
+from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.schedulers import (
+    Asks,
+    Query,
+    by_host,
+    by_partition,
+    cpus_per_node,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    said,
+)
+
+NAME = "gridengine"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = False
+UNTESTED = ""
+JOB_ID = '"${JOB_ID:-$$}"'
+
+# qrsh -inherit: the parallel environment gives the job a task on that node, which ends with the job.
+SNIPPET = (
+    """\
+hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  qrsh -inherit -nostdin "$host" "$@"
+}
+
+again() { # 99: Grid Engine puts a job that ends with it back into the queue
+  echo "$JOB_ID"
+  AGAIN=99
+}
+
+"""
+    + by_host.ON_EACH_NODE
+)
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("qconf") is None or asks.which("qsub") is None:
+        return None
+    told = asks.run(["qstat", "-help"])
+    version = (told.stdout or told.stderr).partition("\n")[0].strip()
+    queues = asks.run(["qconf", "-sql"])
+    if not queues.ok:
+        return SchedulerFacts(
+            name=NAME, version=version, works=False, detail=f"Grid Engine does not answer: {said(queues)}"
+        )
+    settings = {}
+    environments = asks.run(["qconf", "-spl"])
+    for name in environments.stdout.split() if environments.ok else ():
+        shown = dict(re.findall(r"(?m)^(\S+)\s+(.*?)\s*$", asks.run(["qconf", "-sp", name]).stdout))
+        if shown.get("control_slaves", "").upper() == "TRUE" or shown.get("allocation_rule") == "$pe_slots":
+            settings[f"pe {name}"] = f"{shown.get('allocation_rule', '')} {shown.get('slots', '')}"
+    complexes = asks.run(["qconf", "-sc"])
+    for resource in ("gpu", "gpus", "ngpus"):
+        if re.search(rf"(?m)^{resource}\s", complexes.stdout):
+            settings["gpu"] = resource
+            break
+    return SchedulerFacts(
+        name=NAME,
+        version=version,
+        partitions=_queues(queues.stdout.split(), asks.run(["qstat", "-g", "c"]).stdout),
+        settings=settings,
+    )
+
+
+def _queues(names: Sequence[str], counts: str) -> tuple[Partition, ...]:
+    """`qstat -g c`: CLUSTER QUEUE, CQLOAD, USED, RES, AVAIL, TOTAL, aoACDS, cdsuE, in slots."""
+    slots = {}
+    for line in counts.splitlines():
+        words = line.split()
+        if len(words) >= 8 and words[-1].isdigit() and words[-3].isdigit():
+            slots[words[0]] = (int(words[-3]), int(words[-1]))
+    return tuple(
+        Partition(name=name, up=name not in slots or slots[name][0] > slots[name][1]) for name in names
+    )
+
+
+def _environment(job: Job, site: Site) -> str | None:
+    """The parallel environment that gives the job its slots: so many on each node, or all on one."""
+    facts = site.scheduler(NAME)
+    wanted = cpus_per_node(job)
+    for key, value in sorted((facts.settings if facts is not None else {}).items()):
+        if not key.startswith("pe "):
+            continue
+        rule, _, slots = value.partition(" ")
+        fits = rule == str(wanted) or (job.topology.nodes == 1 and rule == "$pe_slots")
+        if fits and (not slots.isdigit() or int(slots) >= wanted * job.topology.nodes):
+            return key.removeprefix("pe ")
+    return None
+
+
+def _is_single(job: Job) -> bool:
+    return job.topology.nodes == 1 and cpus_per_node(job) == 1
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is not None:
+        return found
+    facts = site.scheduler(NAME)
+    assert facts is not None  # that would have been the objection
+    if not _is_single(job) and _environment(job, site) is None:
+        rules = ", ".join(f"{k[3:]} ({v.split(' ')[0]})" for k, v in facts.settings.items() if k[:3] == "pe ")
+        return (
+            f"no parallel environment gives {cpus_per_node(job)} slots on each of {job.topology.nodes} nodes",
+            f"as many ranks_per_node x cpus_per_rank as one of these gives: {rules or 'there is none'}",
+        )
+    if gpus_per_node(job) and "gpu" not in facts.settings:
+        return "Grid Engine counts no GPUs on this cluster", "ask for a queue with GPUs: gpus_per_rank = 0"
+    for name in ("qos", "constraint"):
+        if getattr(job.scheduling, name) is not None:
+            return f"Grid Engine has no {name}", f'leave {name} out; resources: options = ["-l NAME=VALUE"]'
+    return None
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    scheduling = job.scheduling
+    facts = site.scheduler(NAME)
+    options = [f"-N {job_name(job)}", "-S /bin/bash", "-j y", "-cwd"]
+    if not _is_single(job):
+        options.append(f"-pe {_environment(job, site)} {cpus_per_node(job) * job.topology.nodes}")
+    if job.walltime_s is not None:
+        options.append(f"-l h_rt={job.walltime_s}")
+    if scheduling.mem_per_node_bytes is not None:  # of each slot
+        options.append(f"-l h_vmem={-(-mebibytes(scheduling.mem_per_node_bytes) // cpus_per_node(job))}M")
+    if gpus_per_node(job) and facts is not None:
+        # A consumable is counted for each slot.
+        options.append(
+            f"-l {facts.settings.get('gpu', 'gpu')}={-(-gpus_per_node(job) // cpus_per_node(job))}"
+        )
+    if scheduling.exclusive:
+        options.append("-l exclusive=true")
+    for flag, value in (
+        ("-q", scheduling.partition),
+        ("-P", scheduling.account),
+        ("-ar", scheduling.reservation),
+    ):
+        if value is not None:
+            options.append(f"{flag} {value}")
+    if scheduling.after:
+        options.append("-hold_jid " + ",".join(scheduling.after))
+    options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+    return tuple(f"#$ {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("qsub", "-terse", "-o", log, script)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError(
+            "Grid Engine refuses the job", context=said(outcome), remedy="qstat -g c   # the queues"
+        )
+    return found_job_id(outcome, r"^(\d+)(?:\.\S*)?\s*$")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    wanted = frozenset(job_ids)
+
+    def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        found = []
+        for line in outcome.stdout.splitlines():
+            words = line.split()
+            if len(words) < 5 or words[0] not in wanted:
+                continue
+            nodes = next((word.partition("@")[2] for word in words[5:] if "@" in word), "")
+            state = JobState.RUNNING if set(words[4]) & set("rtsSTN") else JobState.PENDING
+            reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
+            found.append(QueueEntry(job_id=words[0], state=state, reason=reason, nodes=nodes))
+        return tuple(found)
+
+    def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        values = dict(re.findall(r"(?m)^(\S+)\s+(.*?)\s*$", outcome.stdout))
+        if values.get("jobnumber") not in wanted:
+            return ()
+        code, failed = values.get("exit_status", "0"), values.get("failed", "0")
+        state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
+        if code in ("137", "143") or failed.startswith("100"):  # "100 : assumedly after job"
+            state = JobState.CANCELLED
+        reason = "" if failed == "0" else failed
+        return (QueueEntry(job_id=values["jobnumber"], state=state, reason=reason),)
+
+    return (
+        Query(("qstat", "-u", "*"), live),
+        *(Query(("qacct", "-j", number), ended) for number in job_ids),
+    )
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("qdel", job_id)
+
+
+def attach(job_id: str) -> tuple[str, ...] | None:
+    return None

@@ -1,0 +1,159 @@
+"""IBM Spectrum LSF, from its documentation: https://www.ibm.com/docs/en/spectrum-lsf/10.1.0"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fairlead.errors import PlanError
+from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.schedulers import (
+    Asks,
+    Query,
+    by_host,
+    by_partition,
+    cpus_per_node,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    said,
+)
+
+NAME = "lsf"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
+UNTESTED = "no LSF was at hand; from its documentation"
+JOB_ID = '"${LSB_JOBID:-$$}"'
+
+SNIPPET = (
+    """\
+hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  blaunch -z "$host" "$@"
+}
+
+again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }
+
+"""
+    + by_host.ON_EACH_NODE
+)
+
+_STATES = {
+    "PEND": JobState.PENDING,
+    "PSUSP": JobState.PENDING,
+    "WAIT": JobState.PENDING,
+    "PROV": JobState.PENDING,
+    "RUN": JobState.RUNNING,
+    "USUSP": JobState.RUNNING,
+    "SSUSP": JobState.RUNNING,
+    "DONE": JobState.COMPLETED,
+    "EXIT": JobState.FAILED,
+    "UNKWN": JobState.UNKNOWN,
+    "ZOMBI": JobState.UNKNOWN,
+}
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("bsub") is None:
+        return None
+    told = asks.run(["lsid"])
+    version = re.search(r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*([\d.]+)", told.stdout)
+    queues = asks.run(["bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"])
+    if not queues.ok:
+        return SchedulerFacts(
+            name=NAME, version="", works=False, detail=f"LSF does not answer: {said(queues)}"
+        )
+    partitions = []
+    for line in queues.stdout.splitlines():
+        name, _, rest = line.partition("|")
+        partitions.append(Partition(name=name.strip(), up="Open:Active" in rest))
+    return SchedulerFacts(name=NAME, version=version[1] if version else "", partitions=tuple(partitions))
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is None and job.scheduling.qos is not None:
+        return "LSF has no quality of service", 'leave qos out; a service class: options = ["-sla NAME"]'
+    return found
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    scheduling, topology = job.scheduling, job.topology
+    slots = cpus_per_node(job)
+    options = [f"-J {job_name(job)}", f"-n {slots * topology.nodes}", f'-R "span[ptile={slots}]"']
+    if gpus_per_node(job):
+        options.append(f'-gpu "num={gpus_per_node(job)}"')  # on each host
+    if job.walltime_s is not None:
+        minutes = -(-job.walltime_s // 60)
+        options.append(f"-W {minutes // 60}:{minutes % 60:02d}")
+    if scheduling.mem_per_node_bytes is not None:
+        options.append(f'-R "rusage[mem={mebibytes(scheduling.mem_per_node_bytes)}MB/host]"')
+    if scheduling.constraint is not None:
+        options.append(f'-R "select[{scheduling.constraint}]"')
+    for flag, value in (
+        ("-q", scheduling.partition),
+        ("-P", scheduling.account),
+        ("-U", scheduling.reservation),
+    ):
+        if value is not None:
+            options.append(f"{flag} {value}")
+    if scheduling.exclusive:
+        options.append("-x")
+    if scheduling.after:
+        options.append('-w "' + " && ".join(f"done({number})" for number in scheduling.after) + '"')
+    options.append("-r" if scheduling.requeue else "-rn")
+    return tuple(f"#BSUB {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("bsub", "-o", log)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("LSF refuses the job", context=said(outcome), remedy="bqueues")
+    return found_job_id(outcome, r"Job <(\d+)> is submitted")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    columns = "jobid stat exit_code exec_host pend_reason delimiter='|'"
+    return (Query(("bjobs", "-a", "-noheader", "-o", columns, *job_ids), _entries),)
+
+
+def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    found = []
+    for line in outcome.stdout.splitlines():
+        words = line.split("|")
+        if len(words) < 5 or not words[0].strip().isdigit():
+            continue
+        number, state, code, hosts, reason = (word.strip() for word in words[:5])
+        told = _STATES.get(state, JobState.UNKNOWN)
+        if told is JobState.FAILED and code in ("130", "143"):
+            told = JobState.CANCELLED
+        elif told is JobState.FAILED and code == "140":  # TERM_RUNLIMIT's SIGUSR2
+            told = JobState.TIMEOUT
+        nodes = ",".join(
+            dict.fromkeys(re.sub(r"^\d+\*", "", host) for host in hosts.split(":") if host != "-")
+        )
+        found.append(
+            QueueEntry(job_id=number, state=told, reason="" if reason == "-" else reason, nodes=nodes)
+        )
+    return tuple(found)
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("bkill", job_id)
+
+
+def attach(job_id: str) -> tuple[str, ...] | None:
+    return ("battach", "-L", "/bin/bash", job_id)

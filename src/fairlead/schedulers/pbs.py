@@ -1,0 +1,260 @@
+"""PBS: Torque, and PBS Professional with OpenPBS where they differ.
+
+Torque: https://support.adaptivecomputing.com/ (6.1, Administrator Guide, Commands Overview).
+PBS Professional: https://2021.help.altair.com/2021.1/PBSProfessional/PBSUserGuide2021.1.pdf
+Torque's commands are also a front of Slurm's (its contribs/torque): then there is no PBS_NODEFILE, and
+Slurm's own commands reach the nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fairlead.errors import PlanError
+from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.schedulers import (
+    Asks,
+    Query,
+    by_host,
+    by_partition,
+    clock,
+    cpus_per_node,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    said,
+)
+
+NAME = "pbs"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = False
+UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
+JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
+
+SNIPPET = (
+    """\
+hosts() {
+  if [ -r "${PBS_NODEFILE:-}" ]; then
+    awk '!seen[$1]++ { print $1 }' "$PBS_NODEFILE"
+  else
+    scontrol show hostnames "$SLURM_JOB_NODELIST"
+  fi
+}
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    srun --nodes=1 --ntasks=1 --nodelist="$host" --overlap --mpi=none "$@"
+  elif command -v pbs_tmrsh > /dev/null; then
+    pbs_tmrsh "$host" "$@"
+  elif command -v pbsdsh > /dev/null; then
+    pbsdsh -h "$host" "$@"
+  else
+    ssh -o BatchMode=yes "$host" "$(printf '%q ' "$@")"
+  fi
+}
+
+again() { # prints the number under which the job goes on
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
+  elif qrerun "$FAIRLEAD_JOB" 2>/dev/null; then
+    echo "$FAIRLEAD_JOB"
+  else # not for users at most sites: a new job takes over
+    qsub -j oe -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"
+  fi
+}
+
+"""
+    + by_host.ON_EACH_NODE
+)
+
+_STATES = {
+    "Q": JobState.PENDING,
+    "H": JobState.PENDING,
+    "W": JobState.PENDING,
+    "T": JobState.PENDING,
+    "M": JobState.PENDING,
+    "B": JobState.RUNNING,
+    "R": JobState.RUNNING,
+    "E": JobState.RUNNING,
+    "S": JobState.RUNNING,
+    "U": JobState.RUNNING,
+    "C": JobState.COMPLETED,
+    "F": JobState.COMPLETED,
+    "X": JobState.COMPLETED,
+}
+#: What the servers say of a job that was ended by a signal: 256 + 15 and 256 + 9.
+_ENDED = {"271": JobState.CANCELLED, "265": JobState.CANCELLED, "-11": JobState.TIMEOUT}
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("qsub") is None or asks.which("pbsnodes") is None or asks.which("qconf") is not None:
+        return None
+    told = asks.run(["qsub", "--version"])
+    version, flavour = _flavour(told.stdout + told.stderr)
+    if flavour == "front":
+        version = asks.run(["sinfo", "--version"]).stdout.removeprefix("slurm").strip()
+    queues = asks.run(["qstat", "-Q", "-f"])
+    return SchedulerFacts(
+        name=NAME,
+        version=version,
+        detail="Torque's commands over Slurm" if flavour == "front" else "",
+        partitions=_queues(queues.stdout) if queues.ok and flavour != "front" else (),
+        settings={"flavour": flavour},
+    )
+
+
+def _flavour(text: str) -> tuple[str, str]:
+    """`pbs_version = 20.0.1` (Professional), `Version: 6.1.3` (Torque), or the usage of Slurm's front."""
+    pro = re.search(r"pbs_version\s*=\s*(\S+)", text)
+    if pro is not None:
+        return pro[1], "pro"
+    torque = re.search(r"[Vv]ersion:?\s*(\d[\w.]*)", text)
+    return (torque[1], "torque") if torque is not None else ("", "front")
+
+
+def _queues(text: str) -> tuple[Partition, ...]:
+    """Of `qstat -Q -f`, whose queues are paragraphs of `name = value` below `Queue: NAME`."""
+    found = []
+    for paragraph in re.split(r"(?m)^Queue:?\s*", text)[1:]:
+        name, _, rest = paragraph.partition("\n")
+        values = dict(re.findall(r"(?m)^\s+(\S+) = (.*)$", rest))
+        if values.get("queue_type", "").startswith("R"):  # a routing queue runs nothing by itself
+            continue
+        walltime = re.fullmatch(r"(\d+):(\d+):(\d+)", values.get("resources_max.walltime", ""))
+        nodes = values.get("resources_max.nodect", "")
+        found.append(
+            Partition(
+                name=name.strip(),
+                up=values.get("enabled") == "True" and values.get("started") == "True",
+                max_nodes=int(nodes) if nodes.isdigit() else None,
+                max_time_s=int(walltime[1]) * 3600 + int(walltime[2]) * 60 + int(walltime[3])
+                if walltime
+                else None,
+            )
+        )
+    return tuple(found)
+
+
+def _of(site: Site) -> str:
+    facts = site.scheduler(NAME)
+    return facts.settings.get("flavour", "torque") if facts is not None else "torque"
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is None and job.scheduling.qos is not None and _of(site) == "pro":
+        return "PBS Professional has no quality of service", "leave qos out, or name a --partition"
+    return found
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    flavour = _of(site)
+    scheduling = job.scheduling
+    options = [f"-N {job_name(job)[: 15 if flavour == 'torque' else 230]}", "-j oe"]
+    options += _resources_pro(job) if flavour == "pro" else _resources_torque(job)
+    if job.walltime_s is not None:
+        options.append(f"-l walltime={clock(job.walltime_s)}")
+    queue = scheduling.partition
+    if scheduling.reservation is not None and flavour == "pro":
+        queue = scheduling.reservation  # a reservation is a queue there
+    elif scheduling.reservation is not None:
+        options.append(f"-W x=FLAGS:ADVRES:{scheduling.reservation}")
+    if queue is not None:
+        options.append(f"-q {queue}")
+    if scheduling.account is not None:
+        options.append(f"-A {scheduling.account}")
+    if scheduling.qos is not None:
+        options.append(f"-l qos={scheduling.qos}")
+    if scheduling.after:
+        options.append("-W depend=afterok:" + ":".join(scheduling.after))
+    if flavour != "front":  # whose qsub does not know it; Slurm's own default holds
+        options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+    return tuple(f"#PBS {option}" for option in (*options, *scheduling.options))
+
+
+def _resources_torque(job: Job) -> Iterator[str]:
+    words = [f"nodes={job.topology.nodes}", f"ppn={cpus_per_node(job)}"]
+    if gpus_per_node(job):
+        words.append(f"gpus={gpus_per_node(job)}")
+    if job.scheduling.constraint is not None:
+        words.append(job.scheduling.constraint)
+    yield "-l " + ":".join(words)
+    if job.scheduling.mem_per_node_bytes is not None:
+        yield f"-l mem={mebibytes(job.scheduling.mem_per_node_bytes) * job.topology.nodes}mb"  # of the job
+    if job.scheduling.exclusive:
+        yield "-l naccesspolicy=singlejob"
+
+
+def _resources_pro(job: Job) -> Iterator[str]:
+    words = [
+        f"select={job.topology.nodes}",
+        f"ncpus={cpus_per_node(job)}",
+        f"mpiprocs={job.topology.ranks_per_node}",
+    ]
+    if gpus_per_node(job):
+        words.append(f"ngpus={gpus_per_node(job)}")
+    if job.scheduling.mem_per_node_bytes is not None:
+        words.append(f"mem={mebibytes(job.scheduling.mem_per_node_bytes)}mb")
+    if job.scheduling.constraint is not None:
+        words.append(job.scheduling.constraint)
+    yield "-l " + ":".join(words)
+    yield "-l place=scatter" + (":excl" if job.scheduling.exclusive else "")
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("qsub", "-o", log, script)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("PBS refuses the job", context=said(outcome), remedy="qstat -Q   # the queues")
+    return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    # A job that the server has forgotten makes it fail, and the others are told all the same. -x:
+    # Professional tells of ended jobs too; Torque knows no such option, and forgets them after some minutes.
+    return (
+        Query(("qstat", "-f", *job_ids), _entries),
+        Query(("qstat", "-x", "-f", *job_ids), _entries),
+    )
+
+
+def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    text = re.sub(r"\n\t", "", outcome.stdout)  # long values go on in the next line
+    found = []
+    for paragraph in re.split(r"(?m)^Job Id:\s*", text)[1:]:
+        number, _, rest = paragraph.partition("\n")
+        values: dict[str, str] = dict(re.findall(r"(?m)^\s+(\S+) = (.*)$", rest))
+        state = _STATES.get(values.get("job_state", ""), JobState.UNKNOWN)
+        code: str = values.get("exit_status", values.get("Exit_status", ""))
+        if state is JobState.COMPLETED and code not in ("0", ""):
+            state = _ENDED.get(code, JobState.FAILED)
+        hosts = re.findall(r"([\w.-]+)/", values.get("exec_host", ""))
+        found.append(
+            QueueEntry(
+                job_id=number.strip(),
+                state=state,
+                reason=values.get("comment", ""),
+                nodes=",".join(dict.fromkeys(hosts)),
+            )
+        )
+    return tuple(found)
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("qdel", job_id)
+
+
+def attach(job_id: str) -> tuple[str, ...] | None:
+    return None
