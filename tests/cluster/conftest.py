@@ -1,0 +1,44 @@
+"""The clusters that all tests in here share: brought up once, gone at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import Cluster, cluster
+from installation import install
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`bin` of an installation of Fairlead that login nodes see and compute nodes do not."""
+    return install(tmp_path_factory.mktemp("installed") / "fairlead")
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("slurm"), "slurm") as up:
+        up.programs.append(installed)
+        yield up
+
+
+@pytest.fixture(scope="session")
+def gridengine_cluster(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("gridengine"), "gridengine") as up:
+        up.programs.append(installed)
+        yield up
+
+
+@pytest.fixture
+def slurm(slurm_cluster: Cluster) -> Iterator[Cluster]:
+    """A Slurm cluster with all nodes in service and no job; what the test leaves there is ended."""
+    yield slurm_cluster
+    slurm_cluster.restore()
+
+
+@pytest.fixture
+def gridengine(gridengine_cluster: Cluster) -> Iterator[Cluster]:
+    """A Grid Engine cluster with all nodes in service and no job; what the test leaves there is ended."""
+    yield gridengine_cluster
+    gridengine_cluster.restore()
