@@ -13,6 +13,8 @@ from environments import Captured, make_captured
 
 from fairlead.store import Store
 
+pytest.register_assert_rewrite("engine_lab")
+
 # Started by nohup or in the background, we would hand ignored signals on to every process that is tested.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,10 +10,15 @@ import pytest
 
 from fairlead import registry
 
-SUITE = "tests/contract/test_engines.py"
+#: The contract, in the order of the table.
+SUITES = (
+    "tests/contract/test_engines.py",
+    "tests/contract/test_engine_process.py",
+    "tests/contract/test_engine_surroundings.py",
+)
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 
-_BEGIN = "<!-- written by: make test TESTS='tests/contract/test_engines.py --update-engines' -->"
+_BEGIN = "<!-- written by: make test TESTS='tests/contract/test_engine* --update-engines' -->"
 
 
 def pairs(reports: Iterable[pytest.TestReport]) -> dict[tuple[str, str], bool]:
@@ -23,7 +28,7 @@ def pairs(reports: Iterable[pytest.TestReport]) -> dict[tuple[str, str], bool]:
     for report in reports:
         path, _, test = report.nodeid.partition("::")
         name, bracket, case = test.partition("[")
-        if not path.endswith(SUITE) or not bracket:
+        if not path.endswith(SUITES) or not bracket:
             continue
         engine = next((each for each in engines if case.startswith(each)), None)
         if engine is not None:

@@ -23,11 +23,12 @@ _TABLES = {
     "capture": CaptureRequest,
     "prove": ProveRequest,
 }
+_CAPTURE = "capture"
 _STARTS_SCRIPT = re.compile(r"(python[0-9.]*|torchrun)")
 
 
-def read_job(path: Path, settings: Settings) -> Job:
-    """The job of a file. Relative paths in it are relative to its folder.
+def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job:
+    """The job of a file. Relative paths in it are relative to its folder. `image` goes over the file's.
 
     Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
     """
@@ -39,23 +40,28 @@ def read_job(path: Path, settings: Settings) -> Job:
         if not isinstance(table, dict):
             raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
         file.check_keys(table, kind.__struct_fields__, name)
-    if "command" not in values:
+    image = image or file.convert(values.get("image", _CAPTURE), str, "image")
+    if "command" not in values and image == _CAPTURE:
         raise UsageError(
             "the job has no command", context=str(path), remedy='add command = ["python", "train.py"]'
         )
     folder = path.resolve().parent
-    workdir = _resolved(folder, file.convert(values.get("workdir", "."), str, "workdir"))
-    if not os.path.isdir(workdir):
+    workdir = _workdir(file, folder)
+    if workdir is not None and not os.path.isdir(workdir):
         raise UsageError(
             f"the working folder {workdir} does not exist",
             context=file.at("workdir") if "workdir" in values else str(path),
             remedy=f"mkdir -p {shlex.quote(workdir)}, or correct workdir",
         )
     try:
-        command = _command(values["command"], file)
-        check_script(command, workdir)
+        command = _words(values["command"], file, "command") if "command" in values else ()
+        if "command" in values:
+            check_script(command, workdir, image=image, wrapped=bool(values.get("entrypoint")))
     except UsageError as error:
         raise file.placed(error, "command") from None
+    entrypoint = values.get("entrypoint")
+    if entrypoint is not None and not isinstance(entrypoint, bool):
+        entrypoint = _words(entrypoint, file, "entrypoint")
     environment = file.convert(values.get("environment", {}), dict[str, str], "environment")
     for variable, value in environment.items():
         try:
@@ -73,8 +79,9 @@ def read_job(path: Path, settings: Settings) -> Job:
         return Job(
             name=given("name", str, path.stem),
             command=command,
+            entrypoint=entrypoint,
             workdir=workdir,
-            image=given("image", str, "capture"),
+            image=image,
             topology=file.convert(values.get("topology", {}), Topology, "topology"),
             mounts=_mounts(values, file, folder),
             environment=environment,
@@ -96,28 +103,42 @@ def read_job(path: Path, settings: Settings) -> Job:
         raise file.placed(error) from None
 
 
-def job_of_command(command: Sequence[str], settings: Settings, *, workdir: str) -> Job:
-    """The job of `fairlead … -- COMMAND`: one process, in the current folder."""
-    if not command:
+def job_of_command(
+    command: Sequence[str], settings: Settings, *, workdir: str, image: str | None = None
+) -> Job:
+    """The job of `fairlead … [--image REF] -- COMMAND`: one process, in the current folder. Without a
+    command it is the image's own process, in the image's own folder."""
+    if not command and image in (None, _CAPTURE):
         raise UsageError("there is no command after --", remedy="fairlead prove -- python train.py")
-    check_script(tuple(command), workdir)
+    image = image or _CAPTURE
+    if command:
+        check_script(tuple(command), workdir, image=image)
+    name = os.path.basename(command[0]) if command else os.path.basename(image).partition("@")[0]
     return Job(
-        name=re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(command[0])) or "command",
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command",
         command=tuple(command),
-        workdir=workdir,
+        workdir=workdir if command else None,
+        image=image,
         prove=ProveRequest(**settings.over_job({})),
     )
 
 
-def check_script(command: tuple[str, ...], workdir: str) -> None:
-    """Raise UsageError when there is no command, or the script that it starts is not there."""
+def check_script(
+    command: tuple[str, ...], workdir: str | None, *, image: str = _CAPTURE, wrapped: bool = False
+) -> None:
+    """Raise UsageError when there is no command, or the script that it starts is not there. `wrapped`: it
+    stands behind an entrypoint, and need not start with a program."""
     if not command or not command[0]:
         raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
+    if workdir is None or wrapped:
+        return
     script = None
     if "/" in command[0]:
         script = command[0]
     elif _STARTS_SCRIPT.fullmatch(command[0]) and "-m" not in command[:2] and "-c" not in command[:2]:
         script = next((word for word in command[1:] if word.endswith(".py")), None)
+    if script is not None and script.startswith("/") and image != _CAPTURE:
+        return  # it may be the image's
     if script is not None and not os.path.exists(os.path.join(workdir, script)):
         folder = os.path.dirname(os.path.join(workdir, script))
         raise UsageError(
@@ -126,16 +147,24 @@ def check_script(command: tuple[str, ...], workdir: str) -> None:
         )
 
 
-def _command(value: Any, file: TomlFile) -> tuple[str, ...]:
+def _workdir(file: TomlFile, folder: Path) -> str | None:
+    """None: the image's. What an image runs without a command is written for its own folder."""
+    text = file.convert(
+        file.values.get("workdir", "." if "command" in file.values else "image"), str, "workdir"
+    )
+    return None if text == "image" else _resolved(folder, text)
+
+
+def _words(value: Any, file: TomlFile, key: str) -> tuple[str, ...]:
     if isinstance(value, str):
         try:
             return tuple(shlex.split(value))
         except ValueError as error:
             raise UsageError(
-                f"the command cannot be split into words: {error}",
+                f"the {key} cannot be split into words: {error}",
                 remedy='write it as a list: ["python", "train.py"]',
             ) from None
-    return file.convert(value, tuple[str, ...], "command")
+    return file.convert(value, tuple[str, ...], key)
 
 
 def _mounts(values: dict[str, Any], file: TomlFile, folder: Path) -> tuple[Mount, ...]:
@@ -162,7 +191,7 @@ def parse_mount(text: str, folder: Path) -> Mount:
     if not os.path.exists(source):
         raise UsageError(f"the mount source {source} does not exist", remedy=f"ls -d {shlex.quote(source)}")
     # Normal, because the planner compares targets to find what hides what.
-    target = os.path.normpath(parts[1]) if len(parts) == 2 else source
+    target = os.path.normpath(os.path.expanduser(parts[1])) if len(parts) == 2 else source
     return Mount(source=source, target=target, writable=mode == "rw")
 
 

@@ -134,11 +134,17 @@ class Scheduling(Struct, frozen=True, kw_only=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What to run. Paths are absolute: the job file's reader resolves them against its folder."""
+    """What to run. Paths are absolute: the job file's reader resolves them against its folder.
+
+    Without a `command` the image's own process runs. `entrypoint`: what stands before the command: True for
+    the image's, False for nothing, words for these; None is False for a command and True without one.
+    `workdir`: None is the image's, with nothing of the host mounted there.
+    """
 
     name: str
-    command: tuple[str, ...]
-    workdir: str
+    command: tuple[str, ...] = ()
+    entrypoint: bool | tuple[str, ...] | None = None
+    workdir: str | None
     image: str = "capture"
     topology: Topology = field(default_factory=Topology)
     mounts: tuple[Mount, ...] = ()
@@ -158,9 +164,12 @@ class Job(Struct, frozen=True, kw_only=True):
                 f"walltime_s is {self.walltime_s}; it must be at least 1",
                 remedy="set walltime_s, or leave it out",
             )
-        if not self.command or not self.command[0]:
+        if self.command and not self.command[0]:
             raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
-        if any("\0" in word for word in self.command):
+        if isinstance(self.entrypoint, tuple) and not (self.entrypoint and self.entrypoint[0]):
+            raise UsageError("the entrypoint is empty", remedy="entrypoint = false puts nothing before it")
+        words = self.entrypoint if isinstance(self.entrypoint, tuple) else ()
+        if any("\0" in word for word in (*words, *self.command)):
             raise UsageError("the command holds a NUL byte, which no program can be given")
         for name, value in self.environment.items():
             check_variable(name, value)
@@ -233,11 +242,13 @@ class Pin(Struct, frozen=True, kw_only=True):
 
 
 class Process(Struct, frozen=True, kw_only=True):
-    """What an image says of the process that it wants to be run (OCI image config)."""
+    """What an image says of the process that it wants to be run (OCI image config). `workdir_missing`: the
+    image names a folder that it does not have; Docker makes it."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     workdir: str = "/"
+    workdir_missing: bool = False
     user: str = ""
 
 

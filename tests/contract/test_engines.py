@@ -1,146 +1,27 @@
 """What every engine promises, tried on the real one: through the planner, the renderer and bash.
 
-A new engine is tested by its line in the registry. Engines that hold a container are tried twice: with
-their layers stacked, and on one flat tree, as where overlayfs is not to be had.
+A new engine is tested by its line in the registry, in every way of `engine_lab.cases`. What becomes of
+the image's own process is in test_engine_process.py, the machine around it in test_engine_surroundings.py.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
+from engine_lab import Lab
 from environments import Captured, site_packages
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from processes import left_after
 
-from fairlead import registry, render
-from fairlead.engines import bubblewrap
 from fairlead.images.layers import layer
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import Image, Job, Mount, Site
-from fairlead.plan import plan
-from fairlead.probe import probe
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An engine, which of the programs found for it, and how the root file system is made."""
-
-    engine: str
-    origin: str = ""
-    overlay: bool = True
-
-    def __str__(self) -> str:
-        return "-".join([self.engine, *filter(None, [self.origin]), *([] if self.overlay else ["flat"])])
-
-
-def _cases() -> list[Case]:
-    found = []
-    for name in registry.names("engines"):
-        engine = registry.engine(name)
-        for overlay in (True, False) if engine.STACKS else (not engine.CONTAINS,):
-            found.append(Case(name, "embedded" if name == "bubblewrap" else "", overlay))
-            if name == "bubblewrap" and _system_bwrap_is_new():
-                found.append(Case(name, "on PATH", overlay))
-    return found
-
-
-def _system_bwrap_is_new() -> bool:
-    path = shutil.which("bwrap")
-    if path is None:
-        return False
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    number = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
-    return number is not None and tuple(map(int, number.groups())) >= bubblewrap.OLDEST
-
-
-@dataclass(frozen=True, slots=True)
-class Lab:
-    """Where jobs are run: `job` and `script` make them, `run` runs them to their end."""
-
-    case: Case
-    captured: Captured
-    site: Site
-    workdir: Path
-    home: Path
-
-    @property
-    def contains(self) -> bool:
-        return registry.engine(self.case.engine).CONTAINS
-
-    @property
-    def image(self) -> Image:
-        return self.captured.image
-
-    def script(self, *command: str, name: str = "job", **changes: Any) -> Path:
-        facts: dict[str, Any] = {"name": name, "command": command, "workdir": str(self.workdir)}
-        job = Job(**(facts | {"engine": self.case.engine} | changes))
-        store = self.captured.store
-        made = plan(job, self.image, store.rootfs(self.image), self.site)
-        assert made.needs_flat == (self.contains and not self.case.overlay)
-        if made.needs_flat:
-            make_flat(store, self.image, made.mount_points)
-        path = self.workdir.parent / "job.sh"
-        path.write_bytes(os.fsencode(render.script(made)))
-        return path
-
-    def run(
-        self, *command: str, stdin: bytes = b"", caller: dict[str, str] | None = None, **changes: Any
-    ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            ["bash", str(self.script(*command, **changes))],
-            input=stdin,
-            capture_output=True,
-            env={**os.environ, **(caller or {})},
-            timeout=60,
-            check=False,
-        )
-
-    def python(self, program: str, *arguments: str, **changes: Any) -> subprocess.CompletedProcess[bytes]:
-        return self.run("python", "-c", program, *arguments, **changes)
-
-    def says(self, program: str, *arguments: str, **changes: Any) -> str:
-        """What a Python program prints in the engine; it must succeed."""
-        done = self.python(program, *arguments, **changes)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode().removesuffix("\n")
-
-
-@pytest.fixture(scope="session")
-def base_site(captured: Captured) -> Site:
-    return probe(captured.store)
-
-
-@pytest.fixture(params=_cases(), ids=str)
-def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp_path: Path) -> Lab:
-    case: Case = request.param
-    limit = registry.engine(case.engine).LIMITS.get(request.node.originalname)
-    if limit is not None:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=limit))
-    engines = tuple(
-        msgspec.structs.replace(facts, overlay=facts.overlay and case.overlay)
-        for facts in base_site.engines
-        if facts.name == case.engine and facts.origin.startswith(case.origin)
-    )
-    assert engines, f"the probe found no {case}"
-    if not any(facts.works for facts in engines):
-        pytest.skip(f"{case} does not work here: {engines[0].detail}")
-    for folder in ("work", "home"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "home" / "secret").write_text("secret")
-    site = msgspec.structs.replace(base_site, engines=engines, home=str(tmp_path / "home"))
-    return Lab(case, captured, site, tmp_path / "work", tmp_path / "home")
+from fairlead.model import Mount
 
 
 def tree_digests(captured: Captured) -> list[str]:

@@ -124,6 +124,58 @@ def test_a_job_names_an_image_by_its_reference_and_run_brings_it(
     assert "bubblewrap" in fairlead("plan", "job.toml").out
 
 
+def test_an_image_runs_what_it_names_where_it_names(
+    fairlead: Fairlead, registry: RealRegistry, base: bytes
+) -> None:
+    image = images.pack(
+        base,
+        images.tar(
+            {"srv": None, "srv/here": b"", "start": b'#!/bin/sh\necho "start $*"\nls\n'},
+            modes={"start": 0o755},
+        ),
+        Entrypoint=["/start"],
+        Cmd=["by itself"],
+        WorkingDir="/srv",
+        User="1234",
+    )
+    reference = images.upload(registry, image, "team/server:1")
+    (fairlead.folder / "mine").write_text("x")
+    (fairlead.folder / "fairlead.toml").write_text(f'plain_http = "{registry.address}"\n')
+    assert fairlead("run", "-q", "--image", reference).out == "start by itself\nhere\n"
+    assert fairlead("run", "-q", "--image", reference, "--", "echo", "alone").out == "alone\n"
+    (fairlead.folder / "job.toml").write_text('entrypoint = true\ncommand = ["told"]\nworkdir = "."\n')
+    said = fairlead("run", "-q", "--image", reference, "job.toml").out
+    assert said == "start told\nfairlead.toml\njob.toml\nmine\n"
+    (fairlead.folder / "job.toml").write_text(f'image = "{reference}"\n')
+    assert fairlead("run", "-q", "job.toml").out == "start by itself\nhere\n"
+    told = fairlead("plan", "job.toml").out
+    assert "the image asks for user 1234" in told
+    assert "/srv, the image's own" in told
+
+
+@pytest.mark.parametrize("folder", ["/link", "/made/up", "/srv/"])
+@pytest.mark.parametrize("engine", ["bubblewrap", "apptainer"])
+def test_the_folder_that_an_image_names_may_be_a_link_or_missing(
+    fairlead: Fairlead, registry: RealRegistry, base: bytes, folder: str, engine: str
+) -> None:
+    layer = images.tar({"srv": None, "srv/here": b"", "link": "/srv"})
+    image = images.pack(base, layer, Cmd=["/bin/ls", "-a"], WorkingDir=folder)
+    reference = images.upload(registry, image, "team/folder:1")
+    pull(fairlead, reference)
+    said = fairlead("run", "-q", "--engine", engine, "--image", reference).out.split()
+    assert said == ([".", ".."] if folder == "/made/up" else [".", "..", "here"])
+
+
+def test_an_image_that_names_no_process_needs_a_command(
+    fairlead: Fairlead, registry: RealRegistry, base: bytes
+) -> None:
+    reference = images.upload(registry, images.pack(base), "team/bare:1")
+    pull(fairlead, reference)
+    said = fairlead("run", "--image", reference, code=3)
+    assert f"the image {reference} has neither CMD nor ENTRYPOINT" in said.err
+    assert "try: " in said.err
+
+
 def test_a_second_pull_asks_once_and_fetches_nothing(
     fairlead: Fairlead, registry: RealRegistry, base: bytes
 ) -> None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:0067d567a31e.
+# Written by Fairlead 0.1.0, plan sha256:7ec3d691fb85.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

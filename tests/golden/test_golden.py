@@ -15,7 +15,18 @@ from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from fairlead import render
-from fairlead.model import Job, Mount, Plan, Prefix, SchedulerFacts, Scheduling, Site, Topology
+from fairlead.model import (
+    Image,
+    Job,
+    Mount,
+    Plan,
+    Prefix,
+    Process,
+    SchedulerFacts,
+    Scheduling,
+    Site,
+    Topology,
+)
 from fairlead.plan import plan
 
 HERE = Path(__file__).parent
@@ -33,6 +44,14 @@ FULL = make_job(
 IMAGE = make_image(prefixes=(Prefix(path="/home/ada/my digits/.venv", layer=fake_digest("c")),))
 
 
+#: An image from elsewhere with a process of its own, in a folder that it does not have.
+SERVER = make_image(
+    prefixes=(), python=None, reference="docker.io/library/server:1",
+    process=Process(entrypoint=("/entry", "--say"), command=("serve", "a b"), workdir="/srv/app",
+                    workdir_missing=True, user="1000"),
+)  # fmt: skip
+
+
 def _site(*, overlay: bool = True) -> Site:
     site = make_site()
     return msgspec.structs.replace(
@@ -43,8 +62,8 @@ def _site(*, overlay: bool = True) -> Site:
     )
 
 
-def _plan(job: Job, site: Site) -> Plan:
-    return plan(job, IMAGE, make_rootfs(IMAGE), site)
+def _plan(job: Job, site: Site, image: Image = IMAGE) -> Plan:
+    return plan(job, image, make_rootfs(image), site)
 
 
 def _cluster(name: str, launcher: str, **facts: Any) -> Plan:
@@ -78,6 +97,7 @@ CASES = {
     "bubblewrap-flat": lambda: _plan(FULL, _site(overlay=False)),
     "native": lambda: _plan(msgspec.structs.replace(FULL, engine="native"), _site()),
     "torchrun": lambda: _plan(make_job(topology=ONE, launcher="torchrun"), _site()),
+    "image-process": lambda: _plan(make_job(topology=ONE, command=(), workdir=None), _site(), SERVER),
     "single": lambda: _plan(make_job(topology=ONE, command=("bash", "-c", "exit 3")), _site()),
     "single-native": lambda: _plan(make_job(topology=ONE, engine="native"), _site()),
 }

@@ -140,6 +140,82 @@ def test_a_tilde_is_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert job.mounts == (Mount(source=str(folder / "data"), target="/d"),)
 
 
+def test_a_tilde_is_the_home_folder_on_both_sides_of_a_mount(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    job = read(folder, 'command = ["true"]\nmounts = ["~:~:rw", "data:~/d"]\n')
+    assert job.mounts == (
+        Mount(source=str(folder), target=str(folder), writable=True),
+        Mount(source=str(folder / "data"), target=str(folder / "d")),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# the image's own process
+
+
+def test_without_a_command_the_image_s_process_runs_in_the_image_s_folder(folder: Path) -> None:
+    job = read(folder, 'image = "debian:12"\n')
+    assert (job.command, job.entrypoint, job.workdir) == ((), None, None)
+    assert read(folder, 'image = "debian:12"\nworkdir = "."\n').workdir == str(folder)
+
+
+def test_a_working_folder_can_be_the_image_s(folder: Path) -> None:
+    (folder / "image").mkdir()
+    assert read(folder, 'command = ["true"]\nimage = "x"\nworkdir = "image"\n').workdir is None
+    assert read(folder, 'command = ["true"]\nworkdir = "./image"\n').workdir == str(folder / "image")
+
+
+@pytest.mark.parametrize(
+    ("text", "entrypoint"),
+    [
+        ("true", True),
+        ("false", False),
+        ('["/entry", "a b"]', ("/entry", "a b")),
+        ("\"/entry 'a b'\"", ("/entry", "a b")),
+    ],
+)
+def test_an_entrypoint_is_asked_for_left_out_or_given(folder: Path, text: str, entrypoint: Any) -> None:
+    assert read(folder, f'command = ["x"]\nimage = "y"\nentrypoint = {text}\n').entrypoint == entrypoint
+
+
+@pytest.mark.parametrize("text", ["1", "[]", '[""]', '""', "[1]", '"it\'s"'])
+def test_an_entrypoint_of_another_kind_is_refused(folder: Path, text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(folder, f'image = "y"\nentrypoint = {text}\n')
+    assert caught.value.remedy
+
+
+def test_the_flag_for_an_image_goes_over_the_file_s(folder: Path) -> None:
+    (folder / "job.toml").write_text('name = "n"\n')
+    job = read_job(folder / "job.toml", settings(folder), image="debian:12")
+    assert (job.image, job.command, job.workdir) == ("debian:12", (), None)
+
+
+def test_a_script_of_the_image_is_not_looked_for_on_this_machine(folder: Path) -> None:
+    read(folder, 'command = ["/no/such/run.sh"]\nimage = "debian:12"\n')
+    read(folder, 'command = ["./run.sh"]\nimage = "debian:12"\nworkdir = "image"\n')
+    read(folder, 'command = ["./arguments"]\nimage = "debian:12"\nentrypoint = true\n')
+    refused(folder, 'command = ["/no/such/run.sh"]\n', "there is no /no/such/run.sh", line=1)
+    refused(folder, 'command = ["./run.sh"]\nimage = "debian:12"\n', "there is no ./run.sh", line=1)
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("ghcr.io/a/server:1.2", "server-1.2"),
+        ("x@sha256:00", "x"),
+        ("./a b.sif", "a-b.sif"),
+    ],
+)
+def test_an_image_alone_makes_a_job(folder: Path, image: str, name: str) -> None:
+    job = job_of_command((), settings(folder), workdir=str(folder), image=image)
+    assert (job.name, job.command, job.image, job.workdir) == (name, (), image, None)
+    job = job_of_command(("ls",), settings(folder), workdir=str(folder), image=image)
+    assert (job.name, job.command, job.image, job.workdir) == ("ls", ("ls",), image, str(folder))
+
+
 # --------------------------------------------------------------------------------------------------
 # the command
 

@@ -144,7 +144,7 @@ def test_native_runs_the_command_without_an_image() -> None:
 def test_native_needs_no_image_at_all() -> None:
     made = plan(make_job(engine="native", topology=ONE), None, None, make_site(engines=()))
     assert made.image_digest is None
-    assert "PATH=/usr/local/bin:/usr/bin:/bin" in made.command.argv
+    assert "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in made.command.argv
 
 
 def test_native_refuses_an_image_from_elsewhere() -> None:

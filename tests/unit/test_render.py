@@ -336,10 +336,9 @@ echo "$FAIRLEAD_RUN_DIR"
 
 def ranks(end: str) -> Plan:
     """A command that leaves behind what torchrun's ranks would."""
-    topology = Topology()
-    return msgspec.structs.replace(
-        native(["/bin/sh", "-c", RANKS + end], topology=topology), rank_log=torchrun.RANK_LOG
-    )
+    made = native(["/bin/sh", "-c", RANKS + end])
+    job = msgspec.structs.replace(made.job, topology=Topology(ranks_per_node=3))
+    return msgspec.structs.replace(made, job=job, rank_log=torchrun.RANK_LOG)
 
 
 def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> None:

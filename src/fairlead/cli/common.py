@@ -69,6 +69,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE | -- COMMAND", nargs="?", help="the job file, in TOML; or any command, after --"
     )
+    parser.add_argument(
+        "--image", metavar="REF", help="run in this image; without a FILE or a command, what the image runs"
+    )
 
 
 def read_job(context: Context) -> Job:
@@ -81,10 +84,12 @@ def read_job(context: Context) -> Job:
     command = getattr(options, "command", None)
     if options.file and command:
         raise UsageError("both a job file and a command were given", remedy="give one: FILE, or -- COMMAND")
-    if command:
-        job = jobfile.job_of_command(command, context.settings, workdir=os.getcwd())
-    elif options.file:
-        job = jobfile.read_job(Path(options.file), context.settings)
+    if options.file:
+        job = jobfile.read_job(Path(options.file), context.settings, image=options.image)
+    elif command or options.image:
+        job = jobfile.job_of_command(
+            command or (), context.settings, workdir=os.getcwd(), image=options.image
+        )
     else:
         raise UsageError("there is nothing to run", remedy="name a job file, or a command after --")
     for name in ("engine", "launcher", "scheduler"):
@@ -233,8 +238,8 @@ def _with_program(job: Job) -> CaptureRequest:
 
     from fairlead import execute
 
-    program = job.command[0]
-    if os.path.basename(program).startswith("python") or "/" in program:
+    program = job.command[0] if job.command else ""
+    if not program or os.path.basename(program).startswith("python") or "/" in program:
         return job.capture
     found = execute.which(program)
     if found is None:

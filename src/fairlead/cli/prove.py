@@ -76,7 +76,7 @@ def _study_to_resume(context: Context) -> Study:
     asked = context.options.file
     if asked and asked in context.store.runs():
         return prove.read_study(context.store, asked)
-    job = read_job(context) if asked or context.options.command else None
+    job = read_job(context) if asked or context.options.command or context.options.image else None
     return prove.find_study(context.store, job)
 
 

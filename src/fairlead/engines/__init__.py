@@ -43,7 +43,8 @@ class Host(Protocol):
 class Container:
     """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree; over it
     `scratch`, empty folders to write to; then the mounts, outer before inner. `identity`: a folder with
-    the etc/passwd and etc/group that the command is to see; None: the image's own. `passed`: variables of
+    the etc/passwd and etc/group that the command is to see; None: the image's own. `missing`: folders that
+    the layers do not have and the command needs; a flat tree has been given them. `passed`: variables of
     the job script that the command gets when they are set, by name and by the beginning of their names."""
 
     layers: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class Container:
     scratch: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     identity: str | None = None
+    missing: tuple[str, ...] = ()
     home: str
     passed: tuple[str, ...] = ()
     passed_prefixes: tuple[str, ...] = ()
@@ -82,7 +84,7 @@ class Engine(Protocol):
     CONTAINS: bool
     #: Whether the image's layers can be stacked; else it always gets one flat tree.
     STACKS: bool
-    #: What of the contract (tests/contract/test_engines.py, by the name of the test) it cannot keep, and why.
+    #: What of the contract (tests/contract/test_engine*.py, by the name of the test) it cannot keep, and why.
     LIMITS: Mapping[str, str]
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
@@ -97,6 +99,13 @@ class Engine(Protocol):
         """Pure: the command that runs `command` in the container."""
         ...
 
+
+#: A limit of every engine that makes a user namespace: the kernel wants CAP_SYS_PTRACE in that of the other.
+#: https://man7.org/linux/man-pages/man2/ptrace.2.html ("Ptrace access mode checking")
+ALONE_IN_NAMESPACE = (
+    "each container has a user namespace of its own, and the kernel lets no process read the memory of one "
+    "in another (CMA): ranks that are started one by one must copy through /dev/shm"
+)
 
 #: Variables of a run that Fairlead itself sets; every engine passes them on when they are set.
 RUN_VARIABLES = ("FAIRLEAD_RUN", "FAIRLEAD_METER_DIR", "FAIRLEAD_GATE", "FAIRLEAD_RUN_DIR")

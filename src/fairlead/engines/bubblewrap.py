@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 
 from fairlead.engines import (
+    ALONE_IN_NAMESPACE,
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
@@ -32,7 +33,9 @@ from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet,
 NAME = "bubblewrap"
 CONTAINS = True
 STACKS = True
-LIMITS: dict[str, str] = {}
+LIMITS: dict[str, str] = {
+    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+}
 
 #: --overlay-src and --tmp-overlay came with 0.11.0.
 OLDEST = (0, 11, 0)
@@ -166,6 +169,9 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         # Until here it was writable, so that mount points could be made in it (empty folders, nothing
         # else); from here on nobody can write to it.
         words += ["--remount-ro", "/"]
+    else:
+        for path in container.missing:
+            words += ["--dir", path]
     words.append("--clearenv")
     for name, value in sorted(environment.items()):
         words += ["--setenv", name, value]

@@ -35,7 +35,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 
 
 def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is not None and image.python is None:
+    if image is not None and (image.python is None or image.reference):
         return Unsuitable("the image was not captured on this machine: its files are not on bare metal")
     return Suitable("runs the environment where it stands")
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fairlead.engines import (
+    ALONE_IN_NAMESPACE,
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
@@ -35,7 +36,15 @@ from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Var
 NAME = "podman"
 CONTAINS = True
 STACKS = False
-LIMITS: dict[str, str] = {}
+LIMITS: dict[str, str] = {
+    "test_an_open_file_of_the_caller_reaches_the_command": (
+        "it closes all but the standard streams, so MPICH's mpiexec cannot start ranks from outside (PMI_FD)"
+    ),
+    "test_a_terminal_goes_through": (
+        "a terminal of its own needs /dev/console, which in the host's /dev is root's: programs see pipes"
+    ),
+    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+}
 
 #: --passwd came with 4.2, --unsetenv-all with 4.0.
 OLDEST = (4, 2)
@@ -69,6 +78,23 @@ _WAYS_OF_ROOT: tuple[dict[str, str], ...] = tuple(
 )
 
 
+#: What Podman would not hand down, after its own options, of which there are $0: the umask, and the limit of
+#: open files, which it raises to the hard one.
+_AS_CALLED = r"""
+own=("--umask=$(umask)")
+[[ $* == *--ulimit=* ]] || own+=("--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)")
+exec "${@:1:$0}" "${own[@]//unlimited/-1}" "${@:$0+1}"
+"""
+
+
+#: Podman's runtime says which groups the command is in, and of these only crun takes the caller's.
+_GROUPS_LOST = "without the user's supplementary groups, which runc drops and crun would keep"
+_TRIAL = """\
+echo written > /run/x && /bin/cat /run/x && ! echo written 2>/dev/null > /x || exit
+while read -r name groups; do [ "$name" != Groups: ] || echo "$groups"; done </proc/self/status
+"""
+
+
 def probe(host: Host) -> tuple[EngineFacts, ...]:
     path = host.which("podman")
     return () if path is None else (_try(host, path),)
@@ -96,16 +122,21 @@ def _try(host: Host, path: str) -> EngineFacts:
         outcome = host.run(
             ["env", "-i", f"PATH={_PATH}", f"HOME={home}", *callers, path, *_options(way, os.getuid()),
              _tmpfs("/run"), *mounts, str(image),
-             "/bin/sh", "-c", "echo written > /run/x && /bin/cat /run/x && ! echo written 2>/dev/null > /x"]
+             "/bin/sh", "-c", _TRIAL]
         )  # fmt: skip
-        if outcome.ok and outcome.stdout == "written\n":
+        seen, _, groups = outcome.stdout.partition("\n")
+        if outcome.ok and seen == "written":
             settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
+            if len(groups.split()) < len(os.getgroups()):
+                settings["groups"] = "lost"
             if Path("/sys/fs/cgroup/cgroup.controllers").exists():
                 settings["cgroups"] = "v2"
             named = " ".join(f"--{name} {value}" for name, value in way.items())
             return EngineFacts(
                 name=NAME, path=path, version=version[0], origin="on PATH", works=True,
-                detail="it ran on a read-only folder" + (f", with {named}" if named else ""),
+                detail="it ran on a read-only folder"
+                + (f", with {named}" if named else "")
+                + (f", {_GROUPS_LOST}" if "groups" in settings else ""),
                 settings=settings,
             )  # fmt: skip
         said.append(outcome.stderr.strip() or repr(outcome.stdout))
@@ -135,7 +166,10 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
         return Unsuitable("there is no podman", remedy="module load podman")
     if not facts.works:
         return Unsuitable(facts.detail, remedy=facts.remedy)
-    return Suitable(f"{facts.path} {facts.version}; it ran here when probed", False, mount_points=True)
+    groups = f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
+    return Suitable(
+        f"{facts.path} {facts.version}; it ran here when probed{groups}", False, mount_points=True
+    )
 
 
 def wrap(command: Command, container: Container, site: Site) -> Command:
@@ -147,7 +181,9 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     # the command gets it itself, and Podman waits for its end.
     words: list[Word] = ["env", "-i", f"PATH={_PATH}", f"HOME={site.home}"]
     words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in _CALLERS]
-    words += [facts.path, *_options(facts.settings, site.uid)]
+    # Where the probe found no limits to be needed, the caller's are named.
+    start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
+    words += ["bash", "-c", _AS_CALLED, str(len(start)), *start]
     mounts = [Mount(source=path, target=path) for path in HOST_FILES if path in facts.settings]
     if container.identity is not None:
         files = ("/etc/passwd", "/etc/group")
@@ -181,7 +217,7 @@ def _options(settings: Mapping[str, str], uid: int) -> list[str]:
         "--log-level=error", "--events-backend=none", *own,
         "run", "--rm", "--interactive", "--detach-keys=", "--log-driver=none", "--rootfs",
         "--read-only", "--read-only-tmpfs=false",
-        *(["--userns=keep-id"] if uid != 0 else []),
+        *(["--userns=keep-id", "--group-add=keep-groups"] if uid != 0 else []),
         "--network=host", "--pid=host", "--ipc=host", "--uts=host", "--volume=/dev:/dev:rslave",
         "--volume=/sys:/sys:ro,rslave", "--no-hosts", "--passwd=false", "--systemd=false", "--init=false",
         "--unsetenv-all", "--env-host=false", "--http-proxy=false",

@@ -16,6 +16,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from fairlead.errors import ImageError
 from fairlead.images import inside, lease, spool
 from fairlead.images.layers.limits import Limits
@@ -23,6 +25,7 @@ from fairlead.images.layers.unpack import unpack
 from fairlead.images.progress import Progress
 from fairlead.images.sources.manifest import Config
 from fairlead.images.sources.source import Descriptor, Source
+from fairlead.images.view import View
 from fairlead.model import Image, Layer, StoredLayer
 from fairlead.store import Store
 
@@ -205,7 +208,9 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         )
         for each, comment in zip(facts, comments, strict=True)
     )
-    found = inside.look([store.layer(layer.diff_id) for layer in layers], environment=config.environment)
+    trees = [store.layer(layer.diff_id) for layer in layers]
+    found = inside.look(trees, environment=config.environment)
+    missing = View(trees).find(config.process.workdir) is None
     return Image(
         digest=digest,
         layers=layers,
@@ -217,5 +222,5 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         notes=(*lost, *(note for each in facts for note in each.notes)),
         reference=reference,
         architecture=config.architecture,
-        process=config.process,
+        process=msgspec.structs.replace(config.process, workdir_missing=missing),
     )

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
+
 from fairlead.errors import PlanError
 from fairlead.launchers import Surroundings
 from fairlead.model import Decision, Image, Job, Plan, Rootfs, Site
-from fairlead.plan.container import lies_under, make_container, mount_points, requirements
+from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.engine import choose_engine
 from fairlead.plan.launcher import choose_launcher, compose
+from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
 
 
@@ -30,6 +33,9 @@ def plan(
     _refuse_unseen(job, site, runs_on)
     tell_topology(job, runs_on, decisions)
     engine, suitable = choose_engine(job, image, runs_on, decisions)
+    process = choose_process(job, image, runs_on, engine, decisions)
+    # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
+    resolved = msgspec.structs.replace(job, command=process.argv)
     around = Surroundings(
         site=runs_on,
         scheduler=scheduler.NAME,
@@ -37,11 +43,11 @@ def plan(
         image=image,
         python=(image.python if image is not None else None) or "python3",
     )
-    launcher = choose_launcher(job, around, decisions)
+    launcher = choose_launcher(resolved, around, decisions)
     container = make_container(job, image, rootfs, runs_on, engine, suitable, decisions)
-    passed = launcher.passed(job)
+    passed = launcher.passed(resolved)
     container = dataclasses.replace(container, passed=passed.names, passed_prefixes=passed.prefixes)
-    command = compose(job, image, engine, launcher, container, around)
+    command = compose(resolved, process, image, engine, launcher, container, around)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
@@ -53,11 +59,11 @@ def plan(
         warnings=(*scheduler.warnings(job, site), *_not_seen(scheduler.AT_ONCE, node)),
         requirements=requirements(job, image, container, runs_on.engine(engine.NAME)),
         needs_flat=container.flat is not None,
-        mount_points=mount_points(container) if suitable.mount_points else (),
+        mount_points=(*(mount_points(container) if suitable.mount_points else ()), *places(container)),
         rank_log=launcher.RANK_LOG,
         start=launcher.START,
-        program=launcher.program(job, around),
-        prelude=launcher.prelude(job, around),
+        program=launcher.program(resolved, around),
+        prelude=launcher.prelude(resolved, around),
         directives=scheduler.directives(job, site),
     )
 
@@ -70,6 +76,8 @@ def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
             *((store, "the store", "--store DIR on a file system that all nodes share") for store in stores),
             (job.workdir, "the working folder", "move it to a file system that all nodes share"),
         ):
+            if needed is None:  # the image's
+                continue
             if lies_under(needed, path) or needed == path:
                 raise PlanError(
                     f"the compute nodes do not see {path}, where {what} is",

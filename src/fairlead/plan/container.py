@@ -6,6 +6,7 @@ import shlex
 
 from fairlead.engines import HOST_FILES, Container, Engine, Suitable
 from fairlead.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, Site
+from fairlead.plan.process import image_workdir
 
 #: Where programs write although nobody told them to; in a read-only tree these become empty folders.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
@@ -39,7 +40,7 @@ def make_container(
         )
     )
     scratch = (*_SCRATCH, site.home) if flat else ()
-    mounts = [Mount(source=job.workdir, target=job.workdir, writable=True), *job.mounts]
+    mounts = [*_own_folder(job), *job.mounts]
     hiding = [mount.target for mount in mounts] + list(scratch)
     for prefix in image.prefixes:
         hidden = [path for path in hiding if lies_under(prefix.path, path)]
@@ -54,8 +55,11 @@ def make_container(
                 )
             )
     if flat:
-        asked = [job.workdir, *(mount.target for mount in job.mounts)]
+        asked = [mount.target for mount in (*_own_folder(job), *job.mounts)]
         mounts += _kept_in_scratch(image, rootfs, scratch, asked)
+        folder = image_workdir(image)
+        if job.workdir is None and any(lies_under(folder, path) for path in scratch):
+            mounts.append(Mount(source=rootfs.flat + folder, target=folder))
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
     return Container(
@@ -64,6 +68,7 @@ def make_container(
         scratch=scratch,
         mounts=tuple(mounts),
         identity=rootfs.identity,
+        missing=_missing(job, image),
         home=site.home,
     )
 
@@ -84,6 +89,30 @@ def _kept_in_scratch(image: Image, rootfs: Rootfs, scratch: tuple[str, ...], ask
             if alone and top != prefix.path:
                 found[top] = Mount(source=rootfs.flat + top, target=top)
     return [*found.values()]
+
+
+def _own_folder(job: Job) -> list[Mount]:
+    """The job's working folder; none when that is the image's."""
+    if job.workdir is None:
+        return []
+    return [Mount(source=job.workdir, target=job.workdir, writable=True)]
+
+
+def _missing(job: Job, image: Image) -> tuple[str, ...]:
+    """The image's WORKDIR, where the job runs in it and the image does not have it."""
+    return (image_workdir(image),) if job.workdir is None and image.process.workdir_missing else ()
+
+
+def places(container: Container) -> tuple[Mount, ...]:
+    """What is missing in the flat tree and must be there, though nothing is mounted at it."""
+    if container.flat is None:
+        return ()
+    mounted = [mount.target for mount in container.mounts]
+    return tuple(
+        Mount(source="/", target=path)
+        for path in container.missing
+        if not any(lies_under(path, target) for target in mounted)
+    )
 
 
 def mount_points(container: Container) -> tuple[Mount, ...]:
@@ -129,11 +158,9 @@ def requirements(
         found.append(
             Requirement(path=engine.path, what=f"the engine {engine.name}", remedy="fairlead doctor")
         )
-    found.append(
-        Requirement(
-            path=job.workdir, what="the working folder", remedy=f"mkdir -p {shlex.quote(job.workdir)}"
-        )
-    )
+    if job.workdir is not None:
+        remedy = f"mkdir -p {shlex.quote(job.workdir)}"
+        found.append(Requirement(path=job.workdir, what="the working folder", remedy=remedy))
     for mount in container.mounts:
         if mount.source != job.workdir and not any(lies_under(mount.source, tree) for tree in trees):
             found.append(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from fairlead import registry
 from fairlead.engines import Container, Engine
 from fairlead.errors import PlanError
 from fairlead.launchers import Launchable, Launcher, Surroundings
 from fairlead.model import Command, Decision, Image, Job, Rejected
+from fairlead.plan.process import IDENTITY, Workload
+
+#: Docker's, for images that name none.
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def choose_launcher(job: Job, surroundings: Surroundings, decisions: list[Decision]) -> Launcher:
@@ -34,6 +40,7 @@ def choose_launcher(job: Job, surroundings: Surroundings, decisions: list[Decisi
 
 def compose(
     job: Job,
+    process: Workload,
     image: Image | None,
     engine: Engine,
     launcher: Launcher,
@@ -42,11 +49,14 @@ def compose(
 ) -> Command:
     """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
     inside the container, and scheduler(launcher(engine(workload))) for those outside."""
-    environment = {**(image.environment if image is not None else {}), **job.environment}
-    environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
-    if engine.CONTAINS and image is not None:
-        environment["FAIRLEAD_IMAGE"] = image.digest
-    command = Command(argv=job.command, environment=environment, workdir=job.workdir)
+    command = Command(argv=process.argv, environment=job.environment, workdir=process.workdir)
     # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
     # own words (`Launcher.program`) stand in the job script, before those of the engine.
-    return engine.wrap(launcher.wrap(command, job, around), container, around.site)
+    launched = launcher.wrap(command, job, around)
+    # The image's ENV below what the launcher sets for its ranks, and that below what the job asks for.
+    own = image.environment if image is not None else {}
+    environment = {"PATH": _PATH, **{name: value for name, value in own.items() if name not in IDENTITY}}
+    environment |= launched.environment
+    if engine.CONTAINS and image is not None:
+        environment["FAIRLEAD_IMAGE"] = image.digest
+    return engine.wrap(msgspec.structs.replace(launched, environment=environment), container, around.site)

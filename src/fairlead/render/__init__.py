@@ -63,14 +63,15 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     """For a scheduler: the first node's part, and every node's."""
     alone = plan.job.topology.nodes == 1
     name = _run_name(plan)
-    folder = f"{plan.job.workdir}/fairlead-runs/{name}"
+    # Without a folder of the host's to work in, where it is handed over.
+    folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
     found = [
         parts.CLUSTER_ARGUMENTS.format(
             nodes=plan.job.topology.nodes,
             job_id=scheduler.JOB_ID,
             or_rank=", or with --rank for every rank" if plan.start is Start.PROGRAM else "",
             run=shlex.quote(place.run_id) if place else f"{name}-$FAIRLEAD_JOB",
-            folder=shlex.quote(place.folder) if place else f"{shlex.quote(folder)}-$FAIRLEAD_JOB",
+            folder=shlex.quote(place.folder) if place else f"{folder}/fairlead-runs/{name}-$FAIRLEAD_JOB",
         ),
         parts.FUNCTIONS,
         parts.CLUSTER_DELIVER,
@@ -184,7 +185,8 @@ def digest(plan: Plan) -> str:
 
 def text(plan: Plan) -> str:
     """The decisions with their reasons and the rejected alternatives, for a terminal."""
-    lines = [f"{plan.job.name}: {' '.join(shlex.quote(word) for word in plan.job.command)}", ""]
+    command = shlex.join(plan.job.command) or "what the image runs"
+    lines = [f"{plan.job.name}: {command}", ""]
     width = max(len(decision.subject) for decision in plan.decisions)
     for decision in plan.decisions:
         lines.append(f"  {decision.subject:<{width}}  {decision.choice}")

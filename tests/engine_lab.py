@@ -1,0 +1,138 @@
+"""Where the contract of engines is tried, on the real ones: through the planner, the renderer and bash.
+
+`lab` is the fixture that tests/contract/test_engine*.py share; a test that takes it runs once for each case.
+Engines that hold a container are tried twice: with their layers stacked, and on one flat tree, as where
+overlayfs is not to be had.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from environments import Captured
+
+from fairlead import registry, render
+from fairlead.engines import bubblewrap
+from fairlead.images.layers.flatten import make_flat
+from fairlead.model import Image, Job, Site
+from fairlead.plan import plan
+from fairlead.probe import probe
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An engine, which of the programs found for it, and how the root file system is made."""
+
+    engine: str
+    origin: str = ""
+    overlay: bool = True
+
+    def __str__(self) -> str:
+        return "-".join([self.engine, *filter(None, [self.origin]), *([] if self.overlay else ["flat"])])
+
+
+def cases() -> list[Case]:
+    found = []
+    for name in registry.names("engines"):
+        engine = registry.engine(name)
+        for overlay in (True, False) if engine.STACKS else (not engine.CONTAINS,):
+            found.append(Case(name, "embedded" if name == "bubblewrap" else "", overlay))
+            if name == "bubblewrap" and _system_bwrap_is_new():
+                found.append(Case(name, "on PATH", overlay))
+    return found
+
+
+def _system_bwrap_is_new() -> bool:
+    path = shutil.which("bwrap")
+    if path is None:
+        return False
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    number = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
+    return number is not None and tuple(map(int, number.groups())) >= bubblewrap.OLDEST
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Where jobs are run: `job` and `script` make them, `run` runs them to their end."""
+
+    case: Case
+    captured: Captured
+    site: Site
+    workdir: Path
+    home: Path
+
+    @property
+    def contains(self) -> bool:
+        return registry.engine(self.case.engine).CONTAINS
+
+    @property
+    def image(self) -> Image:
+        return self.captured.image
+
+    def script(self, *command: str, name: str = "job", image: Image | None = None, **changes: Any) -> Path:
+        """The job script; `image`: the captured one with other facts, such as another process."""
+        facts: dict[str, Any] = {"name": name, "command": command, "workdir": str(self.workdir)}
+        job = Job(**(facts | {"engine": self.case.engine} | changes))
+        store, image = self.captured.store, image or self.image
+        made = plan(job, image, store.rootfs(image), self.site)
+        assert made.needs_flat == (self.contains and not self.case.overlay)
+        if made.needs_flat:
+            make_flat(store, image, made.mount_points)
+        path = self.workdir.parent / "job.sh"
+        path.write_bytes(os.fsencode(render.script(made)))
+        return path
+
+    def run(
+        self, *command: str, stdin: bytes = b"", caller: dict[str, str] | None = None, **changes: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            ["bash", str(self.script(*command, **changes))],
+            input=stdin,
+            capture_output=True,
+            env={**os.environ, **(caller or {})},
+            timeout=60,
+            check=False,
+        )
+
+    def python(self, program: str, *arguments: str, **changes: Any) -> subprocess.CompletedProcess[bytes]:
+        return self.run("python", "-c", program, *arguments, **changes)
+
+    def says(self, program: str, *arguments: str, **changes: Any) -> str:
+        """What a Python program prints in the engine; it must succeed."""
+        done = self.python(program, *arguments, **changes)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode().removesuffix("\n")
+
+
+@pytest.fixture(scope="session")
+def base_site(captured: Captured) -> Site:
+    return probe(captured.store)
+
+
+@pytest.fixture(params=cases(), ids=str)
+def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp_path: Path) -> Lab:
+    case: Case = request.param
+    limit = registry.engine(case.engine).LIMITS.get(request.node.originalname)
+    if limit is not None:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=limit))
+    engines = tuple(
+        msgspec.structs.replace(facts, overlay=facts.overlay and case.overlay)
+        for facts in base_site.engines
+        if facts.name == case.engine and facts.origin.startswith(case.origin)
+    )
+    assert engines, f"the probe found no {case}"
+    if not any(facts.works for facts in engines):
+        pytest.skip(f"{case} does not work here: {engines[0].detail}")
+    for folder in ("work", "home"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "home" / "secret").write_text("secret")
+    site = msgspec.structs.replace(base_site, engines=engines, home=str(tmp_path / "home"))
+    return Lab(case, captured, site, tmp_path / "work", tmp_path / "home")

@@ -1,0 +1,75 @@
+"""What Podman is told of the caller, and what the plan says that it loses."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import make_image, make_job, make_rootfs, make_site
+from tools import tool
+
+from fairlead import render
+from fairlead.model import Decision, EngineFacts, Plan, Topology
+from fairlead.plan import plan
+
+
+def planned(program: str = "/usr/bin/podman", **settings: str) -> Plan:
+    facts = EngineFacts(
+        name="podman", path=program, version="4.9.4", origin="on PATH", works=True, settings=settings
+    )
+    site = msgspec.structs.replace(make_site(), engines=(facts,))
+    image = make_image(prefixes=())
+    return plan(make_job(engine="podman", topology=Topology()), image, make_rootfs(image), site)
+
+
+def engine_decision(made: Plan) -> Decision:
+    return next(each for each in made.decisions if each.subject == "engine")
+
+
+def test_the_plan_says_that_runc_loses_groups() -> None:
+    assert "without the user's supplementary groups" in engine_decision(planned(groups="lost")).reason
+    assert "groups" not in engine_decision(planned()).reason
+
+
+@pytest.fixture
+def podman(tmp_path: Path) -> Path:
+    """A program that says what it was called with, as podman would be."""
+    path = tmp_path / "podman"
+    path.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.parametrize(("soft", "hard", "mask"), [("100", "200", "0027"), ("200", "200", "0002")])
+def test_podman_is_told_the_caller_s_umask_and_limit_of_open_files(
+    podman: Path, soft: str, hard: str, mask: str
+) -> None:
+    said = called(planned(str(podman)), f"umask {mask}; ulimit -Sn {soft}; ulimit -Hn {hard}; ")
+    assert f"--umask={mask}" in said
+    assert [word for word in said if word.startswith("--ulimit")] == [f"--ulimit=nofile={soft}:{hard}"]
+    assert said.index(f"--umask={mask}") > said.index("run")
+    assert said[-3:] == ["digits.py", "--epochs", "40"]
+
+
+def test_limits_that_the_probe_found_to_be_needed_are_kept(podman: Path) -> None:
+    said = called(planned(str(podman), ulimit="nofile=1024:1024 nproc=9:9"), "")
+    found = [word for word in said if word.startswith("--ulimit")]
+    assert found == ["--ulimit=nofile=1024:1024", "--ulimit=nproc=9:9"]
+
+
+def called(made: Plan, before: str) -> list[str]:
+    """What the program is called with by the command of the job script."""
+    script = render.script(made)
+    command = script[script.index("exec env") :].partition("\n) <&0 &")[0]
+    done = subprocess.run(
+        [tool("bash"), "-c", before + command],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.defpath},
+    )
+    return done.stdout.splitlines()
