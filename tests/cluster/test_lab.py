@@ -481,6 +481,13 @@ def test_a_folder_holds_one_cluster(slurm: Cluster) -> None:
     assert "no cluster is up" in done.stderr
 
 
+def test_shellcheck_finds_nothing_in_the_scripts() -> None:
+    scripts = sorted(SCRIPT.parent.glob("*.sh"))
+    done = subprocess.run([tool("shellcheck"), "-x", *scripts], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert len(scripts) > 5
+
+
 # --- helpers ------------------------------------------------------------------------------------------------
 
 
