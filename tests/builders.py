@@ -17,8 +17,10 @@ from fairlead.launchers import Surroundings
 from fairlead.model import (
     Arm,
     Check,
+    DriverFile,
     EngineFacts,
     FileSystem,
+    GpuDriver,
     Image,
     Job,
     Layer,
@@ -77,6 +79,28 @@ def make_site(**changes: Any) -> Site:
     return Site(**(facts | changes))
 
 
+def make_driver(**changes: Any) -> GpuDriver:
+    """NVIDIA's, with CUDA 12.4 and four data-centre GPUs."""
+    libraries = "/usr/lib64"
+    facts: dict[str, Any] = {
+        "vendor": "nvidia",
+        "version": "550.54.15",
+        "source": "the loader's cache",
+        "cuda": "12.4",
+        "models": ("NVIDIA A100-SXM4-80GB",) * 4,
+        "devices": (*(f"/dev/nvidia{k}" for k in range(4)), "/dev/nvidiactl", "/dev/nvidia-uvm"),
+        "majors": (195, 510),
+        "libraries": (
+            DriverFile(name="libcuda.so.1", path=f"{libraries}/libcuda.so.550.54.15"),
+            DriverFile(name="libnvidia-ml.so.1", path=f"{libraries}/libnvidia-ml.so.550.54.15"),
+        ),
+        "programs": (DriverFile(name="nvidia-smi", path="/usr/bin/nvidia-smi"),),
+        "glibc": "2.17",
+        "glibc_by": "libcuda.so.550.54.15",
+    }
+    return GpuDriver(**(facts | changes))
+
+
 def make_image(**changes: Any) -> Image:
     facts: dict[str, Any] = {
         "digest": fake_digest("a"),
@@ -105,6 +129,7 @@ def make_rootfs(image: Image) -> Rootfs:
             for layer in image.layers
         },
         flat=f"{store}/flat/sha256/{image.digest.removeprefix('sha256:')}",
+        drivers={vendor: f"{store}/drivers/{vendor}" for vendor in ("nvidia", "amd")},
     )
 
 

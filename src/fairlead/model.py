@@ -259,8 +259,16 @@ class Prefix(Struct, frozen=True, kw_only=True):
     layer: str
 
 
+class CudaCompat(Struct, frozen=True, kw_only=True):
+    """The forward-compatibility package (cuda-compat) of an image: in `folder`, the user-space half of the
+    driver whose version is `driver`."""
+
+    folder: str
+    driver: str
+
+
 class Image(Struct, frozen=True, kw_only=True):
-    """An image in the store and the facts about what is inside."""
+    """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings."""
 
     digest: str
     layers: tuple[Layer, ...]
@@ -275,6 +283,9 @@ class Image(Struct, frozen=True, kw_only=True):
     reference: str = ""
     architecture: str = ""
     process: Process = field(default_factory=Process)
+    cuda: str | None = None
+    rocm: str | None = None
+    cuda_compat: CudaCompat | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -288,11 +299,13 @@ class Image(Struct, frozen=True, kw_only=True):
 class Rootfs(Struct, frozen=True, kw_only=True):
     """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
     the one flat tree that serves where no overlay can be mounted. `identity`: a folder with the
-    etc/passwd and etc/group that know the user, where the image's own do not."""
+    etc/passwd and etc/group that know the user, where the image's own do not. `drivers`: vendor of a GPU
+    driver of the site -> the folder of links to its files."""
 
     layers: dict[str, str]
     flat: str
     identity: str | None = None
+    drivers: dict[str, str] = field(default_factory=dict)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -334,6 +347,37 @@ class FileSystem(Struct, frozen=True, kw_only=True):
     free_bytes: int
     free_inodes: int
     options: tuple[str, ...] = ()
+
+
+class DriverFile(Struct, frozen=True, kw_only=True):
+    """A file of a GPU driver: the name by which it is looked for, and where it really lies."""
+
+    name: str
+    path: str
+
+
+class GpuDriver(Struct, frozen=True, kw_only=True):
+    """A GPU driver as it was found on a machine.
+
+    `cuda`: the newest CUDA that it serves as it is. `devices`: the nodes in /dev, the GPUs' own first;
+    `majors`: their major numbers. `sockets`: folders through which the driver's services are reached.
+    `glibc`: the newest version of glibc's symbols that the library `glibc_by` asks for.
+    """
+
+    vendor: str
+    version: str
+    source: str
+    cuda: str | None = None
+    models: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    majors: tuple[int, ...] = ()
+    libraries: tuple[DriverFile, ...] = ()
+    programs: tuple[DriverFile, ...] = ()
+    sockets: tuple[Mount, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    glibc: str | None = None
+    glibc_by: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Partition(Struct, frozen=True, kw_only=True):
@@ -392,6 +436,7 @@ class Site(Struct, frozen=True, kw_only=True):
     engines: tuple[EngineFacts, ...] = ()
     other_tools: dict[str, str] = field(default_factory=dict)
     gpus: tuple[str, ...] = ()
+    gpu_drivers: tuple[GpuDriver, ...] = ()
     file_systems: tuple[FileSystem, ...] = ()
     schedulers: tuple[SchedulerFacts, ...] = ()
     unseen: tuple[str, ...] = ()

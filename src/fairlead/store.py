@@ -10,6 +10,7 @@
     names/NAME               a name -> digest
     pins/HEX.json            what a reference stood for when it was pulled
     identities/HEX/          etc/passwd and etc/group of an image with the user's lines in
+    drivers/HEX/             links to the files of a GPU driver, as a container sees them
     leases/                  who is fetching what
     programs/HEX/            programs of Fairlead's own that compute nodes need
     sites/NAME.json          what was seen of compute nodes
@@ -78,6 +79,9 @@ class Store:
 
     def identity(self, key: str) -> Path:
         return self.root / "identities" / key
+
+    def driver(self, key: str) -> Path:
+        return self.root / "drivers" / key
 
     def lease(self, name: str) -> Path:
         return self.root / "leases" / name

@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Fairlead 0.1.0, plan sha256:103b90096794.
+# Written by Fairlead 0.1.0, plan sha256:f2d835106157.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -130,7 +130,7 @@ fi
   unset GLOO_SOCKET_IFNAME
   [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
   passed=()
-  for name in GLOO_SOCKET_IFNAME; do
+  for name in GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
     passed+=(--setenv "$name" "$value")

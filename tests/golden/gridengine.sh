@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Fairlead 0.1.0, plan sha256:d127ecc20a8e.
+# Written by Fairlead 0.1.0, plan sha256:529a814a514c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -156,7 +156,7 @@ start_rank() { # $1: its number on this node
 
 rank_command() {
   passed=()
-  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME; do
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
     passed+=(--setenv "$name" "$value")

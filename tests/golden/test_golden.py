@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import fake_digest, make_image, make_job, make_rootfs, make_site
+from builders import fake_digest, make_driver, make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from fairlead import render
@@ -99,6 +99,10 @@ CASES = {
     "torchrun": lambda: _plan(make_job(topology=ONE, launcher="torchrun"), _site()),
     "image-process": lambda: _plan(make_job(topology=ONE, command=(), workdir=None), _site(), SERVER),
     "single": lambda: _plan(make_job(topology=ONE, command=("bash", "-c", "exit 3")), _site()),
+    "gpu": lambda: _plan(
+        make_job(topology=Topology(gpus_per_rank=1), command=("python", "train.py")),
+        msgspec.structs.replace(_site(), gpus=("/dev/nvidia0",), gpu_drivers=(make_driver(),)),
+    ),
     "single-native": lambda: _plan(make_job(topology=ONE, engine="native"), _site()),
 }
 

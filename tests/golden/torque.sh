@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:65c413ab490d.
+# Written by Fairlead 0.1.0, plan sha256:9889ede26dc2.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -131,7 +131,7 @@ fi
   unset GLOO_SOCKET_IFNAME
   [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
   passed=()
-  for name in GLOO_SOCKET_IFNAME; do
+  for name in GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
     passed+=(--setenv "$name" "$value")

@@ -20,6 +20,8 @@ packages=(
   uidmap fuse-overlayfs fuse3 squashfs-tools squashfuse slirp4netns bubblewrap
   # registries, base images, and what the limits are measured with
   docker-registry apache2-utils openssl mmdebstrap busybox-static pigz isal zstd curl
+  # a made-up GPU driver
+  gcc libc6-dev
   # for this script
   ca-certificates patchelf python3 python3-venv attr
 )

@@ -17,6 +17,7 @@ from fairlead import codec
 from fairlead.images import binary
 from fairlead.images.inside import Inside, Mpi, look
 from fairlead.images.view import View
+from fairlead.model import CudaCompat
 
 GLIBC = make_elf(constants=b"GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.\n")
 SHELL = make_elf(interpreter="/lib64/ld-linux-x86-64.so.2", needed=["libc.so.6"])
@@ -210,6 +211,23 @@ def test_what_is_no_python_3_is_not_told(base: Path, tmp_path: Path) -> None:
 
 
 # -- GPUs --------------------------------------------------------------------------------------------
+
+
+def test_the_forward_compatibility_package_of_an_image(base: Path, tmp_path: Path) -> None:
+    image = fill(
+        tmp_path / "image",
+        {
+            "usr/local/cuda": "-> cuda-13.0",
+            "usr/local/cuda-13.0/version.json": '{"cuda": {"name": "CUDA SDK", "version": "13.0.0"}}',
+            "usr/local/cuda-13.0/compat/libcuda.so.1": "-> libcuda.so.580.65.06",
+            "usr/local/cuda-13.0/compat/libcuda.so.580.65.06": make_elf(),
+            "usr/local/cuda-12.8/version.json": '{"cuda": {"name": "CUDA SDK", "version": "12.8.0"}}',
+            "usr/local/cuda-12.8/compat/libcuda.so.570.86.15": make_elf(),
+        },
+    )
+    found = look([base, image])
+    assert found.cuda_compat == CudaCompat(folder="/usr/local/cuda/compat", driver="580.65.06")
+    assert look([base]).cuda_compat is None
 
 
 def test_cuda_of_the_toolkit_its_libraries_and_wheels(base: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import fake_digest, make_image, make_job, make_rootfs, make_site
+from builders import fake_digest, make_driver, make_image, make_job, make_rootfs, make_site
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -321,7 +321,7 @@ def test_an_impossible_topology_is_refused_before_anything_else(
 def test_a_topology_that_just_fits_is_taken() -> None:
     gpus = tuple(f"/dev/nvidia{k}" for k in range(4))
     topology = Topology(ranks_per_node=2, cpus_per_rank=32, gpus_per_rank=2)
-    made = planned(make_job(topology=topology), site=make_site(gpus=gpus))
+    made = planned(make_job(topology=topology), site=make_site(gpus=gpus, gpu_drivers=(make_driver(),)))
     assert decision(made, "topology").choice == "1 node x 2 ranks = world size 2"
     assert decision(made, "topology").reason == "node017 has 64 CPUs and 4 GPUs"
     assert made.warnings == ()
@@ -363,7 +363,9 @@ def test_a_job_is_refused_with_a_remedy_or_planned_with_the_right_world_size(
     launcher: str | None, program: str, frameworks: dict[str, str],
 ) -> None:  # fmt: skip
     job = make_job(topology=topology, engine=engine, launcher=launcher, command=(program, "x.py"))
-    site = make_site(cpus=cpus, gpus=tuple(map(str, range(gpus))), engines=engines)
+    site = make_site(
+        cpus=cpus, gpus=tuple(map(str, range(gpus))), gpu_drivers=(make_driver(),), engines=engines
+    )
     ranks = topology.ranks_per_node
     fits = (
         topology.nodes == 1

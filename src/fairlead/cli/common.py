@@ -251,15 +251,19 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     """The plan; when it needs the image's flat tree, that is made."""
     import msgspec
 
+    from fairlead.gpu import links
     from fairlead.images import identity
     from fairlead.plan import plan
 
+    node = compute_node(context, job)
     rootfs = None  # of an environment that was only described, not captured
     if image.digest:
         rootfs = msgspec.structs.replace(
-            context.store.rootfs(image), identity=identity.provide(context.store, image, site)
+            context.store.rootfs(image),
+            identity=identity.provide(context.store, image, site),
+            drivers=links.provide(context.store, node or site),
         )
-    made = plan(job, image, rootfs, site, node=compute_node(context, job))
+    made = plan(job, image, rootfs, site, node=node)
     if made.needs_flat:
         from fairlead.images.layers.flatten import make_flat
 

@@ -6,7 +6,7 @@ import argparse
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_scheduling, probe_site, scheduler_here
-from fairlead.model import FileSystem, Partition, Site
+from fairlead.model import FileSystem, GpuDriver, Partition, Site
 
 EXAMPLE = "fairlead doctor"
 
@@ -102,6 +102,7 @@ def _text(site: Site) -> str:
         f"  {site.distribution}, kernel {site.kernel}, glibc {site.glibc}, {site.architecture}",
         f"  {site.cpu_model}, {site.cpus} CPUs, {site.mem_bytes / 2**30:.1f} GiB, load {site.load_1min:.1f}",
         f"  {len(site.gpus)} GPUs" + (f": {', '.join(site.gpus)}" if site.gpus else ""),
+        *(line for driver in site.gpu_drivers for line in _driver(driver)),
         "",
         console.bold("engines"),
     ]
@@ -135,6 +136,23 @@ def _text(site: Site) -> str:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
     return "\n".join(lines)
+
+
+def _driver(driver: GpuDriver) -> list[str]:
+    """What a container would be given of it."""
+    models = [f"{driver.models.count(model)} x {model}" for model in dict.fromkeys(driver.models)]
+    facts = [
+        f"driver {driver.vendor} {driver.version or 'of unknown version'}, found by {driver.source}",
+        f"serves CUDA up to {driver.cuda}" if driver.cuda else "",
+        *models,
+    ]
+    names = [file.name for file in (*driver.libraries, *driver.programs)]
+    glibc = f"; they need glibc {driver.glibc}" if driver.glibc else ""
+    return [
+        f"       {'; '.join(filter(None, facts))}",
+        f"       for containers: {', '.join(names) or 'nothing but devices'}{glibc}",
+        *(f"       mind: {note}" for note in driver.notes),
+    ]
 
 
 def _partition(partition: Partition) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol
 from fairlead.model import (
     Command,
     EngineFacts,
+    GpuDriver,
     Image,
     Joined,
     Mount,
@@ -45,7 +46,8 @@ class Container:
     `scratch`, empty folders to write to; then the mounts, outer before inner. `identity`: a folder with
     the etc/passwd and etc/group that the command is to see; None: the image's own. `missing`: folders that
     the layers do not have and the command needs; a flat tree has been given them. `passed`: variables of
-    the job script that the command gets when they are set, by name and by the beginning of their names."""
+    the job script that the command gets when they are set, by name and by the beginning of their names.
+    `driver`: the GPU driver whose files are among the mounts."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
@@ -56,6 +58,7 @@ class Container:
     home: str
     passed: tuple[str, ...] = ()
     passed_prefixes: tuple[str, ...] = ()
+    driver: GpuDriver | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ def _words(
         words += [path, "--silent", "--nocolor"]
     words += ["exec", *([] if mode == _PRIVILEGED else ["--userns"]), "--cleanenv", "--no-home"]
     words.append(f"--no-mount={_UNASKED}")
+    words += _driver(container)
     folders = {_SCRIPTS, *container.scratch, *_places_in_scratch(container, workdir)}
     # Outer before inner: it makes a folder's parents, and then refuses to make one of these itself.
     for folder in sorted(folders, key=lambda path: path.split("/")):
@@ -224,6 +225,15 @@ def _words(
     return (*words, f"--pwd={workdir}", container.flat or "")
 
 
+def _driver(container: Container) -> list[str]:
+    """Its own way with GPUs, as the site has configured it: it shows the devices where the site gives
+    containers a /dev of their own. The libraries that the command gets are those of the mounts, as in all
+    engines: they come first in LD_LIBRARY_PATH."""
+    if container.driver is None:
+        return []
+    return ["--nv"] if container.driver.vendor == "nvidia" else ["--rocm"]
+
+
 def _places_in_scratch(container: Container, workdir: str) -> list[str]:
     """The mount points that would be missing in a folder to write to: Apptainer makes none where the image
     has one, and does not see that it is hidden. A scratch folder in a scratch folder is also a folder there.
@@ -233,6 +243,8 @@ def _places_in_scratch(container: Container, workdir: str) -> list[str]:
     """
     images = container.flat or ""
     known = [m.target for m in container.mounts if m.target == workdir or _is_in(m.source, images)]
+    if container.driver is not None:  # all of its mounts in scratch are folders
+        known += [m.target for m in container.mounts if m.target.startswith(("/run/", "/tmp/"))]
     return [
         mount.target
         for mount in container.mounts

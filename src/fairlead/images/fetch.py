@@ -223,4 +223,7 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         reference=reference,
         architecture=config.architecture,
         process=msgspec.structs.replace(config.process, workdir_missing=missing),
+        cuda=found.cuda,
+        rocm=found.rocm,
+        cuda_compat=found.cuda_compat,
     )

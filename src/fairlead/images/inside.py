@@ -14,6 +14,7 @@ from pathlib import Path
 from fairlead.images import binary
 from fairlead.images.binary import Binary
 from fairlead.images.view import View
+from fairlead.model import CudaCompat
 
 #: Packages that decide how a job runs and what it measures: their versions are facts about an image.
 FRAMEWORKS = frozenset(
@@ -118,6 +119,7 @@ class Inside:
     cudnn: str | None = None
     nccl: str | None = None
     rocm: str | None = None
+    cuda_compat: CudaCompat | None = None
     mpis: tuple[Mpi, ...] = ()
     fabrics: tuple[Fabric, ...] = ()
     evidence: tuple[tuple[str, str], ...] = ()
@@ -174,6 +176,7 @@ class _Search:
             cudnn=self._of_wheel_or_file("cuDNN", "cudnn", parts=3),
             nccl=self._of_wheel_or_file("NCCL", "nccl", parts=3),
             rocm=self._rocm(),
+            cuda_compat=self._cuda_compat(),
             mpis=self._mpis(),
             fabrics=tuple(self._fabrics()),
             evidence=tuple(dict.fromkeys(self._evidence)),
@@ -378,6 +381,20 @@ class _Search:
         found += self._conda_versions(("cuda-cudart", "cudatoolkit"), parts=2)
         found += [(_first(v, 2), path) for v, path in self._libraries.get("cudart", ()) if v.count(".") >= 1]
         return self._newest("CUDA", found)
+
+    def _cuda_compat(self) -> CudaCompat | None:
+        """The newest forward-compatibility package; its libcuda has its version in its name."""
+        found = []
+        folders = [f"{prefix}/compat" for prefix in ("/usr/local/cuda", *self._prefixes)]
+        folders += [f"{prefix}/cuda-compat" for prefix in self._prefixes]  # conda's
+        for folder in dict.fromkeys(folders):
+            for name in self._view.names(folder):
+                told = re.fullmatch(r"libcuda\.so\.(\d{3}(?:\.\d+){1,2})", name)
+                if told:
+                    found.append((told[1], folder))
+        newest = self._newest("CUDA forward compatibility", found)
+        matching = [CudaCompat(folder=path, driver=version) for version, path in found if version == newest]
+        return matching[0] if matching else None
 
     def _of_wheel_or_file(self, name: str, stem: str, *, parts: int) -> str | None:
         found = self._wheels(rf"nvidia_{stem}(?:_cu\d+)?", parts=parts)

@@ -14,6 +14,7 @@ from fairlead.launchers import Surroundings
 from fairlead.model import Decision, Image, Job, Plan, Rootfs, Site
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.engine import choose_engine
+from fairlead.plan.gpus import choose_driver
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
@@ -44,10 +45,13 @@ def plan(
         python=(image.python if image is not None else None) or "python3",
     )
     launcher = choose_launcher(resolved, around, decisions)
-    container = make_container(job, image, rootfs, runs_on, engine, suitable, decisions)
+    gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
+    container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions)
     passed = launcher.passed(resolved)
-    container = dataclasses.replace(container, passed=passed.names, passed_prefixes=passed.prefixes)
-    command = compose(resolved, process, image, engine, launcher, container, around)
+    container = dataclasses.replace(
+        container, passed=(*passed.names, *gpu.passed), passed_prefixes=passed.prefixes
+    )
+    command = compose(resolved, process, image, engine, launcher, container, around, gpu)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
@@ -56,7 +60,7 @@ def plan(
         scheduler=scheduler.NAME,
         command=command,
         decisions=tuple(decisions),
-        warnings=(*scheduler.warnings(job, site), *_not_seen(scheduler.AT_ONCE, node)),
+        warnings=(*scheduler.warnings(job, site), *gpu.warnings, *_not_seen(scheduler.AT_ONCE, node)),
         requirements=requirements(job, image, container, runs_on.engine(engine.NAME)),
         needs_flat=container.flat is not None,
         mount_points=(*(mount_points(container) if suitable.mount_points else ()), *places(container)),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 
 from fairlead.engines import HOST_FILES, Container, Engine, Suitable
+from fairlead.gpu import inject
 from fairlead.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, Site
+from fairlead.plan.gpus import Gpu
 from fairlead.plan.process import image_workdir
 
 #: Where programs write although nobody told them to; in a read-only tree these become empty folders.
@@ -22,10 +24,11 @@ def make_container(
     site: Site,
     engine: Engine,
     suitable: Suitable,
+    gpu: Gpu,
     decisions: list[Decision],
 ) -> Container:
     if not engine.CONTAINS or image is None:
-        return Container(home=site.home)
+        return Container(home=site.home, passed=gpu.passed)
     if rootfs is None:  # an environment that is only described: nobody runs this plan
         return Container(flat=None if engine.STACKS else "/not-captured", scratch=_SCRATCH, home=site.home)
     obstacle = _obstacle_to_stacking(engine, image, rootfs, suitable)
@@ -60,6 +63,7 @@ def make_container(
         folder = image_workdir(image)
         if job.workdir is None and any(lies_under(folder, path) for path in scratch):
             mounts.append(Mount(source=rootfs.flat + folder, target=folder))
+    mounts += gpu.mounts
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
     return Container(
@@ -70,6 +74,8 @@ def make_container(
         identity=rootfs.identity,
         missing=_missing(job, image),
         home=site.home,
+        driver=gpu.driver,
+        passed=gpu.passed,
     )
 
 
@@ -163,9 +169,10 @@ def requirements(
         found.append(Requirement(path=job.workdir, what="the working folder", remedy=remedy))
     for mount in container.mounts:
         if mount.source != job.workdir and not any(lies_under(mount.source, tree) for tree in trees):
-            found.append(
-                Requirement(path=mount.source, what="the source of a mount", remedy="correct the mounts")
-            )
+            what, remedy = "the source of a mount", "correct the mounts"
+            if container.driver is not None and lies_under(mount.target, inject.TOP):
+                what, remedy = "a folder of the GPU driver", "fairlead plan JOB  # on this machine"
+            found.append(Requirement(path=mount.source, what=what, remedy=remedy))
     return tuple(found)
 
 

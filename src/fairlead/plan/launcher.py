@@ -7,12 +7,17 @@ import msgspec
 from fairlead import registry
 from fairlead.engines import Container, Engine
 from fairlead.errors import PlanError
+from fairlead.gpu import inject
 from fairlead.launchers import Launchable, Launcher, Surroundings
 from fairlead.model import Command, Decision, Image, Job, Rejected
+from fairlead.plan.gpus import Gpu
 from fairlead.plan.process import IDENTITY, Workload
 
 #: Docker's, for images that name none.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Variables of an image that are not for its command: who it is, and what only other tools read.
+_NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
 
 
 def choose_launcher(job: Job, surroundings: Surroundings, decisions: list[Decision]) -> Launcher:
@@ -46,6 +51,7 @@ def compose(
     launcher: Launcher,
     container: Container,
     around: Surroundings,
+    gpu: Gpu,
 ) -> Command:
     """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
     inside the container, and scheduler(launcher(engine(workload))) for those outside."""
@@ -55,8 +61,10 @@ def compose(
     launched = launcher.wrap(command, job, around)
     # The image's ENV below what the launcher sets for its ranks, and that below what the job asks for.
     own = image.environment if image is not None else {}
-    environment = {"PATH": _PATH, **{name: value for name, value in own.items() if name not in IDENTITY}}
+    environment = {"PATH": _PATH, **{name: value for name, value in own.items() if name not in _NOT_TAKEN}}
     environment |= launched.environment
+    if gpu.driver is not None:
+        environment = inject.environment(environment, gpu.driver, gpu.compat)
     if engine.CONTAINS and image is not None:
         environment["FAIRLEAD_IMAGE"] = image.digest
     return engine.wrap(msgspec.structs.replace(launched, environment=environment), container, around.site)

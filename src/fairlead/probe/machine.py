@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import platform
 import pwd
@@ -11,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fairlead import execute, registry
 from fairlead.clock import utc_now
+from fairlead.gpu import find
 from fairlead.model import Check, EngineFacts, FileSystem, Site
 from fairlead.probe.host import RealHost, cpus, read_text, user_namespace_obstacle
 from fairlead.probe.schedulers import probe_schedulers
@@ -35,6 +35,7 @@ def probe(store: Store) -> Site:
             schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
     tools = {name: path for name in _OTHER_TOOLS if (path := execute.which(name))}
+    drivers = find.find(environment=os.environ)
     uid = os.getuid()
     home = os.path.expanduser("~")
     return Site(
@@ -56,7 +57,8 @@ def probe(store: Store) -> Site:
         engines=engines,
         other_tools=tools,
         schedulers=schedulers,
-        gpus=tuple(sorted(p for p in glob.glob("/dev/nvidia[0-9]*"))),
+        gpus=find.gpus(drivers),
+        gpu_drivers=drivers,
         file_systems=tuple(
             _file_system(purpose, path)
             for purpose, path in (

@@ -65,6 +65,10 @@ _FOLDERS = {
 }  # fmt: skip
 
 _DIST_INFO = re.compile(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
+_CUDA_RUNTIME = re.compile(
+    r".*/(?:nvidia_cuda_runtime(?:_cu\d+)?-|conda-meta/(?:cuda-cudart|cudatoolkit)-|libcudart\.so\.)"
+    r"(?P<version>\d+\.\d+)[^/]*(?:/METADATA)?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +130,13 @@ def inventory(request: CaptureRequest) -> Inventory:
 def describe(request: CaptureRequest) -> Image:
     """The environment as it stands, without its files: enough to run it on bare metal. It has no digest."""
     interpreter = ask(choose(request.python))
-    packages = (
+    packages = [
         f"{folder}/{name}/METADATA"
         for folder in interpreter.path
         if os.path.isdir(folder)
         for name in os.listdir(folder)
         if name.endswith(".dist-info")
-    )
+    ]
     return Image(
         digest="",
         layers=(),
@@ -140,6 +144,7 @@ def describe(request: CaptureRequest) -> Image:
         python=interpreter.executable,
         python_version=interpreter.version,
         frameworks=_frameworks(packages),
+        cuda=_cuda(packages),
     )
 
 
@@ -446,6 +451,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         python_version=found.interpreter.version,
         glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ") or None,
         frameworks=_frameworks(found.collection.items),
+        cuda=_cuda(found.collection.items),
         prefixes=tuple(Prefix(path=path, layer=layers[part].diff_id) for path, part in found.roots),
         unresolved_libraries=found.unresolved,
         notes=tuple(found.collection.left_out),
@@ -553,6 +559,12 @@ def _environment(interpreter: Interpreter) -> dict[str, str]:
     folder = os.path.dirname(interpreter.executable)
     path = list(dict.fromkeys([folder, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
     return {"PATH": ":".join(path), "LANG": "C.UTF-8"}
+
+
+def _cuda(paths: Iterable[str]) -> str | None:
+    """The newest CUDA whose runtime is there, by the name of a wheel, a conda package or the library."""
+    found = [told["version"] for path in paths if (told := _CUDA_RUNTIME.fullmatch(path))]
+    return max(found, key=lambda version: tuple(map(int, version.split("."))), default=None)
 
 
 def _frameworks(paths: Iterable[str]) -> dict[str, str]:

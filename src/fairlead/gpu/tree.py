@@ -1,0 +1,83 @@
+"""A machine's files below a root: `/`, or a driver's tree of its own (a driver container, a test)."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import stat
+
+_MOST_LINKS = 40
+
+
+class Tree:
+    """Paths are given as the machine names them; `real` says where they lie."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root.rstrip("/")
+
+    def real(self, path: str) -> str | None:
+        """Where the path really lies, links followed without leaving the root; None when nothing is there."""
+        pending = [part for part in reversed(path.split("/")) if part and part != "."]
+        found: list[str] = []
+        links = 0
+        while pending:
+            part = pending.pop()
+            if part == "..":
+                if found:
+                    found.pop()
+                continue
+            here = "/".join((self._root, *found, part))
+            try:
+                target = os.readlink(here)
+            except OSError:
+                found.append(part)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                return None
+            if target.startswith("/"):
+                found = []
+            pending += [piece for piece in reversed(target.split("/")) if piece and piece != "."]
+        there = "/".join((self._root, *found)) or "/"
+        return there if os.path.lexists(there) else None
+
+    def read(self, path: str) -> bytes:
+        """A file's content; nothing for what is not there or cannot be read."""
+        with contextlib.suppress(OSError):
+            real = self.real(path)
+            if real is not None and stat.S_ISREG(os.stat(real).st_mode):
+                with open(real, "rb") as stream:
+                    return stream.read()
+        return b""
+
+    def text(self, path: str) -> str:
+        return self.read(path).decode(errors="replace")
+
+    def names(self, folder: str, pattern: str = "*") -> list[str]:
+        """What the folder holds, sorted; nothing when it cannot be read."""
+        real = self.real(folder)
+        try:
+            return sorted(fnmatch.filter(os.listdir(real), pattern)) if real is not None else []
+        except OSError:
+            return []
+
+    def is_file(self, path: str) -> bool:
+        real = self.real(path)
+        return real is not None and os.path.isfile(real)
+
+    def is_folder(self, path: str) -> bool:
+        real = self.real(path)
+        return real is not None and os.path.isdir(real)
+
+    def is_program(self, path: str) -> bool:
+        real = self.real(path)
+        return real is not None and os.path.isfile(real) and os.access(real, os.X_OK)
+
+    def major(self, path: str) -> int | None:
+        """The major number of a character device."""
+        real = self.real(path)
+        with contextlib.suppress(OSError):
+            if real is not None and stat.S_ISCHR((state := os.stat(real)).st_mode):
+                return os.major(state.st_rdev)
+        return None

@@ -1,0 +1,114 @@
+"""A made-up NVIDIA driver: real shared objects and a real loader's cache, below a root of its own.
+
+Fake, because no driver can be installed without its hardware: what the kernel module shows (/dev, /proc) is
+plain files with what a real one says.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+VERSION = "550.54.15"
+LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm")
+#: What the made-up libcuda's cuInit() returns.
+ANSWER = 4242
+
+_SOURCE = """
+#include <sys/random.h>
+int cuInit(unsigned flags) { char byte; return flags + getrandom(&byte, 0, 0) + %d; }
+"""
+#: Enough of the driver's interface for bench/gpu/contract.py: memory is the host's, the one kernel is known.
+SIMULATOR = """
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+int cuInit(unsigned flags) {
+  const char *chosen = getenv("CUDA_VISIBLE_DEVICES");
+  return chosen && !*chosen ? 100 : 0;
+}
+int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return 0; }
+int cuDeviceGetName(char *name, int size, int device) { snprintf(name, size, "simulated"); return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = context; return 0; }
+int cuCtxSetCurrent(void *context) { return 0; }
+int cuModuleLoadData(void **module, const char *ptx) {
+  *module = module;
+  return !strstr(ptx, ".entry twice");
+}
+int cuModuleGetFunction(void **function, void *module, const char *name) { *function = function; return 0; }
+int cuMemAlloc_v2(uint64_t *place, size_t size) { *place = (uint64_t)malloc(size); return 0; }
+int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) { memcpy((void *)to, from, size); return 0; }
+int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size) { memcpy(to, (void *)from, size); return 0; }
+int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, void *stream, void **given, void **extra) {
+  uint32_t *x = *(uint32_t **)given[0], *y = *(uint32_t **)given[1];
+  for (unsigned i = 0; i < bx; i++) y[i] = 2 * x[i] + 1;
+  return 0;
+}
+"""
+#: Of getrandom(), which the libraries call.
+GLIBC = "2.25"
+
+
+def make_library(path: Path, *, soname: str, source: str = _SOURCE % ANSWER) -> None:
+    """A shared object, which asks for a symbol of glibc 2.25 unless it has a source of its own."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler, with which the made-up driver is built")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # As NVIDIA builds theirs: nothing newer is needed than what is used.
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-x", "c", "-", "-o", str(path)],
+        input=source.encode(),
+        check=True,
+    )
+
+
+def make_tree(
+    root: Path, *, version: str = VERSION, model: str = "NVIDIA A100-SXM4-80GB", gpus: int = 2
+) -> Path:
+    """The machine's files with a driver, as a Debian-like system has them."""
+    for name in LIBRARIES:
+        ending = "4.0.0" if name == "libnvidia-nvvm" else version
+        soname = f"{name}.so.{ending.split('.')[0] if name == 'libnvidia-nvvm' else 1}"
+        make_library(root / f"usr/lib/x86_64-linux-gnu/{name}.so.{ending}", soname=soname)
+    # What else lies there must not be seen in a container.
+    make_library(root / "usr/lib/x86_64-linux-gnu/libstranger.so.1", soname="libstranger.so.1")
+    _write(root / "usr/bin/nvidia-smi", f"#!/bin/sh\necho NVIDIA-SMI {version} made up\n", mode=0o755)
+    _write(root / "usr/bin/stranger", "#!/bin/sh\n", mode=0o755)
+    _write(root / "etc/ld.so.conf", "/usr/lib/x86_64-linux-gnu\n")
+    for name in (*(f"nvidia{k}" for k in range(gpus)), "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
+        _write(root / "dev" / name, "")
+    _write(
+        root / "proc/driver/nvidia/version",
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Tue Mar  5 22:23:56 UTC 2024\n"
+        "GCC version:  gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04)\n",
+    )
+    for k in range(gpus):
+        _write(
+            root / f"proc/driver/nvidia/gpus/0000:0{k}:00.0/information",
+            f"Model: \t\t {model}\nIRQ:   \t\t {200 + k}\nGPU UUID: \t GPU-{k}\n",
+        )
+    index(root)
+    return root
+
+
+def index(root: Path) -> None:
+    """Write the loader's cache: ldconfig can do that for a root without being root."""
+    program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None:
+        pytest.skip("no ldconfig, which writes the loader's cache")
+    subprocess.run([program, "-r", str(root)], check=True, capture_output=True)
+
+
+def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)

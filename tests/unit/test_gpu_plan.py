@@ -1,0 +1,408 @@
+"""What the planner gives of a driver, what it refuses, and the versions by which it decides."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from builders import make_driver, make_image, make_job, make_rootfs, make_site
+
+from fairlead import render
+from fairlead.errors import PlanError
+from fairlead.gpu import inject, versions
+from fairlead.gpu.versions import Refused, Served
+from fairlead.model import (
+    CudaCompat,
+    Decision,
+    DriverFile,
+    EngineFacts,
+    GpuDriver,
+    Image,
+    Job,
+    Mount,
+    PassedOn,
+    Plan,
+    SchedulerFacts,
+    Site,
+    Topology,
+)
+from fairlead.plan import plan
+
+ONE_GPU = Topology(gpus_per_rank=1)
+AMD = make_driver(
+    vendor="amd", version="6.1.2", cuda=None, models=(), majors=(226, 510),
+    devices=("/dev/dri/renderD128", "/dev/kfd"), glibc="2.34", glibc_by="libamdhip64.so.6",
+    libraries=(DriverFile(name="libamdhip64.so.6", path="/opt/rocm-6.1.2/lib/libamdhip64.so.6"),),
+    programs=(),
+)  # fmt: skip
+
+
+def site(*drivers: GpuDriver, **changes: Any) -> Site:
+    gpus = tuple(f"/dev/nvidia{k}" for k in range(4))
+    return make_site(**({"gpus": gpus, "gpu_drivers": drivers or (make_driver(),)} | changes))
+
+
+def job(**changes: Any) -> Job:
+    return make_job(**({"topology": ONE_GPU, "command": ("python", "x.py")} | changes))
+
+
+def planned(job: Job, image: Image | None = None, where: Site | None = None) -> Plan:
+    image = image or make_image()
+    return plan(job, image, make_rootfs(image), where or site())
+
+
+def refused(job: Job, image: Image | None = None, where: Site | None = None) -> PlanError:
+    with pytest.raises(PlanError) as caught:
+        planned(job, image, where)
+    assert caught.value.code == 3
+    assert caught.value.remedy
+    return caught.value
+
+
+def driver_decision(made: Plan) -> Decision | None:
+    return next((each for each in made.decisions if each.subject == "GPU driver"), None)
+
+
+def variable(made: Plan, name: str) -> str | None:
+    found = re.search(rf"--setenv {name} (\S+)", render.script(made))
+    return found[1] if found else None
+
+
+def passed(made: Plan) -> set[str]:
+    """The variables of the job script that the command is to see."""
+    return {name for word in made.command.argv if isinstance(word, PassedOn) for name in word.names}
+
+
+def mounts(made: Plan) -> list[tuple[str, str, str]]:
+    return re.findall(r"--(ro-bind|bind) (\S+) (/run/\S+|/tmp/\S+)", render.script(made))
+
+
+# -- what is given -----------------------------------------------------------------------------------
+
+
+def test_a_job_that_asks_for_gpus_gets_the_driver() -> None:
+    made = planned(job())
+    decided = driver_decision(made)
+    assert decided is not None
+    assert decided.choice == "nvidia 550.54.15, found by the loader's cache: 2 libraries, nvidia-smi"
+    assert decided.reason == "the job asks for GPUs"
+    assert mounts(made) == [
+        ("ro-bind", "/scratch/ada/fairlead/drivers/nvidia", "/run/fairlead/driver"),
+        ("ro-bind", "/usr/lib64", "/run/fairlead/host/0"),
+        ("ro-bind", "/usr/bin", "/run/fairlead/host/1"),
+    ]
+    assert variable(made, "LD_LIBRARY_PATH") == "/run/fairlead/driver/lib"
+    assert variable(made, "PATH") == "/run/fairlead/driver/bin:/env/bin:/usr/bin"
+    assert set(inject.PASSED) <= passed(made)
+    assert {each.path for each in made.requirements} >= {"/usr/lib64", "/usr/bin"}
+    assert made.warnings == ()
+
+
+def test_an_image_with_cuda_gets_it_unasked_and_others_do_not() -> None:
+    made = planned(job(topology=Topology()), make_image(cuda="12.1"))
+    decided = driver_decision(made)
+    assert decided is not None
+    assert decided.reason == "driver 550.54.15 serves CUDA up to 12.4, and the image has 12.1"
+    build = make_image(frameworks={"torch": "2.3.0+cu121"})
+    assert driver_decision(planned(job(topology=Topology()), build)) is not None
+    without = planned(job(topology=Topology()))
+    assert driver_decision(without) is None
+    assert "fairlead/driver" not in render.script(without)
+    assert "CUDA_VISIBLE_DEVICES" not in passed(without)
+
+
+def test_a_machine_without_gpus_changes_nothing_for_an_image_with_cuda() -> None:
+    image = make_image(cuda="12.1")
+    made = planned(job(topology=Topology()), image, make_site())
+    assert driver_decision(made) is None
+    assert render.script(made) == render.script(
+        planned(job(topology=Topology()), make_image(), make_site())
+    ).replace(
+        render.digest(planned(job(topology=Topology()), make_image(), make_site())), render.digest(made)
+    )
+
+
+def test_bare_metal_has_the_driver_and_gets_the_choice_of_devices() -> None:
+    made = planned(job(engine="native"))
+    script = render.script(made)
+    assert set(inject.PASSED) <= passed(made)
+    assert "LD_LIBRARY_PATH" not in script
+    assert "/run/fairlead/driver" not in script
+
+
+def test_the_driver_comes_before_the_image_s_and_the_job_s_own_folders() -> None:
+    image = make_image(environment={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"})
+    assert variable(planned(job(), image), "LD_LIBRARY_PATH") == (
+        "/run/fairlead/driver/lib:/usr/local/nvidia/lib64"
+    )
+    mine = job(environment={"LD_LIBRARY_PATH": "/mine"})
+    assert variable(planned(mine, image), "LD_LIBRARY_PATH") == "/run/fairlead/driver/lib:/mine"
+
+
+def test_what_an_image_wishes_of_gpus_is_ignored_and_what_the_job_does_is_not() -> None:
+    image = make_image(environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"})
+    assert "NVIDIA_" not in render.script(planned(job(), image))
+    assert "NVIDIA_" not in render.script(planned(job(topology=Topology()), image))
+    own = job(environment={"NVIDIA_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "2"})
+    made = planned(own, image)
+    assert variable(made, "NVIDIA_VISIBLE_DEVICES") == "1"
+    assert variable(made, "CUDA_VISIBLE_DEVICES") == "2"
+    assert "CUDA_VISIBLE_DEVICES" not in passed(made)
+
+
+def test_what_a_cdi_file_sets_is_set_unless_the_job_does() -> None:
+    where = site(make_driver(environment={"A": "cdi", "B": "cdi"}))
+    made = planned(job(environment={"B": "job"}), where=where)
+    assert (variable(made, "A"), variable(made, "B")) == ("cdi", "job")
+
+
+def test_sockets_are_mounted_where_they_are() -> None:
+    pipes = Mount(source="/tmp/nvidia-mps", target="/tmp/nvidia-mps", writable=True)
+    made = planned(job(), where=site(make_driver(sockets=(pipes,))))
+    assert ("bind", "/tmp/nvidia-mps", "/tmp/nvidia-mps") in mounts(made)
+
+
+def test_the_driver_s_notes_are_warnings() -> None:
+    assert planned(job(), where=site(make_driver(notes=("no uvm",)))).warnings == ("no uvm",)
+
+
+def test_an_image_with_rocm_gets_amd_s_devices_and_keeps_its_own_libraries() -> None:
+    made = planned(job(), make_image(rocm="6.0"), site(AMD, gpus=("/dev/dri/renderD128",)))
+    decided = driver_decision(made)
+    assert decided is not None
+    assert decided.choice == "amd 6.1.2, found by the loader's cache"
+    assert "its own libraries are used" in decided.reason
+    assert mounts(made) == []
+    assert variable(made, "LD_LIBRARY_PATH") is None
+    assert "ROCR_VISIBLE_DEVICES" in passed(made)
+
+
+def test_an_image_without_rocm_gets_amd_s_libraries_too() -> None:
+    made = planned(job(), make_image(), site(AMD, gpus=("/dev/dri/renderD128",)))
+    assert ("ro-bind", "/opt/rocm-6.1.2/lib", "/run/fairlead/host/0") in mounts(made)
+    assert variable(made, "LD_LIBRARY_PATH") == "/run/fairlead/driver/lib"
+
+
+def test_the_vendor_is_the_one_that_the_image_is_made_for() -> None:
+    both = site(make_driver(), AMD)
+    for image, vendor in ((make_image(cuda="12.1"), "nvidia"), (make_image(rocm="6.0"), "amd")):
+        decided = driver_decision(planned(job(), image, both))
+        assert decided is not None
+        assert decided.choice.startswith(vendor)
+
+
+@pytest.mark.parametrize(
+    ("uid", "driver", "runtime", "expected"),
+    [
+        (4711, make_driver(), "crun", []),
+        (0, make_driver(), "crun", ["--device-cgroup-rule=c 195:* rwm", "--device-cgroup-rule=c 510:* rwm"]),
+        (4711, AMD, "crun", []),
+        (4711, AMD, "runc", []),
+    ],
+)
+def test_what_podman_needs_to_open_the_devices(
+    uid: int, driver: GpuDriver, runtime: str, expected: list[str]
+) -> None:
+    podman = EngineFacts(
+        name="podman", path="/usr/bin/podman", version="4.9.4", origin="on PATH", works=True,
+        settings={"runtime": runtime},
+    )  # fmt: skip
+    image = make_image(rocm="6.0") if driver is AMD else make_image()
+    where = site(driver, engines=(podman,), uid=uid)
+    made = planned(job(engine="podman"), image, where)
+    assert [str(word) for word in made.command.argv if "cgroup-rule" in str(word)] == expected
+    # AMD's devices belong to the groups render and video.
+    assert made.command.argv.count("--group-add=keep-groups") == (uid != 0)
+
+
+@pytest.mark.parametrize(("driver", "option"), [(make_driver(), "--nv"), (AMD, "--rocm")])
+def test_apptainer_is_told_of_gpus_in_its_own_way(driver: GpuDriver, option: str) -> None:
+    apptainer = EngineFacts(
+        name="apptainer", path="/usr/bin/apptainer", version="1.3.4", origin="on PATH", works=True,
+        modes=("userns",), settings={"env": "/usr/bin/env", "bash": "/bin/bash"},
+    )  # fmt: skip
+    where = site(driver, engines=(apptainer,))
+    assert option in planned(job(engine="apptainer"), where=where).command.argv
+    assert option not in planned(job(engine="apptainer", topology=Topology()), where=where).command.argv
+
+
+def test_apptainer_is_given_places_for_sockets_that_an_image_may_have_a_folder_for() -> None:
+    """It makes none where the image has one, and does not see that /run is another."""
+    apptainer = EngineFacts(
+        name="apptainer", path="/usr/bin/apptainer", version="1.3.4", origin="on PATH", works=True,
+        modes=("userns",), settings={"env": "/usr/bin/env", "bash": "/bin/bash"},
+    )  # fmt: skip
+    folder = "/run/nvidia-persistenced"
+    driver = make_driver(sockets=(Mount(source=folder, target=folder, writable=True),))
+    argv = planned(job(engine="apptainer"), where=site(driver, engines=(apptainer,))).command.argv
+    assert f"--scratch={folder}" in argv
+    assert f"--mount=type=bind,source={folder},destination={folder}" in argv
+
+
+# -- what is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("image", "where", "reason", "remedy"),
+    [
+        ({}, site(gpu_drivers=()), "node017 has no GPU driver", "fairlead doctor"),
+        ({}, site(make_driver(devices=())), "but no device of a GPU", "run it on a node with GPUs"),
+        ({}, site(make_driver(libraries=())), "libcuda.so.1 of the driver was not found", "fairlead doctor"),
+        ({"glibc": "2.12"}, site(), "libcuda.so.550.54.15 needs glibc 2.17, and the image has 2.12", "2.17"),
+        ({"glibc": None}, site(), "the image has none that is known", "musl"),
+        ({"cuda": "13.0"}, site(), "serves CUDA up to 12.4, and the image has 13.0", "580.65.06 or newer"),
+        ({"cuda": "12.1"}, site(AMD), "the image has CUDA 12.1, and here is amd 6.1.2", "made for these"),
+        ({"rocm": "6.0"}, site(), "the image has ROCm 6.0, and here is nvidia 550.54.15", "made for these"),
+        ({"glibc": "2.31"}, site(AMD), "libamdhip64.so.6 needs glibc 2.34", "2.34"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused_beforehand(
+    image: dict[str, Any], where: Site, reason: str, remedy: str
+) -> None:
+    error = refused(job(), make_image(**image), where)
+    assert reason in error.message
+    assert remedy in error.remedy
+
+
+def test_an_image_that_could_use_gpus_but_not_these_runs_without_and_says_so() -> None:
+    made = planned(job(topology=Topology()), make_image(cuda="13.0"))
+    decided = driver_decision(made)
+    assert decided is not None
+    assert decided.choice == "none"
+    assert decided.rejected[0].choice == "nvidia 550.54.15"
+    (warning,) = made.warnings
+    assert warning.startswith("the job runs without GPUs: driver 550.54.15 serves CUDA up to 12.4")
+    assert "fairlead/driver" not in render.script(made)
+
+
+def test_an_environment_that_is_only_described_is_not_asked_for_its_glibc() -> None:
+    image = make_image(digest="", glibc=None)
+    plan(job(), image, None, site())
+
+
+# -- versions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [("550.54.15", "12.4"), ("550.54.14", "12.4"), ("550.40.07", "12.3"), ("470.223.02", "11.4"),
+     ("570.26", "12.8"), ("580.65.06", "13.0"), ("700.1", "13.1"), ("384.80", None), ("", None)],
+)  # fmt: skip
+def test_the_newest_cuda_of_a_driver(driver: str, cuda: str | None) -> None:
+    assert versions.newest_cuda(driver) == cuda
+
+
+COMPAT = CudaCompat(folder="/usr/local/cuda/compat", driver="580.65.06")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "how"),
+    [
+        ("12.4", {}, "serves CUDA up to 12.4"),
+        ("11.8", {}, "serves CUDA up to 12.4"),
+        ("12.9", {}, "within CUDA 12 that works, except for what is compiled from PTX"),
+        ("11.8", {"version": "450.80.02"}, "within CUDA 11 that works"),
+        ("14.2", {"version": "640.10"}, "newer than any that Fairlead knows"),
+        ("13.0", {"version": ""}, "is not known"),
+    ],
+)  # fmt: skip
+def test_what_a_driver_serves(cuda: str, driver: dict[str, str], how: str) -> None:
+    verdict = versions.judge_cuda(cuda, make_driver(**driver), COMPAT)
+    assert isinstance(verdict, Served)
+    assert how in verdict.reason
+    assert not verdict.compat, "it is not needed"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "compat", "driver", "why"),
+    [
+        ("13.0", None, {}, "without a forward-compatibility package"),
+        ("12.0", None, {"version": "520.61.05"}, "CUDA up to 11.8, and the image has 12.0"),
+        ("13.0", CudaCompat(folder="/c", driver="560.28.03"), {}, "560.28.03 is too old for that"),
+        ("13.0", COMPAT, {"models": ("NVIDIA GeForce RTX 4090",)}, "here is NVIDIA GeForce RTX 4090"),
+        ("13.0", COMPAT, {"models": ("NVIDIA RTX A6000", "Tesla T4")}, "here is NVIDIA RTX A6000"),
+        ("13.0", COMPAT, {"models": ()}, "a GPU whose name cannot be told"),
+        ("13.0", COMPAT, {"version": "410.48"}, "needs driver 418.40 or newer"),
+    ],
+)  # fmt: skip
+def test_what_a_driver_does_not_serve(
+    cuda: str, compat: CudaCompat | None, driver: dict[str, Any], why: str
+) -> None:
+    verdict = versions.judge_cuda(cuda, make_driver(**driver), compat)
+    assert isinstance(verdict, Refused)
+    assert why in verdict.reason
+    assert "or newer" in verdict.remedy
+
+
+def test_the_forward_compatibility_package_is_taken_when_it_is_needed() -> None:
+    image = make_image(cuda="13.0", cuda_compat=COMPAT)
+    made = planned(job(), image)
+    assert variable(made, "LD_LIBRARY_PATH") == f"{COMPAT.folder}:{inject.LIBRARIES}"
+    decided = driver_decision(made)
+    assert decided is not None
+    assert "forward-compatibility package 580.65.06 is taken" in decided.reason
+    new_enough = planned(job(), make_image(cuda="12.1", cuda_compat=COMPAT))
+    assert variable(new_enough, "LD_LIBRARY_PATH") == inject.LIBRARIES
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "Tesla T4",
+     "NVIDIA L40S", "NVIDIA A10", "NVIDIA GH200 480GB", "NVIDIA B200", "NVIDIA GB200", "NVIDIA A2"],
+)  # fmt: skip
+def test_data_centre_gpus(model: str) -> None:
+    assert versions.is_data_centre(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["NVIDIA GeForce RTX 4090", "NVIDIA RTX A6000", "NVIDIA TITAN V", "Quadro P400", "NVIDIA RTX 6000 Ada",
+     "NVIDIA A400", "Graphics Device", ""],
+)  # fmt: skip
+def test_gpus_that_are_not_for_data_centres(model: str) -> None:
+    assert not versions.is_data_centre(model)
+
+
+def test_versions_of_builds() -> None:
+    assert versions.cuda_of_build({"torch": "2.3.0+cu121", "torchvision": "0.18.0+cu118"}) == "12.1"
+    assert versions.cuda_of_build({"torch": "2.13.0+cpu", "numpy": "2.1.0"}) is None
+    assert versions.rocm_of_build({"torch": "2.3.0+rocm6.0"}) == "6.0"
+    assert versions.rocm_of_build({"torch": "2.3.0+cu121"}) is None
+
+
+# -- other nodes -------------------------------------------------------------------------------------
+
+
+def slurm_job(**changes: Any) -> Job:
+    return job(scheduler="slurm", **changes)
+
+
+def login(*drivers: GpuDriver) -> Site:
+    return make_site(schedulers=(SchedulerFacts(name="slurm", version="22.05"),), gpu_drivers=drivers)
+
+
+def test_a_cluster_s_nodes_may_have_what_the_login_node_has_not() -> None:
+    made = planned(slurm_job(), where=login())
+    decided = driver_decision(made)
+    assert decided is not None
+    assert (decided.choice, decided.reason) == (
+        "none", "the job asks for GPUs by slurm, and no driver is known of its nodes",
+    )  # fmt: skip
+    assert "CUDA_VISIBLE_DEVICES" in passed(made)
+    assert "/run/fairlead/driver" not in render.script(made)
+
+
+def test_a_login_node_s_driver_without_libraries_tells_nothing_of_the_others() -> None:
+    made = planned(slurm_job(), where=login(make_driver(libraries=(), programs=())))
+    decided = driver_decision(made)
+    assert decided is not None
+    assert decided.choice == "none"
+
+
+def test_the_driver_of_the_compute_node_is_given() -> None:
+    image = make_image()
+    made = plan(slurm_job(), image, make_rootfs(image), login(), node=site())
+    assert ("ro-bind", "/usr/lib64", "/run/fairlead/host/0") in mounts(made)
+    with pytest.raises(PlanError, match=r"needs glibc 2\.17, and the image has 2\.12"):
+        plan(slurm_job(), make_image(glibc="2.12"), make_rootfs(image), login(), node=site())
