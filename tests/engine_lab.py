@@ -20,7 +20,7 @@ import pytest
 from environments import Captured
 
 from fairlead import registry, render
-from fairlead.engines import bubblewrap
+from fairlead.engines import Unsuitable, bubblewrap
 from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Image, Job, Site
 from fairlead.plan import plan
@@ -29,7 +29,8 @@ from fairlead.probe import probe
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An engine, which of the programs found for it, and how the root file system is made."""
+    """An engine (NAME, or NAME:MODE), which of the programs found for it, and how the root file system is
+    made."""
 
     engine: str
     origin: str = ""
@@ -41,7 +42,7 @@ class Case:
 
 def cases() -> list[Case]:
     found = []
-    for name in registry.names("engines"):
+    for name in [mode for each in registry.names("engines") for mode in registry.modes(each)]:
         engine = registry.engine(name)
         for overlay in (True, False) if engine.STACKS else (not engine.CONTAINS,):
             found.append(Case(name, "embedded" if name == "bubblewrap" else "", overlay))
@@ -85,7 +86,7 @@ class Lab:
         made = plan(job, image, store.rootfs(image), self.site)
         assert made.needs_flat == (self.contains and not self.case.overlay)
         if made.needs_flat:
-            make_flat(store, image, made.mount_points)
+            make_flat(store, image, made.mount_points, relinked=made.relinked)
         path = self.workdir.parent / "job.sh"
         path.write_bytes(os.fsencode(render.script(made)))
         return path
@@ -126,13 +127,15 @@ def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp
     engines = tuple(
         msgspec.structs.replace(facts, overlay=facts.overlay and case.overlay)
         for facts in base_site.engines
-        if facts.name == case.engine and facts.origin.startswith(case.origin)
+        if facts.name == case.engine.partition(":")[0] and facts.origin.startswith(case.origin)
     )
     assert engines, f"the probe found no {case}"
-    if not any(facts.works for facts in engines):
-        pytest.skip(f"{case} does not work here: {engines[0].detail}")
+    site = msgspec.structs.replace(base_site, engines=engines)
+    verdict = registry.engine(case.engine).judge(site, captured.image)
+    if isinstance(verdict, Unsuitable):
+        pytest.skip(f"{case} does not work here: {verdict.reason}")
     for folder in ("work", "home"):
         (tmp_path / folder).mkdir()
     (tmp_path / "home" / "secret").write_text("secret")
-    site = msgspec.structs.replace(base_site, engines=engines, home=str(tmp_path / "home"))
+    site = msgspec.structs.replace(site, home=str(tmp_path / "home"))
     return Lab(case, captured, site, tmp_path / "work", tmp_path / "home")

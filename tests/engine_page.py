@@ -23,7 +23,7 @@ _BEGIN = "<!-- written by: make test TESTS='tests/contract/test_engine* --update
 
 def pairs(reports: Iterable[pytest.TestReport]) -> dict[tuple[str, str], bool]:
     """(promise, engine) -> whether it was kept, over all ways in which the engine was tried."""
-    engines = sorted(registry.names("engines"), key=len, reverse=True)
+    engines = sorted(_engines(), key=len, reverse=True)
     found: dict[tuple[str, str], bool] = {}
     for report in reports:
         path, _, test = report.nodeid.partition("::")
@@ -37,9 +37,14 @@ def pairs(reports: Iterable[pytest.TestReport]) -> dict[tuple[str, str], bool]:
     return found
 
 
+def _engines() -> list[str]:
+    """Every engine, in each of its modes: a column each."""
+    return [mode for name in registry.names("engines") for mode in registry.modes(name)]
+
+
 def write(found: dict[tuple[str, str], bool]) -> None:
     """Write the table below the mark in the page; what stands above it is left alone."""
-    engines = [name for name in registry.names("engines") if any(engine == name for _, engine in found)]
+    engines = [name for name in _engines() if any(engine == name for _, engine in found)]
     lines = ["| promise | " + " | ".join(engines) + " |", "|---" * (len(engines) + 1) + "|"]
     for promise in dict.fromkeys(name for name, _ in found):
         cells = [_cell(found.get((promise, engine))) for engine in engines]

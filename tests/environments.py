@@ -68,7 +68,7 @@ def run_in(
     job = Job(name="test", command=command, workdir=str(workdir), engine=engine)
     made = plan(job, captured.image, rootfs, site)
     if made.needs_flat:
-        make_flat(captured.store, captured.image, made.mount_points)
+        make_flat(captured.store, captured.image, made.mount_points, relinked=made.relinked)
     script = render.script(made)
     return subprocess.run(
         ["bash", "-c", script],

@@ -298,14 +298,16 @@ class Image(Struct, frozen=True, kw_only=True):
 
 class Rootfs(Struct, frozen=True, kw_only=True):
     """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
-    the one flat tree that serves where no overlay can be mounted. `identity`: a folder with the
-    etc/passwd and etc/group that know the user, where the image's own do not. `drivers`: vendor of a GPU
-    driver of the site -> the folder of links to its files."""
+    the one flat tree that serves where no overlay can be mounted; `relinked`: of the same with its absolute
+    links made relative. `identity`: a folder with the etc/passwd and etc/group that know the user, where
+    the image's own do not. `drivers`: vendor of a GPU driver of the site -> the folder of links to its
+    files."""
 
     layers: dict[str, str]
     flat: str
     identity: str | None = None
     drivers: dict[str, str] = field(default_factory=dict)
+    relinked: str = ""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -323,8 +325,8 @@ class Check(Struct, frozen=True, kw_only=True):
 
 class EngineFacts(Struct, frozen=True, kw_only=True):
     """An engine found on a machine, and what happened when something was run in it. `modes`: of its ways to
-    run, by its own names for them, those that worked, best first. `settings`: what else it found that the
-    engine needs here."""
+    run, by its own names for them, those that worked, best first; `faults`: those that did not, and why.
+    `settings`: what else it found that the engine needs here."""
 
     name: str
     path: str
@@ -336,6 +338,7 @@ class EngineFacts(Struct, frozen=True, kw_only=True):
     overlay: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     modes: tuple[str, ...] = ()
+    faults: dict[str, str] = field(default_factory=dict)
 
 
 class FileSystem(Struct, frozen=True, kw_only=True):
@@ -555,7 +558,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     and `$local_rank`;
     None when the launcher leaves the ranks' output alone. `needs_flat`: the image's flat tree must be
     made before the run, with a place at the target of each of `mount_points`: a folder or a file, as its
-    source is.
+    source is. `relinked`: it is the one whose absolute links are relative.
     """
 
     job: Job
@@ -568,6 +571,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     needs_flat: bool = False
+    relinked: bool = False
     mount_points: tuple[Mount, ...] = ()
     rank_log: str | None = None
     start: Start = Start.NODES

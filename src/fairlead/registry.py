@@ -51,7 +51,28 @@ def names(group: str) -> tuple[str, ...]:
 
 
 def engine(name: str) -> Engine:
-    return cast("Engine", _load("engines", name))
+    """The engine NAME, or NAME:MODE."""
+    base, colon, mode = name.partition(":")
+    module = _load("engines", base)
+    return cast("Engine", module if not colon else _mode(module, base, mode))
+
+
+def modes(name: str) -> tuple[str, ...]:
+    """What an engine's name stands for: NAME:MODE for each of its modes, best first; or itself."""
+    if ":" in name:
+        return (name,)
+    return tuple(f"{name}:{mode}" for mode in getattr(_load("engines", name), "MODES", ())) or (name,)
+
+
+def _mode(module: Any, name: str, mode: str) -> Any:
+    found = getattr(module, "MODES", {})
+    if mode not in found:
+        has = f"its modes are {', '.join(found)}" if found else "it has none to choose from"
+        raise PlanError(
+            f"the engine {name} has no mode {mode!r}: {has}",
+            remedy=f"--engine {name}" + "".join(f", or --engine {name}:{each}" for each in found),
+        )
+    return found[mode]
 
 
 def launcher(name: str) -> Launcher:

@@ -4,6 +4,7 @@
                              where the tar is another than the canonical one of the tree
     parts/sha256/HEX         a blob that is being fetched, kept to go on from where it broke off
     flat/sha256/HEX/         one tree of hard links for an image, where no overlay can be mounted
+    relinked/sha256/HEX/     the same with its absolute links made relative, where nothing can be mounted
     blobs/sha256/HEX         image manifests and configs
     images/sha256/HEX.json   what is known about an image
     captures/HEX.json        fingerprint of an environment -> digest of its image
@@ -14,6 +15,7 @@
     leases/                  who is fetching what
     programs/HEX/            programs of Fairlead's own that compute nodes need
     sites/NAME.json          what was seen of compute nodes
+    tools/NAME/              a tool that `fairlead doctor --fix` has installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     tmp/                     work in progress, renamed into place when whole
 
@@ -96,6 +98,12 @@ class Store:
     def flat(self, digest: str) -> Path:
         return self.root / "flat" / "sha256" / _hex(digest)
 
+    def relinked(self, digest: str) -> Path:
+        return self.root / "relinked" / "sha256" / _hex(digest)
+
+    def tool(self, name: str) -> Path:
+        return self.root / "tools" / name
+
     def blob(self, digest: str) -> Path:
         return self.root / "blobs" / "sha256" / _hex(digest)
 
@@ -111,6 +119,7 @@ class Store:
         return Rootfs(
             layers={layer.diff_id: str(self.layer(layer.diff_id)) for layer in image.layers},
             flat=str(self.flat(image.digest)),
+            relinked=str(self.relinked(image.digest)),
         )
 
     # -- writing -----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:be7d4cfa97a4.
+# Written by Fairlead 0.1.0, plan sha256:2b33d7472e3b.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

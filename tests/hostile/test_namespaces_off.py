@@ -23,11 +23,24 @@ from fairlead.engines import bubblewrap
 #: The right to set it is given up again: with it bwrap would need no further namespace.
 _OFF = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
 _ON = 'exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
+#: Sets a seccomp filter that answers ptrace(2) with EPERM, as outer containers do, and starts its arguments.
+_NO_PTRACE = """
+import ctypes, os, struct, sys
+audit, number = {"x86_64": (0xC000003E, 101), "aarch64": (0xC00000B7, 117)}[os.uname().machine]
+lines = [(0x20, 0, 0, 4), (0x15, 0, 3, audit), (0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50001),
+         (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
+program = struct.pack("HxxxxxxQ", len(lines), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+assert libc.ptrace(0, 0, 0, 0) == -1
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 _MAIN = "import sys; sys.path += {path!r}; from fairlead.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 #: What the other engines are started by.
-OTHERS = ("ch-run", "apptainer", "singularity", "podman", "udocker", "proot")
+OTHERS = ("ch-run", "apptainer", "singularity", "podman", "udocker", "proot", "fakechroot")
 
 
 @pytest.fixture
@@ -53,13 +66,16 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
 
 
 def as_ordinary_user(
-    setting: str, *arguments: str | Path, cwd: Path, programs: str
+    setting: str, *arguments: str | Path, cwd: Path, programs: str, ptrace: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """`fairlead …` as a user without rights, in a user namespace of its own with that setting."""
     user, group = os.getuid() or 1000, os.getgid() or 1000
     namespace = (tool("unshare"), "-U", f"--map-user={user}", f"--map-group={group}", "--keep-caps")
     tool("setpriv")
-    words = (*namespace, "sh", "-c", setting, "sh", sys.executable, "-m", "fairlead", *arguments)
+    fairlead_words = (sys.executable, "-m", "fairlead", *arguments)
+    if not ptrace:
+        fairlead_words = (sys.executable, "-c", _NO_PTRACE, *fairlead_words)
+    words = (*namespace, "sh", "-c", setting, "sh", *fairlead_words)
     return run(*words, cwd=cwd, PATH=programs)
 
 
@@ -136,8 +152,35 @@ def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why
     done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
     plan = as_ordinary_user(_OFF, "plan", job, cwd=tmp_path, programs=programs).stdout
-    assert "udocker" in plan
+    assert "udocker:" in plan
     assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
+    doctor = as_ordinary_user(_OFF, "doctor", "--fix", cwd=tmp_path, programs=programs)
+    assert doctor.returncode == 0, "a container can be run"
+    assert "nothing is missing that an ordinary user can install" in doctor.stderr
+    assert "not for an ordinary user: user namespaces are switched off" in doctor.stderr
+    assert "ask the administrator for: sudo sysctl -w user.max_user_namespaces=" in doctor.stderr
+
+
+def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the_plan_says_why(
+    job: Path, tmp_path: Path
+) -> None:
+    tool("udocker")
+    programs = path_without(tmp_path / "programs", "ch-run", "apptainer", "singularity", "podman")
+    done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs, ptrace=False)
+    assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
+    plan = as_ordinary_user(_OFF, "plan", job, cwd=tmp_path, programs=programs, ptrace=False).stdout
+    assert "  udocker:F1\n" in plan
+    assert "mode F1 ran here when probed" in plan
+    assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
+    for mode in ("P1", "P2"):
+        refused = as_ordinary_user(
+            _OFF, "plan", "--engine", f"udocker:{mode}", job, cwd=tmp_path, programs=programs, ptrace=False
+        )
+        assert refused.returncode == 3
+        assert (
+            f"the engine udocker:{mode} cannot run here: it failed with: proot error: ptrace"
+            in refused.stderr
+        )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, symlink, unpack_bytes
 
 from fairlead.errors import ImageError
-from fairlead.images.layers.flatten import copy, flatten
+from fairlead.images.layers.flatten import _relink, copy, flatten
 from fairlead.store import remove_tree
 
 
@@ -353,3 +353,40 @@ def test_flat_tree_is_what_the_rules_say(tmp_path: Path, seed: int) -> None:
     }
     copy(layers, top / "copied")
     assert tars.tree(top / "copied").keys() == expected.keys()
+
+
+def test_absolute_links_are_made_relative_and_the_layer_s_stay(tmp_path: Path) -> None:
+    """Seen from outside, every link leads where it leads for who has the tree as root."""
+    made = flat(
+        tmp_path,
+        archive(
+            file(b"usr/bin/python3.11", b"python"),
+            folder(b"usr/lib", 0o755, 7),
+            symlink(b"usr/bin/python3", b"/etc/alternatives/python"),
+            symlink(b"etc/alternatives/python", b"/usr/bin/python3.11"),
+            symlink(b"bin", b"usr/bin"),
+            symlink(b"usr/lib/up", b"../../../../usr/bin"),
+            symlink(b"usr/lib/root", b"/"),
+            symlink(b"usr/lib/through", b"/bin/../bin/python3"),
+            symlink(b"etc/mtab", b"../proc/self/mounts"),
+            symlink(b"etc/null", b"/dev/null"),
+            symlink(b"etc/gone", b"/no/where"),
+        ),
+    )
+    _relink(made)
+    assert {
+        str(path.relative_to(made)): os.readlink(path) for path in made.rglob("*") if path.is_symlink()
+    } == {
+        "usr/bin/python3": "../../etc/alternatives/python",
+        "etc/alternatives/python": "../../usr/bin/python3.11",
+        "bin": "usr/bin",
+        "usr/lib/up": "../../usr/bin",
+        "usr/lib/root": "../../",
+        "usr/lib/through": "../../bin/../bin/python3",
+        "etc/mtab": "/proc/self/mounts",
+        "etc/null": "/dev/null",
+        "etc/gone": "../no/where",
+    }
+    assert (made / "usr/bin/python3").read_text() == "python"
+    assert os.readlink(tmp_path / "layer0/usr/bin/python3") == "/etc/alternatives/python"
+    assert (made / "usr/lib").stat().st_mtime == 7, "the folder's time is the image's"

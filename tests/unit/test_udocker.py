@@ -15,7 +15,8 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
-from fairlead.engines import proot_start, udocker
+from fairlead import registry
+from fairlead.engines import Unsuitable, proot_start, udocker
 from fairlead.errors import PlanError
 from fairlead.model import EngineFacts, Mount, Topology
 from fairlead.plan import plan
@@ -54,10 +55,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes]
 
 
 class Host(RealHost):
-    """This machine without a PRoot of its own."""
+    """This machine without a PRoot of its own, and without what the other modes are started by."""
 
     def which(self, name: str) -> str | None:
-        return None if name in ("proot", "udocker") else super().which(name)
+        hidden = ("proot", "udocker", "fakechroot", "apptainer", "singularity")
+        return None if name in hidden else super().which(name)
 
 
 def test_a_proot_whose_guests_see_the_host_is_refused(
@@ -78,7 +80,16 @@ def test_the_first_mode_that_works_is_taken(install: Callable[[bytes], Path], tm
     assert (facts.path, facts.works, facts.modes) == (str(path), True, ("P2",))
     assert facts.detail.startswith("P1: it failed with: proot error: ptrace; P2 ran; ")
     assert "27 times slower" in facts.detail
-    assert udocker.judge(make_site(engines=(facts,)), make_image()).reason.endswith(udocker.COST)
+    assert facts.faults == {"P1": "it failed with: proot error: ptrace"}
+    site = make_site(engines=(facts,))
+    assert udocker.judge(site, make_image()).reason.endswith(udocker.COST)
+    made = plan(make_job(topology=Topology()), make_image(), None, site)
+    assert made.engine == "udocker:P2"
+    (engine,) = [each for each in made.decisions if each.subject == "engine"]
+    reasons = {each.choice: each.reason for each in engine.rejected}
+    assert reasons["udocker:P1"] == "it failed with: proot error: ptrace"
+    assert reasons["udocker:S1"] == "there is no Apptainer or Singularity"
+    assert reasons["udocker:F1"] == "there is no libfakechroot"
 
 
 FACTS = EngineFacts(
@@ -106,13 +117,13 @@ def test_a_mount_that_proot_cannot_keep_is_refused_beforehand(mounts: tuple[Moun
 
 def test_a_job_is_planned_before_its_image_is_there() -> None:
     made = plan(make_job(topology=Topology()), make_image(), None, make_site(engines=(FACTS,)))
-    assert made.engine == "udocker"
+    assert made.engine == "udocker:P1"
 
 
 def test_a_mode_is_passed_on() -> None:
     image = make_image()
     argv = []
-    for mode in udocker.MODES:
+    for mode in udocker.PROOT_MODES:
         facts = msgspec.structs.replace(FACTS, modes=(mode,))
         made = plan(make_job(topology=Topology()), image, make_rootfs(image), make_site(engines=(facts,)))
         argv.append("--no-seccomp" in made.command.argv)
@@ -202,3 +213,37 @@ def test_an_image_without_a_shell_runs(root: Path) -> None:
     (root / "bin/sh").unlink()
     done = start(root, "--", "cat", "/etc/seen")
     assert (done.returncode, done.stdout, done.stderr) == (0, "inside\n", "")
+
+
+# -- mode S1 -----------------------------------------------------------------------------------------
+
+
+def test_the_apptainer_of_udocker_s_engine_runs_a_job_in_mode_s1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "udocker"
+    folder.mkdir()
+    (folder / f"apptainer-{os.uname().machine}").symlink_to(tool("apptainer"))
+    (folder / "VERSION").write_text("1.2.11\n")
+    monkeypatch.setenv("UDOCKER_BIN", str(folder))
+    monkeypatch.setenv("UDOCKER_LIB", str(folder))
+    (facts,) = udocker.probe(Host(tmp_path))
+    if not facts.works:
+        pytest.skip(facts.detail)
+    assert (facts.name, facts.modes, facts.origin) == ("udocker", ("S1",), "udocker's engine 1.2.11")
+    made = plan(make_job(topology=Topology()), make_image(), None, make_site(engines=(facts,)))
+    assert made.engine == "udocker:S1"
+    assert facts.path in made.command.argv
+    assert not made.relinked
+
+
+def test_an_apptainer_that_fails_is_told_as_mode_s1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "broken"
+    program.write_text("#!/bin/sh\ncase $1 in --version) echo apptainer version 1.4.5;; *) exit 9;; esac\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("UDOCKER_USE_SINGULARITY_EXECUTABLE", str(program))
+    monkeypatch.setenv("UDOCKER_DIR", str(tmp_path / "none"))
+    (facts,) = udocker.probe(Host(tmp_path))
+    assert (facts.path, facts.works, facts.modes) == (str(program), False, ())
+    verdict = registry.engine("udocker:S1").judge(make_site(engines=(facts,)), make_image())
+    assert verdict == Unsuitable(facts.faults["S1"], remedy=facts.remedy)

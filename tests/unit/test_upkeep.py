@@ -251,8 +251,10 @@ def test_damaged_documents_are_found(store: Store) -> None:
 def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:
     kept = put_image(store, [put_layer(store, a="1")])
     make_flat(store, kept)
+    make_flat(store, kept, relinked=True)
     unused = put_layer(store, b="2")
     (store.root / "flat/sha256" / ("d" * 64)).mkdir()
+    (store.root / "relinked/sha256" / ("c" * 64)).mkdir()
     for letter, days in (("e", 0.0), ("f", 1.0)):
         store.write(store.blob(fake_digest(letter)), b"x")
         make_old(store.blob(fake_digest(letter)), days)
@@ -264,6 +266,7 @@ def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:
     expected = {
         ("layer", unused.diff_id),
         ("flat tree", fake_digest("d")),
+        ("flat tree", fake_digest("c")),
         ("blob", fake_digest("f")),
         ("part", "f" * 64),
         ("capture", "2" * 64),
@@ -278,6 +281,7 @@ def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:
     assert upkeep.collect_garbage(store).freed == ()
     assert upkeep.verify(store, store.image(kept.digest)).ok
     assert store.flat(kept.digest).is_dir()
+    assert store.relinked(kept.digest).is_dir()
     assert store.captured(fake_digest("1")) == kept.digest
     assert os.listdir(store.root / "tmp") == []
 

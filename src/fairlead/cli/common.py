@@ -40,7 +40,11 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", metavar="NAME", help="run with this engine; native is no container")
+    parser.add_argument(
+        "--engine",
+        metavar="NAME[:MODE]",
+        help="run with this engine, in this of its modes; native is no container",
+    )
 
 
 def add_scheduling(parser: argparse.ArgumentParser) -> None:
@@ -268,6 +272,6 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         from fairlead.images.layers.flatten import make_flat
 
         context.progress.say("making a flat tree of the image")
-        make_flat(context.store, image, made.mount_points)
+        make_flat(context.store, image, made.mount_points, relinked=made.relinked)
         context.progress.end()
     return made

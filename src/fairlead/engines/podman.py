@@ -200,7 +200,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
         words.append(WhenSet(name, (Joined((f"--env={name}=", value)),)))
     words += passed_on(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
-    words += _devices(container, facts.settings, site.uid)
+    words += _devices(container, site.uid)
     # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
     # what lies in the image's /tmp or home would be gone; an overlay is at another place.
     words += [f"--workdir={command.workdir}", container.flat + (":O" if site.uid == 0 else "")]
@@ -211,14 +211,12 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     )
 
 
-def _devices(container: Container, settings: Mapping[str, str], uid: int) -> list[str]:
-    """What it takes to open the GPUs' devices, which lie in the host's /dev."""
-    if container.driver is None:
+def _devices(container: Container, uid: int) -> list[str]:
+    """What it takes to open the GPUs' devices, which lie in the host's /dev. AMD's belong to the groups
+    render and video, which `_options` keeps."""
+    if container.driver is None or uid != 0:  # only root's cgroup forbids devices that it was not told of
         return []
-    if uid == 0:  # only then a cgroup forbids devices that it has not been told of
-        return [f"--device-cgroup-rule=c {major}:* rwm" for major in container.driver.majors]
-    # AMD's devices belong to the groups render and video, which `_options` keeps.
-    return []
+    return [f"--device-cgroup-rule=c {major}:* rwm" for major in container.driver.majors]
 
 
 def _options(settings: Mapping[str, str], uid: int) -> list[str]:

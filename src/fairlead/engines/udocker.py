@@ -1,34 +1,42 @@
-"""udocker: no namespaces, no setuid, only ptrace. It works nearly everywhere, and is slow at file calls.
+"""udocker: no namespaces, no setuid. It works nearly everywhere; what it costs depends on its mode.
 
-What runs is the PRoot of udocker's engine (or the one on PATH), in udocker's modes P1 and P2, called by
-`proot_start` and not by udocker's own command, which cannot keep what Fairlead promises:
+- S1: the Apptainer or Singularity that udocker would take, started as the engine apptainer starts it.
+- F1: libfakechroot, preloaded (`fairlead.engines.fakechroot`).
+- P1, P2: PRoot, which needs ptrace and is slow at file calls.
+
+PRoot is that of udocker's engine (or the one on PATH), called by `proot_start` and not by udocker's own
+command, which cannot keep what Fairlead promises:
 
 - a signal that ends the command becomes exit code 255 or 0, and a process left behind changes the code;
 - it adds its own variables (container_root, PS1, …), and passes PRoot an option, -k, that old ones break on;
 - it wants a container of its own (a copy of the image, some seconds and all its bytes) and lets jobs write
   to it.
 
-Its other modes are not used: F1 to F4 (fakechroot) leave static programs and absolute links on the host's
-files, have no read-only mounts, and F2 to F4 write into the image's programs; R1 to R3 (runc, crun) need user
-namespaces, with which bubblewrap works and costs less, and end with 1 when there is no terminal; S1 is
-Apptainer, an engine of its own here.
+Its other modes are not driven: F2 to F4 write into the image's programs; R1 to R3 (runc, crun) need user
+namespaces, with which bubblewrap works and costs less, and end with 1 when there is no terminal.
 
-What is not kept, beside speed: Landlock says "Permission denied" where a read-only mount says "Read-only file
-system", and does not forbid the owner of the image's files to change their modes and times; containers that
-are started one by one cannot read each other's memory (CMA), those of one torchrun can; debuggers, which need
-ptrace themselves, do not run. Without Landlock (before Linux 5.19) read-only mounts can be written to.
+What P1 and P2 do not keep, beside speed: Landlock says "Permission denied" where a read-only mount says
+"Read-only file system", and does not forbid the owner of the image's files to change their modes and times;
+containers that are started one by one cannot read each other's memory (CMA), those of one torchrun can;
+debuggers, which need ptrace themselves, do not run. Without Landlock (before Linux 5.19) read-only mounts can
+be written to.
 
 Manual: https://indigo-dc.github.io/udocker/ and https://proot-me.github.io/
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from fairlead.engines import (
     HOST_FILES,
@@ -39,12 +47,14 @@ from fairlead.engines import (
     Host,
     Suitable,
     Unsuitable,
+    apptainer,
     basic_environment,
+    fakechroot,
     passed_on,
     proot_start,
 )
 from fairlead.errors import PlanError
-from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Outcome, Site, Variable, WhenSet, Word
 
 NAME = "udocker"
 CONTAINS = True
@@ -55,58 +65,127 @@ LIMITS: dict[str, str] = {
     ),
 }
 
-#: Fastest first: P1 stops a program only at the calls that matter, P2 at every one.
-MODES = ("P1", "P2")
+#: PRoot's, fastest first: P1 stops a program only at the calls that matter, P2 at every one.
+PROOT_MODES = ("P1", "P2")
 
 #: Measured, see bench/engines: what nobody should have to find out.
 COST = "stat-heavy programs run 27 times slower, import torch half as slow again"
 
-_UNUSED = (
-    "not used: F1 to F4 (fakechroot leaves static programs on the host's files and the image writable), "
-    "R1 to R3 (they need user namespaces: bubblewrap is faster), S1 (that is the engine apptainer)"
-)
 _SHARED = ("/dev", "/proc")
 _INSTALL = "udocker install"
+_GET = "fairlead doctor --fix"
 
 #: The job script carries it: the node that runs it may have no Fairlead.
 _STARTER = inspect.getsource(proot_start)
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
-    """udocker's own PRoot, then the one on PATH, each tried in both modes."""
-    found = []
-    udocker = host.which("udocker")
-    for path, origin in _programs(host):
-        found.append(_try(host, path, origin))
-        if found[-1].works:
+    """Each mode, tried: Apptainer, libfakechroot, then udocker's own PRoot and the one on PATH."""
+    places = _Places(host)
+    found = [*_starter(host, places)]
+    preloaded = fakechroot.probe(host, NAME, places.libraries, places.engine(), places.machine, _GET)
+    found += [preloaded] if preloaded is not None else []
+    proots = []
+    for path, origin in _programs(host, places):
+        proots.append(_try(host, path, origin))
+        if proots[-1].works:
             break
-    if not found and udocker is not None:
+    found += proots
+    udocker = host.which("udocker")
+    if not proots and udocker is not None:
+        reason = "udocker is there, but its engine is not installed"
         found.append(
             EngineFacts(
-                name=NAME, path=udocker, version="", origin="on PATH", works=False,
-                detail="udocker is there, but its engine is not installed", remedy=_INSTALL,
+                name=NAME, path=udocker, version="", origin="on PATH", works=False, detail=reason,
+                remedy=_GET, faults=dict.fromkeys(PROOT_MODES, reason),
             )
         )  # fmt: skip
     return tuple(found)
 
 
-def _programs(host: Host) -> Iterator[tuple[str, str]]:
+class _Places:
+    """Where udocker looks for the programs and libraries of its engine, or where `fairlead doctor --fix` has
+    put them."""
+
+    def __init__(self, host: Host) -> None:
+        self.machine = platform.machine()
+        top = Path(os.environ.get("UDOCKER_DIR") or os.path.expanduser("~/.udocker"))
+        fixed = host.tool(NAME)
+        if fixed is not None and not (top / "bin").is_dir():
+            top = Path(fixed) / "engine"
+        self.programs = Path(os.environ.get("UDOCKER_BIN") or top / "bin")
+        self.libraries = Path(os.environ.get("UDOCKER_LIB") or top / "lib")
+
+    def engine(self) -> str:
+        try:
+            version = (self.libraries / "VERSION").read_text().strip()
+        except OSError:
+            version = "of unknown version"
+        return f"udocker's engine {version}"
+
+    def program(self, *names: str) -> str | None:
+        """The first that is there, by its name with the machine's or without."""
+        return next((path for name in names if os.access(path := str(self.programs / name), os.X_OK)), None)
+
+
+def _programs(host: Host, places: _Places) -> Iterator[tuple[str, str]]:
     """PRoot where udocker looks for it, in its order, and where from."""
-    machine = platform.machine()
-    top = Path(os.environ.get("UDOCKER_DIR") or os.path.expanduser("~/.udocker"))
-    folder = Path(os.environ.get("UDOCKER_BIN") or top / "bin")
-    library = Path(os.environ.get("UDOCKER_LIB") or top / "lib")
-    for name in (f"proot-{machine}-4_8_0", f"proot-{machine}", "proot"):
-        if os.access(folder / name, os.X_OK):
-            try:
-                version = (library / "VERSION").read_text().strip()
-            except OSError:
-                version = "of unknown version"
-            yield str(folder / name), f"udocker's engine {version}"
-            break
+    own = places.program(f"proot-{places.machine}-4_8_0", f"proot-{places.machine}", "proot")
+    if own is not None:
+        yield own, places.engine()
     system = host.which("proot")
     if system is not None:
         yield system, "on PATH"
+
+
+class _Under:
+    """The host with one program in the place of another, for the probe of the engine that starts it."""
+
+    def __init__(self, host: Host, path: str) -> None:
+        self._host = host
+        self._path = path
+
+    def which(self, name: str) -> str | None:
+        return self._path if name == apptainer.NAME else self._host.which(name)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
+        return self._host.run(argv, timeout_s=timeout_s)
+
+    def tool(self, name: str) -> str | None:
+        return self._host.tool(name)
+
+    def scratch(self) -> str:
+        return self._host.scratch()
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        return self._host.user_namespace_obstacle()
+
+
+def _starter(host: Host, places: _Places) -> Iterator[EngineFacts]:
+    """Mode S1, in udocker's order: the program that its setting names, those on PATH, those of its engine."""
+    own = places.program(
+        *(f"{name}{end}" for name in ("apptainer", "singularity") for end in (f"-{places.machine}", ""))
+    )
+    asked = os.environ.get("UDOCKER_USE_SINGULARITY_EXECUTABLE", "")
+    path = (
+        (asked if asked != "UDOCKER" else own) or host.which("apptainer") or host.which("singularity") or own
+    )
+    if path is None:
+        return
+    for facts in apptainer.probe_as(apptainer.NAME, _Under(host, path)):
+        yield msgspec.structs.replace(
+            facts,
+            name=NAME,
+            origin=places.engine() if path == own else "on PATH",
+            detail=f"S1 ran {facts.detail}" if facts.works else f"S1: {facts.detail}",
+            modes=("S1",) if facts.works else (),
+            settings={**facts.settings, _STARTED: ",".join(facts.modes)},
+            faults={} if facts.works else {"S1": facts.detail},
+        )
+
+
+#: The setting that holds the mode of the engine apptainer.
+_STARTED = "S1"
 
 
 def _try(host: Host, path: str, origin: str) -> EngineFacts:
@@ -116,21 +195,26 @@ def _try(host: Host, path: str, origin: str) -> EngineFacts:
     version = number[0] if number is not None else ""
     if not outcome.ok:
         detail = f"`proot --version` said: {outcome.stdout or outcome.stderr}".strip()
-        return EngineFacts(name=NAME, path=path, version="", origin=origin, works=False, detail=detail)
-    modes, said = [], []
-    for mode in MODES:
+        return EngineFacts(
+            name=NAME, path=path, version="", origin=origin, works=False, detail=detail, remedy=_INSTALL,
+            faults=dict.fromkeys(PROOT_MODES, detail),
+        )  # fmt: skip
+    modes, said, faults = [], [], {}
+    for mode in PROOT_MODES:
         fault = _fault(host, path, mode)
         said.append(f"{mode} ran" if fault is None else f"{mode}: {fault}")
         if fault is None:
             modes.append(mode)
+        else:
+            faults[mode] = fault
     if proot_start.landlock_abi() >= proot_start.OLDEST_LANDLOCK:
         guard = "Landlock keeps the image and read-only mounts from being written to"
     else:
         guard = "without Landlock here, each start copies the image, and read-only mounts are not kept"
     return EngineFacts(
         name=NAME, path=path, version=version, origin=origin, works=bool(modes), modes=tuple(modes),
-        detail=f"{'; '.join(said)}; {guard}; PRoot: {COST}; {_UNUSED}" if modes else "; ".join(said),
-        remedy="" if modes else _INSTALL,
+        detail=f"{'; '.join(said)}; {guard}; PRoot: {COST}" if modes else "; ".join(said),
+        remedy="" if modes else _INSTALL, faults=faults,
     )  # fmt: skip
 
 
@@ -173,28 +257,101 @@ def _fault(host: Host, path: str, mode: str) -> str | None:
 
 
 def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(NAME)
-    if facts is None:
-        return Unsuitable("there is no udocker", remedy="pip install udocker==1.3.17 && udocker install")
-    if not facts.works or not facts.modes:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+    """The verdict on the first mode that can run the image, else on the first."""
+    verdicts = [mode.judge(site, image) for mode in MODES.values()]
+    return next((each for each in verdicts if isinstance(each, Suitable)), verdicts[0])
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    """In the first mode that works here."""
+    return next(mode for mode in MODES.values() if mode.facts(site) is not None).wrap(
+        command, container, site
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to run: an engine of its own, by what it makes of its facts."""
+
+    mode: str
+    judged: Callable[[EngineFacts, Site, Image], Suitable | Unsuitable]
+    wrapped: Callable[[EngineFacts, Command, Container, Site], Command]
+    LIMITS: Mapping[str, str] = field(default_factory=dict)
+    CONTAINS: bool = True
+    STACKS: bool = False
+
+    @property
+    def NAME(self) -> str:
+        return f"{NAME}:{self.mode}"
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        return probe(host)
+
+    def facts(self, site: Site) -> EngineFacts | None:
+        """What was found that works in this mode."""
+        return next((f for f in site.engines if f.name == NAME and self.mode in f.modes), None)
+
+    def judge(self, site: Site, image: Image | None) -> Suitable | Unsuitable:
+        if image is None:
+            return Unsuitable("there is no image to run", remedy="fairlead capture")
+        facts = self.facts(site)
+        if facts is not None:
+            return self.judged(facts, site, image)
+        failed = next((f for f in site.engines if f.name == NAME and self.mode in f.faults), None)
+        if failed is not None:
+            return Unsuitable(failed.faults[self.mode], remedy=failed.remedy)
+        if site.engine(NAME) is None:
+            return Unsuitable("there is no udocker", remedy=_GET)
+        return Unsuitable(f"there is no {_NEEDS[self.mode]}", remedy=_GET)
+
+    def wrap(self, command: Command, container: Container, site: Site) -> Command:
+        facts = self.facts(site)
+        assert facts is not None  # judge() said Suitable
+        return self.wrapped(facts, command, container, site)
+
+
+_NEEDS = {"S1": "Apptainer or Singularity", "F1": "libfakechroot", "P1": "PRoot", "P2": "PRoot"}
+
+
+def _judge_starter(facts: EngineFacts, site: Site, image: Image) -> Suitable | Unsuitable:
+    verdict = apptainer.judge(_apptainer_s(facts, site), image)
+    if isinstance(verdict, Unsuitable):
+        return verdict
+    return dataclasses.replace(verdict, reason=f"mode S1: {verdict.reason}")
+
+
+def _wrap_starter(facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
+    return apptainer.wrap(command, container, _apptainer_s(facts, site))
+
+
+def _apptainer_s(facts: EngineFacts, site: Site) -> Site:
+    """The site as the engine apptainer sees it."""
+    settings = {name: value for name, value in facts.settings.items() if name != _STARTED}
+    modes = tuple(facts.settings[_STARTED].split(","))
+    told = msgspec.structs.replace(
+        facts,
+        name=apptainer.NAME,
+        modes=modes,
+        settings=settings,
+        detail=facts.detail.removeprefix("S1 ran "),
+    )
+    return msgspec.structs.replace(site, engines=(told,))
+
+
+def _judge_proot(mode: str, facts: EngineFacts, _site: Site, _image: Image) -> Suitable | Unsuitable:
     return Suitable(
-        f"{facts.path} {facts.version or 'of unknown version'}, {facts.origin}; mode {facts.modes[0]} ran "
+        f"{facts.path} {facts.version or 'of unknown version'}, {facts.origin}; mode {mode} ran "
         f"here when probed; {COST}",
         overlay=False,
         mount_points=True,
     )
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(NAME)
-    assert facts is not None  # judge() said Suitable
+def _wrap_proot(mode: str, facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
     _refuse_mounts(container)
     words: list[Word] = ["env", "-i", _FIRST_PATH]
     words.append(WhenSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
-    words += ["python3", *_start(facts.path, facts.modes[0], container, command.workdir)]
+    words += ["python3", *_start(facts.path, mode, container, command.workdir)]
     environment = {**basic_environment(site, home=container.home), **command.environment}
     for name, value in sorted(environment.items()):
         words += ["--env", f"{name}={value}"]
@@ -250,3 +407,18 @@ def _start(proot: str, mode: str, container: Container, workdir: str) -> list[Wo
     for name in RUN_FOLDERS:
         words.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))
     return words
+
+
+#: Those in which programs run fastest come first, as measured: see docs/engines.md.
+MODES: Mapping[str, Mode] = {
+    "S1": Mode("S1", _judge_starter, _wrap_starter, LIMITS=apptainer.LIMITS),
+    fakechroot.MODE: Mode(fakechroot.MODE, fakechroot.judge, fakechroot.wrap, LIMITS=fakechroot.LIMITS),
+    **{
+        mode: Mode(
+            mode,
+            functools.partial(_judge_proot, mode),
+            functools.partial(_wrap_proot, mode),
+        )
+        for mode in PROOT_MODES
+    },
+}

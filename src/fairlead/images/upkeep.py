@@ -113,7 +113,7 @@ def usage(store: Store) -> Usage:
                 )
             )
         layers = _sum(amounts.values())
-        flat = _walked(store.root / "flat", linked=False)
+        flat = _sum(_walked(store.root / name, linked=False) for name in ("flat", "relinked"))
         documents = _sum(_walked(store.root / name) for name in _DOCUMENTS)
         parts = _walked(store.root / "parts")
         runs = _walked(store.root / "runs")
@@ -503,9 +503,10 @@ def _sweep_flat_and_blobs(
     digests = {image.digest for image in images}
     documents = digests | {d for digest in digests if (d := _config_digest(store, digest)) is not None}
     freed = []
-    for digest in _digests(store.root / "flat"):
+    trees = [(digest, store.flat(digest)) for digest in _digests(store.root / "flat")]
+    trees += [(digest, store.relinked(digest)) for digest in _digests(store.root / "relinked")]
+    for digest, path in trees:
         if digest not in digests and (only is None or digest in only):
-            path = store.flat(digest)
             freed.append(Freed(kind="flat tree", name=digest, amount=_walked(path, linked=False)))
             if not dry_run:
                 _discard(store, path)

@@ -9,12 +9,13 @@ import dataclasses
 
 import msgspec
 
+from fairlead.engines import Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.launchers import Surroundings
-from fairlead.model import Decision, Image, Job, Plan, Rootfs, Site
+from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.engine import choose_engine
-from fairlead.plan.gpus import choose_driver
+from fairlead.plan.gpus import Gpu, choose_driver
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
@@ -33,7 +34,13 @@ def plan(
     runs_on = node or site
     _refuse_unseen(job, site, runs_on)
     tell_topology(job, runs_on, decisions)
-    engine, suitable = choose_engine(job, image, runs_on, decisions)
+
+    def attempt(engine: Engine, suitable: Suitable) -> None:
+        process = choose_process(job, image, runs_on, engine, [])
+        container = make_container(job, image, rootfs, runs_on, engine, suitable, Gpu(), [])
+        engine.wrap(Command(argv=process.argv, workdir=process.workdir), container, runs_on)
+
+    engine, suitable = choose_engine(job, image, runs_on, decisions, attempt)
     process = choose_process(job, image, runs_on, engine, decisions)
     # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
     resolved = msgspec.structs.replace(job, command=process.argv)
@@ -63,6 +70,7 @@ def plan(
         warnings=(*scheduler.warnings(job, site), *gpu.warnings, *_not_seen(scheduler.AT_ONCE, node)),
         requirements=requirements(job, image, container, runs_on.engine(engine.NAME)),
         needs_flat=container.flat is not None,
+        relinked=suitable.relinked,
         mount_points=(*(mount_points(container) if suitable.mount_points else ()), *places(container)),
         rank_log=launcher.RANK_LOG,
         start=launcher.START,

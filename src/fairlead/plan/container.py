@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+import msgspec
+
 from fairlead.engines import HOST_FILES, Container, Engine, Suitable
 from fairlead.gpu import inject
 from fairlead.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, Site
@@ -31,6 +33,8 @@ def make_container(
         return Container(home=site.home, passed=gpu.passed)
     if rootfs is None:  # an environment that is only described: nobody runs this plan
         return Container(flat=None if engine.STACKS else "/not-captured", scratch=_SCRATCH, home=site.home)
+    if suitable.relinked:
+        rootfs = msgspec.structs.replace(rootfs, flat=rootfs.relinked)
     obstacle = _obstacle_to_stacking(engine, image, rootfs, suitable)
     flat = obstacle is not None
     decisions.append(
@@ -38,6 +42,7 @@ def make_container(
             subject="root file system",
             choice="one flat tree, read-only" if flat else f"{len(image.layers)} layers, stacked",
             reason=f"{obstacle}; the tree is made of hard links"
+            + (", absolute links in it are made relative" if suitable.relinked else "")
             if flat
             else "overlayfs works for this user: nothing is copied; writes go to memory and vanish",
         )

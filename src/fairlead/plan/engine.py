@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fairlead import registry
 from fairlead.engines import Engine, Suitable, Unsuitable
 from fairlead.errors import PlanError
@@ -12,14 +14,28 @@ _WAYS_OUT = 3
 
 
 def choose_engine(
-    job: Job, image: Image | None, site: Site, decisions: list[Decision]
+    job: Job,
+    image: Image | None,
+    site: Site,
+    decisions: list[Decision],
+    attempt: Callable[[Engine, Suitable], None],
 ) -> tuple[Engine, Suitable]:
-    """The engine asked for, else the first, in the registry's order of cost, that holds a container."""
+    """The engine asked for, else the first, in the registry's order of cost, that holds a container.
+
+    `attempt` raises PlanError for what this job wants and the engine cannot do.
+    """
     rejected = []
+    failed: PlanError | None = None  # the first that would work, but for something in the job
     chosen: tuple[Engine, Suitable] | None = None
-    for name in [job.engine] if job.engine else registry.names("engines"):
+    for name in _candidates(job, image, site):
         engine = registry.engine(name)
         verdict = engine.judge(site, image)
+        if isinstance(verdict, Suitable) and chosen is None:
+            try:
+                attempt(engine, verdict)
+            except PlanError as error:
+                failed = failed or error
+                verdict = Unsuitable(error.message, remedy=error.remedy)
         if isinstance(verdict, Unsuitable):
             rejected.append(Rejected(choice=name, reason=verdict.reason, remedy=verdict.remedy))
         elif not engine.CONTAINS and not job.engine:
@@ -31,11 +47,11 @@ def choose_engine(
                 )
             )
         elif chosen is not None:
-            rejected.append(Rejected(choice=name, reason=f"{chosen[0].NAME} costs less to start"))
+            rejected.append(Rejected(choice=name, reason=f"{chosen[0].NAME} {_costs_less(name, chosen[0])}"))
         else:
             chosen = engine, verdict
     if chosen is None:
-        raise _no_engine(job, rejected)
+        raise failed or _no_engine(job, rejected)
     decisions.append(
         Decision(
             subject="engine",
@@ -47,15 +63,59 @@ def choose_engine(
     return chosen
 
 
+def _candidates(job: Job, image: Image | None, site: Site) -> list[str]:
+    """Every engine, in each of its modes."""
+    if job.engine and ":" in job.engine:
+        _check_mode(job.engine, image, site)
+    names = [job.engine] if job.engine else registry.names("engines")
+    return [mode for name in names for mode in registry.modes(name)]
+
+
+def _check_mode(name: str, image: Image | None, site: Site) -> None:
+    """Raises PlanError for a mode that the engine has not: with those that it has, and what they say here."""
+    base = name.partition(":")[0]
+    modes = registry.modes(base)
+    if name in modes or modes == (base,):
+        return  # the registry tells of an engine without modes
+    lines, works = [], []
+    for mode in modes:
+        verdict = registry.engine(mode).judge(site, image)
+        if isinstance(verdict, Suitable):
+            works.append(mode)
+        lines.append(f"{mode}: {'works here' if mode in works else verdict.reason}")
+    remedy = "; or: ".join(f"--engine {mode}" for mode in works) or "fairlead doctor"
+    raise PlanError(f"there is no engine {name}", context="\n".join(lines), remedy=remedy)
+
+
+def _costs_less(name: str, chosen: Engine) -> str:
+    """Of the modes of one engine, the first is the one in which programs run fastest."""
+    same = name.partition(":")[0] == chosen.NAME.partition(":")[0]
+    return "runs programs faster" if same else "costs less to start"
+
+
 def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
     blocking = [r for r in rejected if r.choice != "native"] or rejected
-    lines = [f"{r.choice}: {r.reason}" for r in rejected]
+    lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
     ways = list(dict.fromkeys(r.remedy for r in blocking if r.remedy))[:_WAYS_OUT] or ["fairlead doctor"]
-    if job.engine:
+    if job.engine and len(lines) == 1:
         message = f"the engine {job.engine} cannot run here: {rejected[0].reason}"
+    elif job.engine:
+        message = f"the engine {job.engine} cannot run here, in none of its modes"
     else:
         message = "no engine on this machine can hold a container"
     native = "" if job.engine == "native" else "; or, without a container: --engine native"
     return PlanError(
-        message, context="\n".join(lines) if not job.engine else "", remedy="; or: ".join(ways) + native
+        message, context="\n".join(lines) if len(lines) > 1 else "", remedy="; or: ".join(ways) + native
     )
+
+
+def _told_once(rejected: list[Rejected]) -> list[Rejected]:
+    """An engine whose modes all fail for one reason is told as one."""
+    told: list[Rejected] = []
+    for each in rejected:
+        name = each.choice.partition(":")[0]
+        if told and told[-1].reason == each.reason and told[-1].choice.partition(":")[0] == name:
+            told[-1] = Rejected(choice=name, reason=each.reason, remedy=each.remedy)
+        else:
+            told.append(each)
+    return told

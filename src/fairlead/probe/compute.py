@@ -76,8 +76,9 @@ true
 class NodeHost:
     """The questions of the engines' probes, answered on the node. `moved`: programs that lie elsewhere."""
 
-    def __init__(self, folder: Path, moved: dict[str, str]) -> None:
+    def __init__(self, folder: Path, store: Store, moved: dict[str, str]) -> None:
         self._folder = folder
+        self._store = store
         self._moved = moved
         self._serials = itertools.count(1)
 
@@ -94,6 +95,10 @@ class NodeHost:
 
     def which(self, name: str) -> str | None:
         return self.shell(f"command -v {shlex.quote(name)} || true").strip() or None
+
+    def tool(self, name: str) -> str | None:
+        folder = self._store.tool(name)
+        return str(folder) if folder.is_dir() else None
 
     def scratch(self) -> str:
         folder = self._folder / f"scratch-{next(self._serials)}"
@@ -140,7 +145,7 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
         try:
             seen = _await(scheduler, number, folder, say)
             say(f"asking the node of job {number}")
-            site = _site(NodeHost(folder, moved), store, login) if seen else _blind(store, login)
+            site = _site(NodeHost(folder, store, moved), store, login) if seen else _blind(store, login)
         finally:
             (folder / "stop").touch()
             execute.run(scheduler.cancel(number))

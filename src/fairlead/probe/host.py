@@ -12,10 +12,12 @@ from fairlead.model import Outcome
 
 
 class RealHost:
-    """This machine. `scratch_root` lies on the store's file system: overlays are tried where layers lie."""
+    """This machine. `scratch_root` lies on the store's file system: overlays are tried where layers lie.
+    `tools`: what Fairlead has installed for the user, a folder each."""
 
-    def __init__(self, scratch_root: Path) -> None:
+    def __init__(self, scratch_root: Path, tools: Path | None = None) -> None:
         self._scratch_root = scratch_root
+        self._tools = tools
         self._serials = itertools.count(1)  # engines are tried side by side
 
     def which(self, name: str) -> str | None:
@@ -23,6 +25,10 @@ class RealHost:
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
         return execute.run(argv, timeout_s=timeout_s)
+
+    def tool(self, name: str) -> str | None:
+        folder = None if self._tools is None else self._tools / name
+        return str(folder) if folder is not None and folder.is_dir() else None
 
     def scratch(self) -> str:
         folder = self._scratch_root / f"probe-{next(self._serials)}"

@@ -27,7 +27,7 @@ _OTHER_TOOLS = (
 def probe(store: Store) -> Site:
     """Look at this machine. Writes only under the store's tmp, which is removed again."""
     with store.scratch() as scratch:
-        host = RealHost(scratch)
+        host = RealHost(scratch, store.root / "tools")
         names = registry.names("engines")
         # Side by side, because what they do is start programs and wait for them.
         with ThreadPoolExecutor(len(names), thread_name_prefix="probe") as pool:
@@ -72,9 +72,15 @@ def probe(store: Store) -> Site:
     )
 
 
+#: Modes of engines that work where user namespaces do not, and say nothing of them.
+_WITHOUT_NAMESPACES = {"privileged", "F1", "P1", "P2"}
+
+
 def _checks(engines: tuple[EngineFacts, ...]) -> tuple[Check, ...]:
     obstacle = user_namespace_obstacle()
-    contained = [facts for facts in engines if facts.name != "native"]
+    contained = [
+        facts for facts in engines if facts.name != "native" and not _WITHOUT_NAMESPACES & set(facts.modes)
+    ]
     works = any(facts.works for facts in contained)
     overlay = next((facts for facts in contained if facts.works), None)
     status = re.search(r"^Seccomp:\s*(\d)", read_text("/proc/self/status"), re.MULTILINE)

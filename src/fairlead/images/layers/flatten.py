@@ -29,15 +29,20 @@ _OVERLAY_XATTRS = "user.overlay."
 _NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-def make_flat(store: Store, image: Image, mount_points: Sequence[Mount] = ()) -> Path:
+def make_flat(
+    store: Store, image: Image, mount_points: Sequence[Mount] = (), *, relinked: bool = False
+) -> Path:
     """The image as one tree in the store, made now if it is not there, with the places for the mounts.
 
-    Raises PlanError for a mount that can have no place.
+    `relinked`: a tree of its own, in which absolute links are made relative, so that they stay in the image
+    for who has not got the tree as root. Raises PlanError for a mount that can have no place.
     """
-    final = store.flat(image.digest)
+    final = store.relinked(image.digest) if relinked else store.flat(image.digest)
     if not final.is_dir():
         with store.scratch() as scratch:
             flatten([store.layer(layer.diff_id) for layer in image.layers], scratch / "flat")
+            if relinked:
+                _relink(scratch / "flat")
             store.publish(scratch / "flat", final)
     make_mount_points(final, mount_points)
     return final
@@ -69,6 +74,56 @@ def _add_all(layers: Sequence[Path], target: Path, *, copies: bool) -> None:
                 os.close(source)
     finally:
         os.close(root)
+
+
+#: Where the machine's own files are what is meant, and are seen by the same name.
+_MACHINE_S = ("/proc", "/sys", "/dev")
+
+
+def _relink(tree: Path) -> None:
+    """Make the absolute links in the tree relative. The links are new files: layers keep theirs."""
+    top = os.fspath(tree)
+    for path, folders, files in os.walk(top):
+        here = path[len(top) :] or "/"
+        changed = False
+        for name in (*files, *folders):
+            place = f"{path}/{name}"
+            if not os.path.islink(place):
+                continue
+            leads = os.readlink(place)
+            whole = leads if leads.startswith("/") else _whole(here, leads)
+            if whole is None:
+                continue
+            if _is_machine_s(os.path.normpath(whole)):
+                wanted = os.path.normpath(whole)
+            else:  # up by the folders of `here`, which are no links, and down the link's own way
+                wanted = "../" * len([part for part in here.split("/") if part]) + whole.lstrip("/") or "."
+            if wanted == leads:
+                continue
+            if not changed:
+                changed, state = True, os.stat(path)
+                os.chmod(path, stat.S_IMODE(state.st_mode) | stat.S_IRWXU)
+            os.unlink(place)
+            os.symlink(wanted, place)
+        if changed:
+            os.chmod(path, stat.S_IMODE(state.st_mode))
+            os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def _whole(folder: str, link: str) -> str | None:
+    """Where in the image a relative link leads that climbs above the tree, or to what is the machine's; None
+    for all others, which are right as they are."""
+    depth = len([part for part in folder.split("/") if part])
+    whole = os.path.normpath("/" + os.path.join(folder, link).lstrip("/"))
+    for part in link.split("/"):
+        depth += {"..": -1, "": 0, ".": 0}.get(part, 1)
+        if depth < 0:
+            return whole
+    return whole if _is_machine_s(whole) else None
+
+
+def _is_machine_s(path: str) -> bool:
+    return any(path == own or path.startswith(own + "/") for own in _MACHINE_S)
 
 
 class _Adding:

