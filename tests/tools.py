@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,17 @@ def tool(name: str) -> str:
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found
+
+
+def path_without(folder: Path, *names: str) -> str:
+    """A PATH with every program of this machine but these."""
+    if not folder.is_dir():
+        folder.mkdir()
+        for place in os.environ["PATH"].split(":"):
+            for program in sorted(Path(place).glob("*")) if place else []:
+                if program.name not in names and not (folder / program.name).is_symlink():
+                    (folder / program.name).symlink_to(program)
+    return str(folder)
 
 
 def ordinary() -> tuple[str, ...]:

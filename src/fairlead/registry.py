@@ -27,7 +27,12 @@ BUILT_IN = {
         "apptainer": "fairlead.engines.apptainer",
         "singularity": "fairlead.engines.singularity",
         "podman": "fairlead.engines.podman",
+        "podman-hpc": "fairlead.engines.podman_hpc",
         "udocker": "fairlead.engines.udocker",
+        # Never run on the real tool: after all that was.
+        "enroot": "fairlead.engines.enroot",
+        "sarus": "fairlead.engines.sarus",
+        "shifter": "fairlead.engines.shifter",
         "native": "fairlead.engines.native",
     },
     "launchers": {

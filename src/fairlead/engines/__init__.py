@@ -87,7 +87,8 @@ class Unsuitable:
 
 class Engine(Protocol):
     """A module of `fairlead.engines`; or one of its ways to run, where it has several to choose from: then
-    its `MODES` maps their names to engines of their own, best first, which users call NAME:MODE."""
+    its `MODES` maps their names to engines of their own, best first, which users call NAME:MODE. One that was
+    never run on the real tool says so in UNTESTED."""
 
     NAME: str
     #: Whether the command sees the image. Only `native` does not.
@@ -108,6 +109,11 @@ class Engine(Protocol):
     def wrap(self, command: Command, container: Container, site: Site) -> Command:
         """Pure: the command that runs `command` in the container."""
         ...
+
+
+def untested(engine: Engine) -> str:
+    """What an engine says that was never run on the real tool; empty for the others."""
+    return str(getattr(engine, "UNTESTED", ""))
 
 
 #: A limit of every engine that makes a user namespace: the kernel wants CAP_SYS_PTRACE in that of the other.
@@ -136,6 +142,23 @@ def passed_on(container: Container, *words: str | Variable | Joined) -> tuple[Pa
 
 #: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
+
+
+#: Names of checks (`Site.checks`) by which engines judge.
+USER_NAMESPACES = "user namespaces"
+PTRACE = "ptrace"
+PROGRAMS_IN_STORE = "programs in the store"
+
+#: Below this /dev/shm is too small for a rank's data loader: Docker's default of 64 MiB is known to be.
+LEAST_SHM_BYTES = 256 * 2**20
+
+
+def refusal(site: Site, name: str) -> Unsuitable | None:
+    """What the site's check of this name says against an engine that needs it; None when it works."""
+    check = site.check(name)
+    if check is None or check.works:
+        return None
+    return Unsuitable(check.detail, remedy=check.remedy)
 
 
 def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:

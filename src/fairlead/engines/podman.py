@@ -5,12 +5,17 @@ Rootless it needs newuidmap and a range in /etc/subuid. What it would make in th
 belong to one of those numbers, and the user could not remove it: so the places are made beforehand
 (`Suitable.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
 
+podman-hpc is a program that calls Podman with options of its own (`fairlead.engines.podman_hpc`); so Podman's
+own options follow `run`, where both take them.
+
 Manual: https://docs.podman.io/en/stable/markdown/podman-run.1.html
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import pwd
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -20,6 +25,7 @@ from fairlead.engines import (
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
+    PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -28,6 +34,7 @@ from fairlead.engines import (
     Unsuitable,
     basic_environment,
     passed_on,
+    refusal,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
@@ -52,6 +59,12 @@ OLDEST = (4, 2)
 #: Podman's own tools: runtimes, conmon, newuidmap.
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
+#: Its own options that a way may set.
+_OWN_OPTIONS = ("cgroup-manager", "runtime", "storage-driver")
+
+#: Variables that Podman and podman-hpc put into every container.
+_UNASKED = ("HOSTNAME", "PODMANHPC_MODULES_DIR")
+
 #: What Podman itself is given of the caller's environment, when it is set: where it keeps its state.
 _CALLERS = (
     "XDG_RUNTIME_DIR",
@@ -59,6 +72,9 @@ _CALLERS = (
     "XDG_CONFIG_HOME",
     "CONTAINERS_CONF",
     "CONTAINERS_STORAGE_CONF",
+    # Where podman-hpc keeps what it has squashed.
+    "SCRATCH",
+    "SQUASH_DIR",
 )
 
 #: Tried one after another: the site's own way first. crun refuses hybrid cgroups, which runc takes; without
@@ -73,9 +89,7 @@ _WAYS: tuple[dict[str, str], ...] = (
 
 #: As root Podman raises limits even when it is told to keep the host's, which a root without
 #: CAP_SYS_RESOURCE, as in a container, may not.
-_WAYS_OF_ROOT: tuple[dict[str, str], ...] = tuple(
-    {**way, "ulimit": "nofile=1024:1024 nproc=32768:32768"} for way in _WAYS
-)
+_ULIMIT_OF_ROOT = "nofile=1024:1024 nproc=32768:32768"
 
 
 #: What Podman would not hand down, after its own options, of which there are $0: the umask, and the limit of
@@ -96,32 +110,48 @@ while read -r name groups; do [ "$name" != Groups: ] || echo "$groups"; done </p
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
-    path = host.which("podman")
-    return () if path is None else (_try(host, path),)
+    return probe_as(NAME, host, _WAYS)
 
 
-def _try(host: Host, path: str) -> EngineFacts:
-    outcome = host.run([path, "--version"])
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    return judge_as(NAME, site, image)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    return wrap_as(NAME, command, container, site)
+
+
+def probe_as(name: str, host: Host, ways: tuple[dict[str, str], ...]) -> tuple[EngineFacts, ...]:
+    """The program of this name, tried in each way until one works."""
+    path, podman = host.which(name), host.which("podman")
+    return () if path is None or podman is None else (_try(name, host, path, podman, ways),)
+
+
+def _try(name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, str], ...]) -> EngineFacts:
+    facts = functools.partial(_facts, name)
+    outcome = host.run([podman, "--version"])
     version = re.search(r"(\d+)\.(\d+)\S*", outcome.stdout)
     if not outcome.ok or version is None:
-        return _facts(path, "", f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
+        return facts(path, "", f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
     if (int(version[1]), int(version[2])) < OLDEST:
-        return _facts(path, version[0], f"older than {OLDEST[0]}.{OLDEST[1]}")
+        return facts(path, version[0], f"older than {OLDEST[0]}.{OLDEST[1]}")
     image = Path(host.scratch()) / "image"
     mounts: list[str] = []
-    for name in ("dev", "proc", "sys", "run", "etc"):
-        (image / name).mkdir(parents=True)
-    for name in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix"):
-        if Path("/", name).is_dir():
-            (image / name).mkdir()
-            mounts.append(_mount(Mount(source=os.path.realpath(f"/{name}"), target=f"/{name}")))
+    for folder in ("dev", "proc", "sys", "run", "etc"):
+        (image / folder).mkdir(parents=True)
+    for folder in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix"):
+        if Path("/", folder).is_dir():
+            (image / folder).mkdir()
+            mounts.append(_mount(Mount(source=os.path.realpath(f"/{folder}"), target=f"/{folder}")))
     home = os.path.expanduser("~")
-    callers = [f"{name}={os.environ[name]}" for name in _CALLERS if os.environ.get(name)]
+    callers = [f"{each}={os.environ[each]}" for each in _CALLERS if os.environ.get(each)]
+    if os.getuid() == 0:
+        ways += tuple({**way, "ulimit": _ULIMIT_OF_ROOT} for way in ways)
     said = []
-    for way in (*_WAYS, *(_WAYS_OF_ROOT if os.getuid() == 0 else ())):
+    for way in ways:
         outcome = host.run(
-            ["env", "-i", f"PATH={_PATH}", f"HOME={home}", *callers, path, *_options(way, os.getuid()),
-             _tmpfs("/run"), *mounts, str(image),
+            ["env", "-i", f"PATH={_path(path)}", f"HOME={home}", f"USER={_user()}", *callers, path,
+             *_options(way, os.getuid()), _tmpfs("/run"), *mounts, str(image),
              "/bin/sh", "-c", _TRIAL]
         )  # fmt: skip
         seen, _, groups = outcome.stdout.partition("\n")
@@ -131,56 +161,58 @@ def _try(host: Host, path: str) -> EngineFacts:
                 settings["groups"] = "lost"
             if Path("/sys/fs/cgroup/cgroup.controllers").exists():
                 settings["cgroups"] = "v2"
-            named = " ".join(f"--{name} {value}" for name, value in way.items())
+            named = " ".join(f"--{option} {value}" for option, value in way.items())
             return EngineFacts(
-                name=NAME, path=path, version=version[0], origin="on PATH", works=True,
+                name=name, path=path, version=version[0], origin="on PATH", works=True,
                 detail="it ran on a read-only folder"
                 + (f", with {named}" if named else "")
                 + (f", {_GROUPS_LOST}" if "groups" in settings else ""),
                 settings=settings,
             )  # fmt: skip
         said.append(outcome.stderr.strip() or repr(outcome.stdout))
-        if not re.search(r"cgroup|systemd|runtime|dbus|crun|runc|rlimit", said[-1], re.IGNORECASE):
+        if not re.search(r"cgroup|systemd|runtime|dbus|crun|runc|rlimit|driver", said[-1], re.IGNORECASE):
             break
     obstacle = host.user_namespace_obstacle()
     if obstacle is not None and os.getuid() != 0:
-        return _facts(path, version[0], *obstacle)
+        return facts(path, version[0], *obstacle)
     unique = "\n".join(dict.fromkeys(said))
     remedy = "podman system migrate" if "cannot re-exec" in unique else "podman info"
     if "subuid" in unique or "newuidmap" in unique:
         remedy = "ask the administrator for newuidmap and a range in /etc/subuid and /etc/subgid"
-    return _facts(path, version[0], f"it failed with: {unique}", remedy)
+    return facts(path, version[0], f"it failed with: {unique}", remedy)
 
 
-def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
+def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
     return EngineFacts(
-        name=NAME, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
+        name=name, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitable:
     if image is None:
         return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(NAME)
+    facts = site.engine(name)
     if facts is None:
-        return Unsuitable("there is no podman", remedy="module load podman")
+        return Unsuitable(f"there is no {name}", remedy=f"module load {name}")
     if not facts.works:
         return Unsuitable(facts.detail, remedy=facts.remedy)
+    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
     groups = f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
     return Suitable(
         f"{facts.path} {facts.version}; it ran here when probed{groups}", False, mount_points=True
     )
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(NAME)
+def wrap_as(name: str, command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(name)
     assert facts is not None  # judge() said Suitable
     assert container.flat is not None  # STACKS is False
     environment = {**basic_environment(site, home=container.home), **command.environment}
     # Podman stays as the command's parent without the run's mark, so that it gets no SIGTERM of the run's:
     # the command gets it itself, and Podman waits for its end.
-    words: list[Word] = ["env", "-i", f"PATH={_PATH}", f"HOME={site.home}"]
-    words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in _CALLERS]
+    words: list[Word] = ["env", "-i", f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
+    words += [WhenSet(each, (Joined((f"{each}=", Variable(each))),)) for each in _CALLERS]
     # Where the probe found no limits to be needed, the caller's are named.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
     words += ["bash", "-c", _AS_CALLED, str(len(start)), *start]
@@ -192,22 +224,22 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     targets = {mount.target for mount in mounts}
     words += [_tmpfs(path) for path in _scratch(container, targets)]
     words += [_mount(mount) for mount in mounts]
-    for name in RUN_FOLDERS:
-        bind = ('--mount=type=bind,"source=', Variable(name), f'","destination={inside_name(name)}"')
-        words.append(WhenSet(name, (Joined(bind),)))
-    words += [f"--env={name}={value}" for name, value in sorted(environment.items())]
-    for name in RUN_VARIABLES:
-        value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
-        words.append(WhenSet(name, (Joined((f"--env={name}=", value)),)))
+    for folder in RUN_FOLDERS:
+        bind = ('--mount=type=bind,"source=', Variable(folder), f'","destination={inside_name(folder)}"')
+        words.append(WhenSet(folder, (Joined(bind),)))
+    words += [f"--env={key}={value}" for key, value in sorted(environment.items())]
+    for key in RUN_VARIABLES:
+        value = inside_name(key) if key in RUN_FOLDERS else Variable(key)
+        words.append(WhenSet(key, (Joined((f"--env={key}=", value)),)))
     words += passed_on(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
     words += _devices(container, site.uid)
     # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
     # what lies in the image's /tmp or home would be gone; an overlay is at another place.
     words += [f"--workdir={command.workdir}", container.flat + (":O" if site.uid == 0 else "")]
     # Podman names the host to every command, and takes for options what begins with a dash.
-    hostname = ["-u", "HOSTNAME"] if "HOSTNAME" not in environment else []
+    unasked = [word for key in _UNASKED if key not in environment for word in ("-u", key)]
     return Command(
-        argv=(*words, "/usr/bin/env", *hostname, "--", *_printed(inside(command.argv))), where=command.where
+        argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))), where=command.where
     )
 
 
@@ -219,12 +251,25 @@ def _devices(container: Container, uid: int) -> list[str]:
     return [f"--device-cgroup-rule=c {major}:* rwm" for major in container.driver.majors]
 
 
+def _path(program: str) -> str:
+    """PATH for Podman's helpers; podman-hpc's lie beside it."""
+    folder = os.path.dirname(program)
+    return _PATH if folder in _PATH.split(":") else f"{folder}:{_PATH}"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER", str(os.getuid()))
+
+
 def _options(settings: Mapping[str, str], uid: int) -> list[str]:
     """Podman's own, then those of `run` that are the same for every command."""
-    own = [f"--{name}={value}" for name, value in settings.items() if name in ("cgroup-manager", "runtime")]
+    own = [f"--{name}={value}" for name, value in settings.items() if name in _OWN_OPTIONS]
     return [
-        "--log-level=error", "--events-backend=none", *own,
-        "run", "--rm", "--interactive", "--detach-keys=", "--log-driver=none", "--rootfs",
+        "run", "--log-level=error", "--events-backend=none", *own,
+        "--rm", "--interactive", "--detach-keys=", "--log-driver=none", "--rootfs",
         "--read-only", "--read-only-tmpfs=false",
         *(["--userns=keep-id", "--group-add=keep-groups"] if uid != 0 else []),
         "--network=host", "--pid=host", "--ipc=host", "--uts=host", "--volume=/dev:/dev:rslave",

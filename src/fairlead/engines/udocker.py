@@ -41,6 +41,8 @@ import msgspec
 from fairlead.engines import (
     HOST_FILES,
     PASSED_ASSIGNMENT,
+    PROGRAMS_IN_STORE,
+    PTRACE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -52,6 +54,7 @@ from fairlead.engines import (
     fakechroot,
     passed_on,
     proot_start,
+    refusal,
 )
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Outcome, Site, Variable, WhenSet, Word
@@ -296,10 +299,12 @@ class Mode:
             return Unsuitable("there is no image to run", remedy="fairlead capture")
         facts = self.facts(site)
         if facts is not None:
-            return self.judged(facts, site, image)
+            return refusal(site, PROGRAMS_IN_STORE) or self.judged(facts, site, image)
         failed = next((f for f in site.engines if f.name == NAME and self.mode in f.faults), None)
         if failed is not None:
-            return Unsuitable(failed.faults[self.mode], remedy=failed.remedy)
+            # What PRoot prints when it may not trace says nothing of why.
+            told = refusal(site, PTRACE) if self.mode in PROOT_MODES else None
+            return told or Unsuitable(failed.faults[self.mode], remedy=failed.remedy)
         if site.engine(NAME) is None:
             return Unsuitable("there is no udocker", remedy=_GET)
         return Unsuitable(f"there is no {_NEEDS[self.mode]}", remedy=_GET)

@@ -19,6 +19,7 @@ from fairlead.plan.gpus import Gpu, choose_driver
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
+from fairlead.plan.warnings import site_warnings
 
 
 def plan(
@@ -67,7 +68,12 @@ def plan(
         scheduler=scheduler.NAME,
         command=command,
         decisions=tuple(decisions),
-        warnings=(*scheduler.warnings(job, site), *gpu.warnings, *_not_seen(scheduler.AT_ONCE, node)),
+        warnings=(
+            *scheduler.warnings(job, site),
+            *gpu.warnings,
+            *_not_seen(scheduler.AT_ONCE, node),
+            *site_warnings(job, image, runs_on),
+        ),
         requirements=requirements(job, image, container, runs_on.engine(engine.NAME)),
         needs_flat=container.flat is not None,
         relinked=suitable.relinked,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairlead import registry
-from fairlead.engines import Engine, Suitable, Unsuitable
+from fairlead.engines import Engine, Suitable, Unsuitable, untested
 from fairlead.errors import PlanError
 from fairlead.model import Decision, Image, Job, Rejected, Site
 
@@ -47,7 +47,8 @@ def choose_engine(
                 )
             )
         elif chosen is not None:
-            rejected.append(Rejected(choice=name, reason=f"{chosen[0].NAME} {_costs_less(name, chosen[0])}"))
+            reason = untested(engine) or f"{chosen[0].NAME} {_costs_less(name, chosen[0])}"
+            rejected.append(Rejected(choice=name, reason=reason))
         else:
             chosen = engine, verdict
     if chosen is None:

@@ -9,16 +9,21 @@ from pathlib import Path
 
 from fairlead import execute
 from fairlead.model import Outcome
+from fairlead.probe.files import read_text as read_text
+from fairlead.probe.permits import SWITCHES as SWITCHES
+from fairlead.probe.permits import Trials
 
 
 class RealHost:
     """This machine. `scratch_root` lies on the store's file system: overlays are tried where layers lie.
     `tools`: what Fairlead has installed for the user, a folder each."""
 
-    def __init__(self, scratch_root: Path, tools: Path | None = None) -> None:
+    def __init__(self, scratch_root: Path, *, user: str = "", tools: Path | None = None) -> None:
         self._scratch_root = scratch_root
         self._tools = tools
         self._serials = itertools.count(1)  # engines are tried side by side
+        #: What the node permits; tried when first asked for.
+        self.trials = Trials(self, ("/tmp",), user)
 
     def which(self, name: str) -> str | None:
         return execute.which(name)
@@ -36,29 +41,7 @@ class RealHost:
         return str(folder)
 
     def user_namespace_obstacle(self) -> tuple[str, str] | None:
-        return user_namespace_obstacle()
-
-
-#: What can forbid user namespaces: file, the values that do, the remedy's command.
-#: https://docs.kernel.org/admin-guide/sysctl/user.html, and Debian's and Ubuntu's own additions.
-SWITCHES = (
-    ("/proc/sys/user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=15000"),
-    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
-    (
-        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-        "1",
-        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-    ),
-)
-
-
-def user_namespace_obstacle() -> tuple[str, str] | None:
-    """Which setting forbids user namespaces to this user, and the administrator's command to allow them.
-
-    None when no known setting does.
-    """
-    values = {path: read_text(path) for path, *_ in SWITCHES}
-    return obstacle_of(values, read_text("/proc/self/status"))
+        return self.trials.obstacle()
 
 
 def obstacle_of(values: Mapping[str, str], status: str) -> tuple[str, str] | None:
@@ -73,14 +56,6 @@ def obstacle_of(values: Mapping[str, str], status: str) -> tuple[str, str] | Non
             "start the outer container with --security-opt seccomp=unconfined",
         )
     return None
-
-
-def read_text(path: str) -> str:
-    """A file's text, or nothing."""
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def cpus() -> int:

@@ -8,36 +8,50 @@ import pwd
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from fairlead import execute, registry
+from fairlead import registry
 from fairlead.clock import utc_now
 from fairlead.gpu import find
-from fairlead.model import Check, EngineFacts, FileSystem, Site
-from fairlead.probe.host import RealHost, cpus, read_text, user_namespace_obstacle
+from fairlead.model import FileSystem, Site
+from fairlead.probe import permits
+from fairlead.probe.files import read_text
+from fairlead.probe.host import RealHost, cpus
 from fairlead.probe.schedulers import probe_schedulers
 from fairlead.store import Store
 
-#: Container tools that a site may have. Fairlead names what it finds; those with an engine are tried.
-_OTHER_TOOLS = (
-    "enroot",
-    "shifter",
-    "sarus",
-)
+#: Engines that run in a user namespace and no other way.
+_IN_NAMESPACES = ("bubblewrap", "charliecloud")
 
 
-def probe(store: Store) -> Site:
-    """Look at this machine. Writes only under the store's tmp, which is removed again."""
+def probe(store: Store, *, thorough: bool = False) -> Site:
+    """Look at this machine. Writes only under the store's tmp, which is removed again, and a moment in /tmp.
+
+    Not `thorough`, it leaves out what no engine and no plan needs to know.
+    """
+    uid = os.getuid()
+    user = _user(uid)
+    home = os.path.expanduser("~")
+    places = (("store", str(store.root)), ("home", home), ("tmp", "/tmp"), ("shm", "/dev/shm"))
+    file_systems = tuple(_file_system(purpose, path) for purpose, path in places)
     with store.scratch() as scratch:
-        host = RealHost(scratch, store.root / "tools")
+        host = RealHost(scratch, user=user, tools=store.root / "tools")
         names = registry.names("engines")
         # Side by side, because what they do is start programs and wait for them.
-        with ThreadPoolExecutor(len(names), thread_name_prefix="probe") as pool:
+        with ThreadPoolExecutor(len(names) + 1, thread_name_prefix="probe") as pool:
+            if thorough:
+                pool.submit(host.trials.answers)
             found = pool.map(lambda name: registry.engine(name).probe(host), names)
             schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
-    tools = {name: path for name in _OTHER_TOOLS if (path := execute.which(name))}
+        # PRoot cannot say why it may not trace.
+        thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
+        in_namespace = any(
+            facts.works and facts.name in _IN_NAMESPACES and not _WITHOUT_NAMESPACES & set(facts.modes)
+            for facts in engines
+        )
+        checks = permits.checks(
+            host.trials, file_systems, engine_in_namespace=in_namespace, thorough=thorough
+        )
     drivers = find.find(environment=os.environ)
-    uid = os.getuid()
-    home = os.path.expanduser("~")
     return Site(
         hostname=platform.node(),
         kernel=platform.release(),
@@ -47,75 +61,24 @@ def probe(store: Store) -> Site:
         cpu_model=_cpu_model(),
         cpus=cpus(),
         mem_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
-        user=_user(uid),
+        user=user,
         uid=uid,
         gid=os.getgid(),
         home=home,
         timezone=os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2],
         load_1min=os.getloadavg()[0],
-        checks=_checks(engines),
+        checks=checks,
         engines=engines,
-        other_tools=tools,
         schedulers=schedulers,
         gpus=find.gpus(drivers),
         gpu_drivers=drivers,
-        file_systems=tuple(
-            _file_system(purpose, path)
-            for purpose, path in (
-                ("store", str(store.root)),
-                ("home", home),
-                ("tmp", "/tmp"),
-                ("shm", "/dev/shm"),
-            )
-        ),
+        file_systems=file_systems,
         probed_at=utc_now(),
     )
 
 
 #: Modes of engines that work where user namespaces do not, and say nothing of them.
 _WITHOUT_NAMESPACES = {"privileged", "F1", "P1", "P2"}
-
-
-def _checks(engines: tuple[EngineFacts, ...]) -> tuple[Check, ...]:
-    obstacle = user_namespace_obstacle()
-    contained = [
-        facts for facts in engines if facts.name != "native" and not _WITHOUT_NAMESPACES & set(facts.modes)
-    ]
-    works = any(facts.works for facts in contained)
-    overlay = next((facts for facts in contained if facts.works), None)
-    status = re.search(r"^Seccomp:\s*(\d)", read_text("/proc/self/status"), re.MULTILINE)
-    return (
-        Check(
-            name="user namespaces",
-            works=works or obstacle is None,
-            detail="a container was started as this user"
-            if works
-            else obstacle[0]
-            if obstacle
-            else f"user.max_user_namespaces={read_text('/proc/sys/user/max_user_namespaces').strip()}",
-            remedy="" if works or obstacle is None else obstacle[1],
-        ),
-        Check(
-            name="overlay in a user namespace",
-            works=overlay is not None and overlay.overlay,
-            detail=overlay.detail if overlay is not None else "not tried: no engine works",
-            remedy="" if overlay is None or overlay.overlay else "none needed: a flat tree serves instead",
-        ),
-        Check(
-            name="FUSE",
-            works=os.access("/dev/fuse", os.R_OK | os.W_OK),
-            detail="/dev/fuse can be opened"
-            if os.access("/dev/fuse", os.R_OK | os.W_OK)
-            else "/dev/fuse cannot be opened by this user; nothing here needs it",
-        ),
-        Check(
-            name="seccomp",
-            works=status is None or status[1] != "2",
-            detail="no filter on this process"
-            if status is None or status[1] != "2"
-            else "a filter is on this process: this is probably a container already",
-        ),
-    )
 
 
 def _file_system(purpose: str, path: str) -> FileSystem:

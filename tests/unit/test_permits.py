@@ -1,0 +1,296 @@
+"""What a node permits: the trials run for real here, and what is said of each answer that a node may give.
+
+That the kernel's real refusals give these answers is tests/hostile/test_hostile_sites.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import make_image, make_job, make_site
+
+from fairlead.engines import PROGRAMS_IN_STORE, PTRACE, Container, Suitable, Unsuitable, bubblewrap, udocker
+from fairlead.errors import PlanError, ToolError
+from fairlead.model import Check, Command, EngineFacts, FileSystem, Mount, Outcome, Topology
+from fairlead.plan import plan
+from fairlead.plan.warnings import site_warnings
+from fairlead.probe import permits
+from fairlead.probe.host import RealHost
+from fairlead.probe.permits import Answer
+
+OK = Answer()
+
+
+def reads(**files: str) -> Callable[[str], str]:
+    """A kernel whose small files say this; keys are the ends of their paths, and a process has a root."""
+    content = {"mountinfo": "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n", **files}
+    return lambda path: content.get(path.rpartition("/")[2], "")
+
+
+# -- the trials themselves -----------------------------------------------------------------------------
+
+
+def test_every_trial_gives_an_answer(tmp_path: Path) -> None:
+    host = RealHost(tmp_path, "nobody-at-all")
+    answers = host.trials.answers()
+    assert set(answers) == {
+        "user namespace", "overlay", "overlay on tmpfs", "fuse", "fuse mount", "ptrace", "memory of others",
+        "subordinate ids", "no_new_privs", "landlock", f"start in {host.trials.store}", "start in /tmp",
+    }  # fmt: skip
+    assert answers["subordinate ids"].step.startswith("/etc/sub")
+    assert answers["no_new_privs"].text in ("0", "1")
+    assert not [name for name in os.listdir("/tmp") if name.startswith("fairlead-probe-")]
+
+
+def test_they_are_tried_once(tmp_path: Path) -> None:
+    host = RealHost(tmp_path)
+    assert host.trials.answers() is host.trials.answers()
+    host.user_namespace_obstacle()
+    assert len(os.listdir(tmp_path)) == 1
+
+
+def test_a_machine_that_does_not_answer_in_time_is_blamed_for_nothing(tmp_path: Path) -> None:
+    class Slow(RealHost):
+        def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
+            raise ToolError(f"{argv[0]} did not answer within {timeout_s:.0f} s")
+
+    host = Slow(tmp_path)
+    assert host.user_namespace_obstacle() is None
+    found = {check.name: check for check in permits.checks(host.trials, (NFS,), engine_in_namespace=False)}
+    assert found[PROGRAMS_IN_STORE].works
+    assert "not tried to its end" in found[PTRACE].detail
+
+
+def test_lines_are_read_as_they_were_written() -> None:
+    found = permits.parse(
+        "a\t\t0\t7\nb\tmount(x)\t1\t\nc\t\t-31\t\nd\tnewuidmap\t1\tnewuidmap: a\tb\n"
+        "start in /x y\t\t0\t\ne\t\n"
+    )
+    assert found["a"] == Answer("", 0, "7")
+    assert found["b"].reason == "mount(x): Operation not permitted"
+    assert found["c"].reason == "it was ended by signal 31, as a seccomp filter does"
+    assert found["d"].text == "newuidmap: a\tb"
+    assert found["start in /x y"].ok
+    assert not found["e"].ok, "it died without a word"
+
+
+# -- user namespaces -----------------------------------------------------------------------------------
+
+REFUSED = Answer("unshare(CLONE_NEWUSER)", errno.EPERM)
+
+
+@pytest.mark.parametrize(
+    ("answer", "files", "reason", "remedy"),
+    [
+        (Answer("unshare(CLONE_NEWUSER)", errno.ENOSPC), {"max_user_namespaces": "0\n"},
+         "switched off: user.max_user_namespaces=0", "sudo sysctl -w user.max_user_namespaces="),
+        (REFUSED, {"unprivileged_userns_clone": "0\n"}, "kernel.unprivileged_userns_clone=0",
+         "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+        (Answer("/proc/self/uid_map", errno.EACCES), {"apparmor_restrict_unprivileged_userns": "1\n"},
+         "kernel.apparmor_restrict_unprivileged_userns=1",
+         "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+        (Answer("unshare(CLONE_NEWUSER)", errno.ENOSPC), {"max_user_namespaces": "15000\n"},
+         "too many one inside the other", "leave the container"),
+        (Answer("mount(tmpfs)", errno.EPERM), {"status": "Name:\tx\nSeccomp:\t2\n"},
+         "a seccomp filter is on this process, as in a container, and forbids user namespaces or mounts in "
+         "them: mount(tmpfs)", "start the outer container with --security-opt seccomp=unconfined"),
+        (REFUSED, {"mountinfo": "30 1 8:1 /srv/root /proc rw - proc none rw\n"}, "in a chroot",
+         "leave the chroot"),
+        (REFUSED, {"status": "Seccomp:\t0\n"}, "by a security module perhaps: unshare",
+         "ask the administrator"),
+    ],
+)  # fmt: skip
+def test_what_forbids_user_namespaces(
+    answer: Answer, files: Mapping[str, str], reason: str, remedy: str
+) -> None:
+    found = permits.obstacle(answer, reads(**files))
+    assert found is not None
+    assert reason in found[0]
+    assert found[1].startswith(remedy)
+
+
+def test_a_setting_or_a_filter_that_forbids_nothing_is_no_obstacle() -> None:
+    assert permits.obstacle(OK, reads(status="Seccomp:\t2\n", unprivileged_userns_clone="0")) is None
+
+
+def test_a_security_module_may_let_an_engine_through() -> None:
+    check = permits.user_namespaces(("forbidden", "do"), engine_in_namespace=True)
+    assert check.works
+    assert "an engine's program may use them" in check.detail
+    assert not permits.user_namespaces(("forbidden", "do"), engine_in_namespace=False).works
+
+
+# -- the rest ------------------------------------------------------------------------------------------
+
+NFS = FileSystem(purpose="store", path="/scratch", kind="nfs4", free_bytes=1, free_inodes=1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "detail", "remedy"),
+    [
+        ({"overlay": OK}, "layers were stacked", ""),
+        ({"user namespace": REFUSED, "overlay": REFUSED}, "not without user namespaces", ""),
+        ({"overlay": Answer("mount(overlay)", errno.ENODEV)}, "no overlayfs", "sudo modprobe overlay"),
+        ({"overlay": Answer("mount(overlay)", errno.EINVAL), "overlay on tmpfs": OK},
+         "the store's file system (nfs4) cannot be a layer, a tmpfs can", "none needed"),
+        ({"overlay": Answer("mount(overlay)", errno.EPERM),
+          "overlay on tmpfs": Answer("mount(overlay)", errno.EPERM)},
+         "refused: mount(overlay): Operation not permitted", "none needed"),
+    ],
+)  # fmt: skip
+def test_overlay(answers: dict[str, Answer], detail: str, remedy: str) -> None:
+    check = permits.overlay({"user namespace": OK, **answers}, NFS)
+    assert detail in check.detail
+    assert check.remedy.startswith(remedy)
+    assert check.works == answers["overlay"].ok
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail", "remedy"),
+    [
+        (Answer("", 0, "65536 and 65536"), "mapped 65536 and 65536 ids", ""),
+        (
+            Answer("/etc/subgid", errno.ENOENT),
+            "ada has no range in /etc/subgid",
+            "sudo usermod --add-subuids",
+        ),
+        (Answer("newuidmap", errno.ENOENT), "there is no newuidmap", "sudo apt-get install uidmap"),
+        (Answer("newuidmap", errno.EPERM, "newuidmap: write failed"), "newuidmap: write failed", ""),
+    ],
+)
+def test_subordinate_ids(answer: Answer, detail: str, remedy: str) -> None:
+    check = permits.subordinate_ids({"subordinate ids": answer}, "ada")
+    assert detail in check.detail
+    assert check.remedy.startswith(remedy)
+    assert check.works == answer.ok
+
+
+@pytest.mark.parametrize(("scope", "remedy"), [("2", "sudo sysctl -w"), ("3", "restart the machine")])
+def test_yama_forbids_ptrace(scope: str, remedy: str) -> None:
+    answers = {"ptrace": Answer("ptrace(PTRACE_TRACEME)", errno.EPERM)}
+    check = permits.ptrace(answers, reads(ptrace_scope=f"{scope}\n"))
+    assert not check.works
+    assert f"kernel.yama.ptrace_scope={scope}" in check.detail
+    assert check.remedy.startswith(remedy)
+
+
+def test_yama_forbids_the_memory_of_siblings_only() -> None:
+    answers = {"ptrace": OK, "memory of others": Answer("process_vm_readv", errno.EPERM)}
+    read = reads(ptrace_scope="1\n")
+    assert permits.ptrace(answers, read).works
+    check = permits.memory_of_others(answers, read)
+    assert not check.works
+    assert check.remedy == "sudo sysctl -w kernel.yama.ptrace_scope=0"
+
+
+def test_no_new_privs_makes_setuid_starters_useless() -> None:
+    answers = {"no_new_privs": Answer("", 0, "1")}
+    assert not permits.setuid(answers, "/usr/libexec/apptainer/bin/starter-suid").works
+    answers = {"no_new_privs": Answer("", 0, "0")}
+    assert permits.setuid(answers, "/usr/libexec/apptainer/bin/starter-suid").works
+    assert not permits.setuid(answers, None).works
+
+
+@pytest.mark.parametrize(
+    ("said", "works"), [("7", True), ("2", True), ("1", False), ("-1", False), ("", False)]
+)
+def test_landlock(said: str, works: bool) -> None:
+    assert permits.landlock({"landlock": Answer("", 0, said)}).works == works
+
+
+def test_a_trial_that_could_not_be_made_refuses_nothing() -> None:
+    """Full, say, or with no /bin/sh: that is no answer to whether programs may be started there."""
+    for answer in (Answer("write", errno.ENOSPC), Answer("execve", errno.ENOENT)):
+        check = permits.programs_in(PROGRAMS_IN_STORE, {"start in /s": answer}, "/s", NFS, "/home/ada")
+        assert check.works
+        assert "could not be tried" in check.detail
+    assert permits.programs_in(PROGRAMS_IN_STORE, {}, "/s", NFS, "").works
+
+
+@pytest.mark.parametrize(
+    ("kind", "shared"),
+    [("nfs", True), ("nfs4", True), ("lustre", True), ("fuse.beegfs", True), ("9p", True), ("smb3", True),
+     ("ext4", False), ("tmpfs", False), ("overlay", False), ("fuse.squashfuse", False)],
+)  # fmt: skip
+def test_a_store_that_many_nodes_share_is_told(kind: str, shared: bool) -> None:
+    system = FileSystem(purpose="store", path="/s", kind=kind, free_bytes=1, free_inodes=1)
+    assert bool(permits.shared_store(system)) == shared
+
+
+# -- what engines and the planner make of it -----------------------------------------------------------
+
+NOEXEC = Check(name=PROGRAMS_IN_STORE, works=False, detail="noexec there", remedy="export FAIRLEAD_STORE=/x")
+
+
+@pytest.mark.parametrize("name", ["charliecloud", "apptainer", "singularity", "podman", "udocker"])
+def test_a_store_without_programs_rules_out_what_runs_a_tree(name: str) -> None:
+    facts = EngineFacts(name=name, path=f"/bin/{name}", version="1", origin="", works=True, modes=("P1",))
+    with pytest.raises(PlanError) as caught:
+        plan(make_job(engine=name), make_image(), None, make_site(engines=(facts,), checks=(NOEXEC,)))
+    assert "noexec there" in caught.value.message
+    assert caught.value.remedy.startswith("export FAIRLEAD_STORE=/x")
+
+
+def bwrap(*, overlay: bool) -> EngineFacts:
+    return EngineFacts(name="bubblewrap", path="/b", version="1", origin="", works=True, overlay=overlay)
+
+
+def test_bubblewrap_runs_it_by_an_overlay() -> None:
+    site = make_site(engines=(bwrap(overlay=True),), checks=(NOEXEC,))
+    assert isinstance(bubblewrap.judge(site, make_image()), Suitable)
+    mounts = (Mount(source="/store/flat/env", target="/env"), Mount(source="/data", target="/data"))
+    container = Container(flat="/store/flat", mounts=mounts, home="/home/ada")
+    argv = bubblewrap.wrap(Command(argv=("true",)), container, site).argv
+    assert argv[1:5] == ("--overlay-src", "/store/flat", "--tmp-overlay", "/")
+    at = argv.index("/store/flat/env")
+    assert argv[at - 1 : at + 3] == ("--overlay-src", "/store/flat/env", "--tmp-overlay", "/env")
+    assert argv[argv.index("/data") - 1] == "--ro-bind"
+    judged = bubblewrap.judge(make_site(engines=(bwrap(overlay=False),), checks=(NOEXEC,)), make_image())
+    assert judged == Unsuitable("noexec there", "export FAIRLEAD_STORE=/x")
+
+
+def test_udocker_says_why_it_may_not_trace() -> None:
+    facts = EngineFacts(
+        name="udocker", path="/p", version="5", origin="", works=False, detail="P1: proot error"
+    )
+    check = Check(name=PTRACE, works=False, detail="Yama forbids", remedy="sudo sysctl")
+    site = make_site(engines=(facts,), checks=(check,))
+    assert udocker.judge(site, make_image()) == Unsuitable("Yama forbids", "sudo sysctl")
+    assert udocker.judge(make_site(engines=(facts,)), make_image()) == Unsuitable("P1: proot error", "")
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "ranks", "frameworks", "warned"),
+    [(64, 1, {"torch": "2.13.0"}, True), (64, 1, {}, False), (300, 1, {"torch": "2"}, False),
+     (300, 2, {"torch": "2"}, True)],
+)  # fmt: skip
+def test_a_small_dev_shm_is_a_warning_for_pytorch(
+    free_mib: int, ranks: int, frameworks: dict[str, str], warned: bool
+) -> None:
+    shm = FileSystem(
+        purpose="shm", path="/dev/shm", kind="tmpfs", free_bytes=free_mib * 2**20, free_inodes=99
+    )
+    job = make_job(topology=Topology(ranks_per_node=ranks))
+    found = site_warnings(job, make_image(frameworks=frameworks), make_site(file_systems=(shm,)))
+    assert bool(found) == warned
+    if warned:
+        assert "num_workers=0" in found[0]
+        assert f"/dev/shm has {free_mib} MiB free for {ranks}" in found[0]
+
+
+def test_a_run_waits_for_no_trial_that_nobody_needs(tmp_path: Path) -> None:
+    host = RealHost(tmp_path)
+    found = permits.checks(host.trials, (NFS,), engine_in_namespace=True, thorough=False)
+    assert not host.trials.asked
+    assert {check.name for check in found} == {
+        "seccomp", "home folder", "/dev/shm", "file system of the store",
+    }  # fmt: skip
+    noexec = msgspec.structs.replace(NFS, options=("noexec",))
+    found = permits.checks(host.trials, (noexec,), engine_in_namespace=True, thorough=False)
+    assert host.trials.asked
+    assert PROGRAMS_IN_STORE in {check.name for check in found}
