@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from fairlead.launchers import Launcher
     from fairlead.schedulers import Scheduler
 
-#: In the planner's order of preference: what costs least comes first.
+#: Launchers in the planner's order of preference. Engines are tried by what they cost a job (`plan.ranking`);
+#: here they stand as they are printed.
 BUILT_IN = {
     "engines": {
         "bubblewrap": "fairlead.engines.bubblewrap",

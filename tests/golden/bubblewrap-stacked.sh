@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:2ea7e7220b80.
+# Written by Fairlead 0.1.0, plan sha256:895d2ec9525c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

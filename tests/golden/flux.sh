@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Fairlead 0.1.0, plan sha256:ee9f55288d28.
+# Written by Fairlead 0.1.0, plan sha256:fb49ff1a548a.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

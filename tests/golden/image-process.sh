@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:20bdca1c78de.
+# Written by Fairlead 0.1.0, plan sha256:9abb63635527.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

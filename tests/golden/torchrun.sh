@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:cf519081cf95.
+# Written by Fairlead 0.1.0, plan sha256:55702ccdb0b6.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

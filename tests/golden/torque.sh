@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:62aa7abf8ce5.
+# Written by Fairlead 0.1.0, plan sha256:218dc586891c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

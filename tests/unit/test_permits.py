@@ -36,7 +36,7 @@ def reads(**files: str) -> Callable[[str], str]:
 
 
 def test_every_trial_gives_an_answer(tmp_path: Path) -> None:
-    host = RealHost(tmp_path, "nobody-at-all")
+    host = RealHost(tmp_path, user="nobody-at-all")
     answers = host.trials.answers()
     assert set(answers) == {
         "user namespace", "overlay", "overlay on tmpfs", "fuse", "fuse mount", "ptrace", "memory of others",
@@ -227,9 +227,11 @@ def test_a_store_that_many_nodes_share_is_told(kind: str, shared: bool) -> None:
 NOEXEC = Check(name=PROGRAMS_IN_STORE, works=False, detail="noexec there", remedy="export FAIRLEAD_STORE=/x")
 
 
-@pytest.mark.parametrize("name", ["charliecloud", "apptainer", "singularity", "podman", "udocker"])
+@pytest.mark.parametrize("name", ["charliecloud", "apptainer", "singularity", "podman", "udocker:P1"])
 def test_a_store_without_programs_rules_out_what_runs_a_tree(name: str) -> None:
-    facts = EngineFacts(name=name, path=f"/bin/{name}", version="1", origin="", works=True, modes=("P1",))
+    facts = EngineFacts(
+        name=name.partition(":")[0], path=f"/bin/{name}", version="1", origin="", works=True, modes=("P1",)
+    )  # fmt: skip
     with pytest.raises(PlanError) as caught:
         plan(make_job(engine=name), make_image(), None, make_site(engines=(facts,), checks=(NOEXEC,)))
     assert "noexec there" in caught.value.message
@@ -256,12 +258,13 @@ def test_bubblewrap_runs_it_by_an_overlay() -> None:
 
 def test_udocker_says_why_it_may_not_trace() -> None:
     facts = EngineFacts(
-        name="udocker", path="/p", version="5", origin="", works=False, detail="P1: proot error"
+        name="udocker", path="/p", version="5", origin="", works=False, faults={"P1": "proot error"}
     )
     check = Check(name=PTRACE, works=False, detail="Yama forbids", remedy="sudo sysctl")
     site = make_site(engines=(facts,), checks=(check,))
-    assert udocker.judge(site, make_image()) == Unsuitable("Yama forbids", "sudo sysctl")
-    assert udocker.judge(make_site(engines=(facts,)), make_image()) == Unsuitable("P1: proot error", "")
+    mode = udocker.MODES["P1"]
+    assert mode.judge(site, make_image()) == Unsuitable("Yama forbids", "sudo sysctl")
+    assert mode.judge(make_site(engines=(facts,)), make_image()) == Unsuitable("proot error", "")
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_an_engine_asked_for_that_cannot_run_says_why_in_the_first_line() -> Non
 def test_an_engine_that_fails_for_no_known_reason_is_for_the_doctor() -> None:
     error = refused(site=make_site(engines=(bubblewrap(works=False, detail="it failed with: what?"),)))
     assert "bubblewrap: it failed with: what?" in error.context
-    assert error.remedy.startswith("module load charliecloud; or: module load apptainer")
+    assert error.remedy.startswith("module load charliecloud; or: module load podman")
     assert error.remedy.endswith("; or, without a container: --engine native")
 
 

@@ -59,24 +59,28 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Mounts sources read-only under $1, so many as $2 says, and turns itself into the rest. What one mount(8)
 #: could not do is done by a second: mounts below the source, and flags that an outer namespace has locked and
-#: that must be named again (mount_namespaces(7)).
+#: that must be named again (mount_namespaces(7)). Every program started here is a millisecond of each start:
+#: so mount(8) makes the folders, and the list of mounts is read at once ($1 ends in /run).
 _READ_ONLY = r"""
-stage=$1 count=$2 folders=(); shift 2
+stage=$1 count=$2; shift 2
 mount -t tmpfs -o mode=755 fairlead "$stage" || exit
 for ((i = 0; i < count; i++)); do
-  if [ -d "${@:i+1:1}" ]; then folders+=("$stage/$i"); else : > "$stage/$i" || exit; fi
-done
-[ ${#folders[@]} = 0 ] || mkdir "${folders[@]}" || exit
-for ((i = 0; i < count; i++)); do
-  mount --rbind -o ro "$1" "$stage/$i" 2>/dev/null || mount --rbind "$1" "$stage/$i" || exit
+  make=
+  if [ -d "$1" ]; then make=,X-mount.mkdir; else : > "$stage/$i" || exit; fi
+  mount --rbind -o "ro$make" "$1" "$stage/$i" 2>/dev/null || {
+    [ -z "$make" ] || mkdir -p "$stage/$i"
+    mount --rbind "$1" "$stage/$i" || exit
+  }
   shift
 done
-while read -r _ _ _ _ point options _; do
+mapfile -t mounts < /proc/self/mountinfo
+set -f
+for line in "${mounts[@]}"; do
+  fields=($line) point=${fields[4]} options=${fields[5]}
+  [[ $options == rw* && $point == */run/* ]] || continue
   printf -v point %b "${point//\\/\\0}"
-  case $options:$point in
-    rw*:"$stage"/*) mount -o "remount,bind,ro,${options#rw,}" "$point" || exit ;;
-  esac
-done < /proc/self/mountinfo
+  [[ $point != "$stage"/* ]] || mount -o "remount,bind,ro,${options#rw,}" "$point" || exit
+done
 exec "$@"
 """
 

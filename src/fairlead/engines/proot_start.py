@@ -15,14 +15,16 @@ there, 3.6 or newer, and with no Fairlead. What it does, and PRoot does not:
 import ctypes
 import os
 import select
-import signal
 import struct
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
+else:  # signal itself makes enums of its numbers: 3 ms at every start
+    import _signal as signal
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

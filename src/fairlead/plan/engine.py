@@ -8,6 +8,7 @@ from fairlead import registry
 from fairlead.engines import Engine, Suitable, Unsuitable, untested
 from fairlead.errors import PlanError
 from fairlead.model import Decision, Image, Job, Rejected, Site
+from fairlead.plan.ranking import Ranking
 
 #: How many ways out an error names, the cheapest engine's first.
 _WAYS_OUT = 3
@@ -20,14 +21,15 @@ def choose_engine(
     decisions: list[Decision],
     attempt: Callable[[Engine, Suitable], None],
 ) -> tuple[Engine, Suitable]:
-    """The engine asked for, else the first, in the registry's order of cost, that holds a container.
+    """The engine asked for, else that which costs this job least of those that hold a container.
 
     `attempt` raises PlanError for what this job wants and the engine cannot do.
     """
     rejected = []
     failed: PlanError | None = None  # the first that would work, but for something in the job
     chosen: tuple[Engine, Suitable] | None = None
-    for name in _candidates(job, image, site):
+    ranking = Ranking(job, image, site)
+    for name in ranking.sorted(_candidates(job, image, site)):
         engine = registry.engine(name)
         verdict = engine.judge(site, image)
         if isinstance(verdict, Suitable) and chosen is None:
@@ -47,7 +49,7 @@ def choose_engine(
                 )
             )
         elif chosen is not None:
-            reason = untested(engine) or f"{chosen[0].NAME} {_costs_less(name, chosen[0])}"
+            reason = untested(engine) or ranking.why_not(name, chosen[0].NAME)
             rejected.append(Rejected(choice=name, reason=reason))
         else:
             chosen = engine, verdict
@@ -57,7 +59,11 @@ def choose_engine(
         Decision(
             subject="engine",
             choice=chosen[0].NAME,
-            reason=("asked for; " if job.engine else "") + chosen[1].reason,
+            reason="; ".join(
+                filter(
+                    None, ["asked for" if job.engine else "", chosen[1].reason, ranking.why(chosen[0].NAME)]
+                )
+            ),
             rejected=tuple(rejected),
         )
     )
@@ -86,12 +92,6 @@ def _check_mode(name: str, image: Image | None, site: Site) -> None:
         lines.append(f"{mode}: {'works here' if mode in works else verdict.reason}")
     remedy = "; or: ".join(f"--engine {mode}" for mode in works) or "fairlead doctor"
     raise PlanError(f"there is no engine {name}", context="\n".join(lines), remedy=remedy)
-
-
-def _costs_less(name: str, chosen: Engine) -> str:
-    """Of the modes of one engine, the first is the one in which programs run fastest."""
-    same = name.partition(":")[0] == chosen.NAME.partition(":")[0]
-    return "runs programs faster" if same else "costs less to start"
 
 
 def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
