@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fairlead import config, plan, render
 from fairlead.images.capture import capture
+from fairlead.images.layers.flatten import make_flat
 from fairlead.model import CaptureRequest, Image, Job, Rootfs, Site
 from fairlead.probe import probe
 from fairlead.store import Store
@@ -34,12 +35,11 @@ def by_hand(site: Site, rootfs: Rootfs, workdir: str, files: tuple[str, ...] = (
     facts = site.engine("bubblewrap")
     if facts is None or not facts.works:
         sys.exit("bubblewrap does not work here; see: fairlead doctor")
-    layers = [word for layer in rootfs.layers.values() for word in ("--overlay-src", layer)]
     mounts = ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
     for path in files:
         mounts += ["--ro-bind", path, path]
     return [
-        facts.path, *layers, "--tmp-overlay", "/", *mounts, "--bind", workdir, workdir, "--chdir", workdir,
+        facts.path, "--bind", rootfs.flat, "/", *mounts, "--bind", workdir, workdir, "--chdir", workdir,
         "/bin/true",
     ]  # fmt: skip
 
@@ -67,6 +67,7 @@ def main() -> None:
     store = Store(settings.store)
     image, _ = capture(CaptureRequest(python=sys.executable), store)
     site, rootfs = probe(store), store.rootfs(image)
+    make_flat(store, image)
     with tempfile.TemporaryDirectory() as folder:
         hand = by_hand(site, rootfs, folder)
         same = by_hand(site, rootfs, folder, HOST_FILES)

@@ -131,6 +131,7 @@ def make_rootfs(image: Image) -> Rootfs:
         flat=f"{store}/flat/sha256/{image.digest.removeprefix('sha256:')}",
         drivers={vendor: f"{store}/drivers/{vendor}" for vendor in ("nvidia", "amd")},
         relinked=f"{store}/relinked/sha256/{image.digest.removeprefix('sha256:')}",
+        packed={kind: f"{store}/packed/image.{kind}" for kind in ("sif", "squashfs")},
     )
 
 

@@ -1,8 +1,8 @@
 """Where the contract of engines is tried, on the real ones: through the planner, the renderer and bash.
 
 `lab` is the fixture that tests/contract/test_engine*.py share; a test that takes it runs once for each case.
-Engines that hold a container are tried twice: with their layers stacked, and on one flat tree, as where
-overlayfs is not to be had.
+An engine that stacks is tried three times: on the flat tree, on the flat tree where overlayfs is not to be
+had, and with a root to write to.
 """
 
 from __future__ import annotations
@@ -35,21 +35,26 @@ class Case:
     engine: str
     origin: str = ""
     overlay: bool = True
+    writable: bool = False
 
     def __str__(self) -> str:
-        return "-".join([self.engine, *filter(None, [self.origin]), *([] if self.overlay else ["flat"])])
+        how = ["writable"] * self.writable + ["no-overlay"] * (not self.overlay)
+        return "-".join([self.engine, *filter(None, [self.origin]), *how])
 
 
 def cases() -> list[Case]:
     found = []
     for name in [mode for each in registry.names("engines") for mode in registry.modes(each)]:
-        engine = registry.engine(name)
-        if untested(engine):  # there is no real one: tests/unit/test_untested_engines.py
+        if untested(registry.engine(name)):  # no real one: tests/unit/test_untested_engines.py
             continue
-        for overlay in (True, False) if engine.STACKS else (not engine.CONTAINS,):
-            found.append(Case(name, "embedded" if name == "bubblewrap" else "", overlay))
-            if name == "bubblewrap" and _system_bwrap_is_new():
-                found.append(Case(name, "on PATH", overlay))
+        origins = ["embedded"] if name == "bubblewrap" else [""]
+        if name == "bubblewrap" and _system_bwrap_is_new():
+            origins.append("on PATH")
+        for origin in origins:
+            found.append(Case(name, origin))
+            if registry.engine(name).STACKS:
+                found.append(Case(name, origin, overlay=False))
+                found.append(Case(name, origin, writable=True))
     return found
 
 
@@ -83,10 +88,10 @@ class Lab:
     def script(self, *command: str, name: str = "job", image: Image | None = None, **changes: Any) -> Path:
         """The job script; `image`: the captured one with other facts, such as another process."""
         facts: dict[str, Any] = {"name": name, "command": command, "workdir": str(self.workdir)}
-        job = Job(**(facts | {"engine": self.case.engine} | changes))
+        job = Job(**(facts | {"engine": self.case.engine, "writable": self.case.writable} | changes))
         store, image = self.captured.store, image or self.image
-        made = plan(job, image, store.rootfs(image), self.site)
-        assert made.needs_flat == (self.contains and not self.case.overlay)
+        made = plan(job, image, self.captured.rootfs(self.site, image), self.site)
+        assert made.needs_flat == (self.contains and not self.case.writable)
         if made.needs_flat:
             make_flat(store, image, made.mount_points, relinked=made.relinked)
         path = self.workdir.parent / "job.sh"

@@ -8,10 +8,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from fairlead import render
+from fairlead.images import scratch
 from fairlead.images.capture import capture
 from fairlead.images.layers.flatten import make_flat
-from fairlead.model import CaptureRequest, Image, Job
+from fairlead.model import CaptureRequest, Image, Job, Rootfs, Site
 from fairlead.plan import plan
 from fairlead.probe import probe
 from fairlead.store import Store
@@ -32,10 +35,16 @@ class Captured:
     def python(self) -> Path:
         return self.folder / "bin" / "python"
 
+    def rootfs(self, site: Site, image: Image | None = None) -> Rootfs:
+        """As the command line hands it to the planner; `image`: this one with other facts."""
+        image = image or self.image
+        held = scratch.contents(self.store, image, site)
+        return msgspec.structs.replace(self.store.rootfs(image), held=held)
 
-def make_environment(folder: Path) -> Path:
+
+def make_environment(folder: Path, *, base: str | Path = BASE_PYTHON) -> Path:
     """A virtual environment without pip, with one small package, `ware`; returns its Python."""
-    subprocess.run([BASE_PYTHON, "-m", "venv", "--without-pip", str(folder)], check=True)
+    subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     packages = site_packages(folder)
     (packages / "ware").mkdir()
     (packages / "ware" / "__init__.py").write_text("from ware.part import NAME\n")
@@ -64,7 +73,7 @@ def run_in(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in the captured environment: planned, rendered, and started by bash."""
     site = probe(captured.store)
-    rootfs = captured.store.rootfs(captured.image)
+    rootfs = captured.rootfs(site)
     job = Job(name="test", command=command, workdir=str(workdir), engine=engine)
     made = plan(job, captured.image, rootfs, site)
     if made.needs_flat:

@@ -138,7 +138,9 @@ class Job(Struct, frozen=True, kw_only=True):
 
     Without a `command` the image's own process runs. `entrypoint`: what stands before the command: True for
     the image's, False for nothing, words for these; None is False for a command and True without one.
-    `workdir`: None is the image's, with nothing of the host mounted there.
+    `workdir`: None is the image's, with nothing of the host mounted there. `writable`: the command may write
+    anywhere in the image; what it writes vanishes with the container. `form`: the image as a "tree" of files
+    or as one "file"; None: as the planner finds.
     """
 
     name: str
@@ -155,6 +157,8 @@ class Job(Struct, frozen=True, kw_only=True):
     scheduler: str | None = None
     scheduling: Scheduling = field(default_factory=Scheduling)
     modules: tuple[str, ...] = ()
+    writable: bool = False
+    form: str | None = None
     capture: CaptureRequest = field(default_factory=CaptureRequest)
     prove: ProveRequest = field(default_factory=ProveRequest)
 
@@ -163,6 +167,13 @@ class Job(Struct, frozen=True, kw_only=True):
             raise UsageError(
                 f"walltime_s is {self.walltime_s}; it must be at least 1",
                 remedy="set walltime_s, or leave it out",
+            )
+        if self.form not in (None, "tree", "file"):
+            raise UsageError(f"form is {self.form!r}", remedy='write form = "tree" or form = "file"')
+        if self.writable and self.form == "file":
+            raise UsageError(
+                'writable = true and form = "file" exclude each other: an image as one file is read-only',
+                remedy="leave one of them out",
             )
         if self.command and not self.command[0]:
             raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
@@ -296,18 +307,39 @@ class Image(Struct, frozen=True, kw_only=True):
         return sum(layer.inodes for layer in self.layers)
 
 
+class PackedFile(Struct, frozen=True, kw_only=True):
+    """An image packed into one file, as it lies beside that. `sha256`: of the file, in hexadecimal digits.
+    `places`: what was made to be mounted over -> whether it is a folder."""
+
+    kind: str
+    size_bytes: int
+    sha256: str
+    places: dict[str, bool]
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """Something that an image has where a container gets a folder to write to. `leads_to`: its path in the
+    image once links are followed."""
+
+    path: str
+    leads_to: str
+    is_folder: bool
+
+
 class Rootfs(Struct, frozen=True, kw_only=True):
     """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
-    the one flat tree that serves where no overlay can be mounted; `relinked`: of the same with its absolute
-    links made relative. `identity`: a folder with the etc/passwd and etc/group that know the user, where
-    the image's own do not. `drivers`: vendor of a GPU driver of the site -> the folder of links to its
-    files."""
+    its one flat tree; `relinked`: of the same with its absolute links made relative; `packed`: kind of file
+    -> where it would be as one. `identity`: a folder with the etc/passwd and etc/group that know the user,
+    where the image's own do not. `held`: what it has in the folders that become scratch. `drivers`: vendor of
+    a GPU driver of the site -> the folder of links to its files."""
 
     layers: dict[str, str]
     flat: str
+    packed: dict[str, str] = field(default_factory=dict)
     identity: str | None = None
     drivers: dict[str, str] = field(default_factory=dict)
     relinked: str = ""
+    held: tuple[Held, ...] = ()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -326,7 +358,8 @@ class Check(Struct, frozen=True, kw_only=True):
 class EngineFacts(Struct, frozen=True, kw_only=True):
     """An engine found on a machine, and what happened when something was run in it. `modes`: of its ways to
     run, by its own names for them, those that worked, best first; `faults`: those that did not, and why.
-    `settings`: what else it found that the engine needs here."""
+    `files`: kind of packed image -> what went wrong when one was run; empty: it ran. `settings`: what else it
+    found that the engine needs here."""
 
     name: str
     path: str
@@ -339,6 +372,7 @@ class EngineFacts(Struct, frozen=True, kw_only=True):
     settings: dict[str, str] = field(default_factory=dict)
     modes: tuple[str, ...] = ()
     faults: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
 
 
 class FileSystem(Struct, frozen=True, kw_only=True):
@@ -558,7 +592,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     and `$local_rank`;
     None when the launcher leaves the ranks' output alone. `needs_flat`: the image's flat tree must be
     made before the run, with a place at the target of each of `mount_points`: a folder or a file, as its
-    source is. `relinked`: it is the one whose absolute links are relative.
+    source is. `relinked`: it is the one whose absolute links are relative. `packs`: the kind of file that
+    the image must be packed as instead, with those places in it.
     """
 
     job: Job
@@ -572,6 +607,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     requirements: tuple[Requirement, ...] = ()
     needs_flat: bool = False
     relinked: bool = False
+    packs: str | None = None
     mount_points: tuple[Mount, ...] = ()
     rank_log: str | None = None
     start: Start = Start.NODES

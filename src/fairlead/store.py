@@ -3,8 +3,9 @@
     layers/sha256/HEX/       a layer, named by the digest of its tar: tree/, layer.json, and a recipe
                              where the tar is another than the canonical one of the tree
     parts/sha256/HEX         a blob that is being fetched, kept to go on from where it broke off
-    flat/sha256/HEX/         one tree of hard links for an image, where no overlay can be mounted
+    flat/sha256/HEX/         one tree of hard links for an image
     relinked/sha256/HEX/     the same with its absolute links made relative, where nothing can be mounted
+    packed/sha256/HEX/       an image as one file, image.sif or image.squashfs, and image.KIND.json about it
     blobs/sha256/HEX         image manifests and configs
     images/sha256/HEX.json   what is known about an image
     captures/HEX.json        fingerprint of an environment -> digest of its image
@@ -48,6 +49,8 @@ log = logging.getLogger("fairlead")
 T = TypeVar("T")
 
 VERSION = "2"
+#: Of packed images.
+FILE_KINDS = ("sif", "squashfs")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
@@ -104,6 +107,10 @@ class Store:
     def tool(self, name: str) -> Path:
         return self.root / "tools" / name
 
+    def packed(self, digest: str, kind: str) -> Path:
+        """The image as one file of a kind; beside it lie what is known of it, and folders to mount on."""
+        return self.root / "packed" / "sha256" / _hex(digest) / f"image.{kind}"
+
     def blob(self, digest: str) -> Path:
         return self.root / "blobs" / "sha256" / _hex(digest)
 
@@ -115,11 +122,12 @@ class Store:
         return self.root / "runs" / run_id
 
     def rootfs(self, image: Image) -> Rootfs:
-        """Where the image's layers lie, bottom first, and where its flat tree would."""
+        """Where the image's layers lie, bottom first, and where its flat tree and its packed files would."""
         return Rootfs(
             layers={layer.diff_id: str(self.layer(layer.diff_id)) for layer in image.layers},
             flat=str(self.flat(image.digest)),
             relinked=str(self.relinked(image.digest)),
+            packed={kind: str(self.packed(image.digest, kind)) for kind in FILE_KINDS},
         )
 
     # -- writing -----------------------------------------------------------------------------------

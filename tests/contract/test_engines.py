@@ -11,17 +11,38 @@ import signal
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from engine_lab import Lab
-from environments import Captured, site_packages
+from environments import BASE_PYTHON, Captured, make_environment, site_packages
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from processes import left_after
 
+from fairlead.images.capture import capture
 from fairlead.images.layers import layer
-from fairlead.model import Mount
+from fairlead.model import CaptureRequest, Mount
+from fairlead.store import Store
+
+
+@pytest.fixture(scope="session")
+def homely(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    """A capture of an environment below the user's home, whose interpreter is reached by links there."""
+    home = tmp_path_factory.mktemp("homely")
+    for folder in ("tools/3.x/bin", "envs"):
+        (home / folder).mkdir(parents=True)
+    (home / "tools/3.x/bin/python3").symlink_to(BASE_PYTHON)
+    (home / "tools/current").symlink_to("3.x")
+    python = make_environment(home / "envs" / "a", base=home / "tools/current/bin/python3")
+    store = Store(home / "store")
+    (home / "data").mkdir()
+    (home / "data" / "inner").mkdir()
+    (home / "data" / "words").write_text("words")
+    request = CaptureRequest(python=str(python), include=(str(home / "data"),))
+    return Captured(home / "envs" / "a", store, capture(request, store)[0])
 
 
 def tree_digests(captured: Captured) -> list[str]:
@@ -174,6 +195,33 @@ def test_home_can_be_written_and_the_host_s_is_not_seen(lab: Lab) -> None:
     assert (lab.home / "new").exists() != lab.contains
 
 
+def test_what_the_image_has_in_the_home_is_seen_there_and_stays_what_it_is(
+    lab: Lab, homely: Captured, tmp_path: Path
+) -> None:
+    """Miniconda in ~, ~/.pyenv, what uv keeps in ~/.local; and the job's own mounts go over it."""
+    home = homely.folder.parents[1]
+    at_home = replace(lab, captured=homely, site=msgspec.structs.replace(lab.site, home=str(home)))
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted" / "mine").write_text("mine")
+    program = """
+import os, sys, ware
+home = os.environ["HOME"]
+print(os.path.relpath(sys.prefix, home), ware.NAME, os.path.exists(home + "/store"))
+print(open(home + "/data/words").read(), os.listdir(home + "/data/inner"))
+open(home + "/new", "w").close()
+"""
+    said = at_home.says(
+        program, mounts=(Mount(source=str(tmp_path / "mounted"), target=f"{home}/data/inner"),)
+    )
+    assert said.split("\n") == [
+        f"envs/a ware {not lab.contains}",
+        f"words {['mine'] if lab.contains else []}",
+    ]
+    assert (home / "new").exists() != lab.contains
+    (home / "new").unlink(missing_ok=True)
+    assert tree_digests(homely) == [each.diff_id for each in homely.image.layers]
+
+
 def test_files_outside_the_mounts_are_not_seen(lab: Lab) -> None:
     outside = [lab.home / "secret", lab.script("true"), lab.captured.store.root / "version"]
     assert all(path.exists() for path in outside)
@@ -268,7 +316,7 @@ for path in sys.argv[1:]:
     paths = ["/tmp/x", "/var/tmp/x", f"{lab.site.home}/x", "/etc/hostname-of-mine", ware, f"{inside}/x"]
     said = lab.says(program, *paths, f"{python_library}/x").split("\n")
     assert said[:3] == ["written"] * 3, "programs write there although nobody told them to"
-    assert set(said[3:]) == {"written" if lab.case.overlay else "refused"}
+    assert set(said[3:]) == {"written" if lab.case.writable else "refused"}
     assert lab.says("import os, sys; print([os.path.lexists(p) for p in sys.argv[1:]])", *paths) == str(
         [False, False, False, False, True, False]
     )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:a11fde75cb17.
+# Written by Fairlead 0.1.0, plan sha256:ada336c8aaed.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -79,8 +79,8 @@ fi
   --bind '/home/ada/my digits' '/home/ada/my digits' \
   --ro-bind '/scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
   --bind /scratch/ada/out '/home/ada/my digits/out' \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" "$FAIRLEAD_METER_DIR"} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR"} \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
@@ -95,13 +95,13 @@ fi
   --setenv TZ Europe/Rome \
   --setenv USER ada \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR "$FAIRLEAD_METER_DIR"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR "$FAIRLEAD_RUN_DIR"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
   --chdir '/home/ada/my digits' \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir="$FAIRLEAD_RUN_DIR"/logs/0 --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/0 --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
 ) <&0 &
 child=$!
 wait "$child"

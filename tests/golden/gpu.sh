@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:68678f94bebf.
+# Written by Fairlead 0.1.0, plan sha256:1541ecae1eb3.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -46,8 +46,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 
 # What must be there.
-need /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree 'a layer of the image' 'fairlead capture --fresh'
-need /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'fairlead capture --fresh'
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 need /scratch/ada/fairlead/drivers/nvidia 'a folder of the GPU driver' 'fairlead plan JOB  # on this machine'
@@ -66,21 +65,25 @@ need /usr/bin 'a folder of the GPU driver' 'fairlead plan JOB  # on this machine
     passed+=(--setenv "$name" "$value")
   done
   exec /opt/bwrap \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree \
-  --tmp-overlay / \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
+  --ro-bind '/scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
   --ro-bind /scratch/ada/fairlead/drivers/nvidia /run/fairlead/driver \
   --ro-bind /usr/lib64 /run/fairlead/host/0 \
   --ro-bind /usr/bin /run/fairlead/host/1 \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" "$FAIRLEAD_METER_DIR"} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR"} \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
   --clearenv \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
@@ -93,9 +96,9 @@ need /usr/bin 'a folder of the GPU driver' 'fairlead plan JOB  # on this machine
   --setenv TZ Europe/Rome \
   --setenv USER ada \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR "$FAIRLEAD_METER_DIR"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR "$FAIRLEAD_RUN_DIR"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \

@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Fairlead 0.1.0, plan sha256:f67919bbfa94.
+# Written by Fairlead 0.1.0, plan sha256:aebb988e3153.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -109,8 +109,7 @@ command -v module >/dev/null || {
 module load cuda/12.4 || exit 3
 
 # What must be there.
-need /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree 'a layer of the image' 'fairlead capture --fresh'
-need /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'fairlead capture --fresh'
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 
@@ -162,18 +161,22 @@ rank_command() {
     passed+=(--setenv "$name" "$value")
   done
   /opt/bwrap \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree \
-  --tmp-overlay / \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" "$FAIRLEAD_METER_DIR"} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR"} \
+  --ro-bind '/scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
   --clearenv \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
@@ -185,9 +188,9 @@ rank_command() {
   --setenv TZ Europe/Rome \
   --setenv USER ada \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR "$FAIRLEAD_METER_DIR"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR "$FAIRLEAD_RUN_DIR"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:9abb63635527.
+# Written by Fairlead 0.1.0, plan sha256:87cd43d8312c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -46,8 +46,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 
 # What must be there.
-need /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree 'a layer of the image' 'fairlead image pull --fresh docker.io/library/server:1'
-need /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'fairlead image pull --fresh docker.io/library/server:1'
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead image pull --fresh docker.io/library/server:1'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
@@ -56,18 +55,20 @@ need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 (
   trap - INT QUIT
   exec /opt/bwrap \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree \
-  --tmp-overlay / \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" "$FAIRLEAD_METER_DIR"} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR"} \
-  --dir /srv/app \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
   --clearenv \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
@@ -79,9 +80,9 @@ need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
   --setenv TZ Europe/Rome \
   --setenv USER ada \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR "$FAIRLEAD_METER_DIR"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR "$FAIRLEAD_RUN_DIR"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
   --chdir /srv/app \
   --die-with-parent \
   -- \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:1decd5b2560f.
+# Written by Fairlead 0.1.0, plan sha256:c9033008994c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:a916fc2545d8.
+# Written by Fairlead 0.1.0, plan sha256:a97ca362f47b.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -105,8 +105,7 @@ command -v module >/dev/null || {
 module load cuda/12.4 || exit 3
 
 # What must be there.
-need /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree 'a layer of the image' 'fairlead capture --fresh'
-need /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'fairlead capture --fresh'
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 
@@ -136,18 +135,22 @@ fi
     passed+=(--setenv "$name" "$value")
   done
   exec /opt/bwrap \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/tree \
-  --overlay-src /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree \
-  --tmp-overlay / \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" "$FAIRLEAD_METER_DIR"} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR"} \
+  --ro-bind '/scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
   --clearenv \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
@@ -160,14 +163,14 @@ fi
   --setenv TZ Europe/Rome \
   --setenv USER ada \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR "$FAIRLEAD_METER_DIR"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR "$FAIRLEAD_RUN_DIR"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir="$FAIRLEAD_RUN_DIR"/logs/"$FAIRLEAD_NODE" --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
+  /env/bin/python -m torch.distributed.run --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/"$FAIRLEAD_NODE" --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
 ) <&0 &
 child=$!
 wait "$child"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:a5b24d1f79b6.
+# Written by Fairlead 0.1.0, plan sha256:c0500a4c5210.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -16,6 +16,8 @@ from tools import tool
 
 from fairlead import render
 from fairlead.model import (
+    EngineFacts,
+    Held,
     Image,
     Job,
     Mount,
@@ -50,20 +52,28 @@ SERVER = make_image(
     process=Process(entrypoint=("/entry", "--say"), command=("serve", "a b"), workdir="/srv/app",
                     workdir_missing=True, user="1000"),
 )  # fmt: skip
+#: What an image may have where the container gets folders to write to.
+HELD = (
+    Held(path="/home/ada/.pyenv", leads_to="/home/ada/.pyenv", is_folder=True),
+    Held(path="/tmp/a tool", leads_to="/opt/a tool", is_folder=True),
+)
 
 
-def _site(*, overlay: bool = True) -> Site:
-    site = make_site()
-    return msgspec.structs.replace(
-        site,
-        engines=tuple(
-            msgspec.structs.replace(facts, overlay=overlay and facts.overlay) for facts in site.engines
-        ),
-    )
+def _plan(job: Job, *held: Held, image: Image = IMAGE, site: Site | None = None, **facts: object) -> Plan:
+    rootfs = msgspec.structs.replace(make_rootfs(image), held=held)
+    site = site or make_site()
+    engines = tuple(msgspec.structs.replace(each, **facts) for each in site.engines)
+    return plan(job, image, rootfs, msgspec.structs.replace(site, engines=engines))
 
 
-def _plan(job: Job, site: Site, image: Image = IMAGE) -> Plan:
-    return plan(job, image, make_rootfs(image), site)
+def _as_file(engine: str, kind: str) -> Plan:
+    programs = {"env": "/usr/bin/env:/lib64/ld.so", "bash": "/usr/bin/bash", "unshare": "/usr/bin/unshare"}
+    facts = EngineFacts(
+        name=engine, path=f"/opt/bin/{engine}", version="1.4.5", origin="on PATH", works=True,
+        modes=("configured",), settings=programs, files={kind: ""},
+    )  # fmt: skip
+    job = msgspec.structs.replace(FULL, engine=engine, form="file")
+    return plan(job, IMAGE, make_rootfs(IMAGE), make_site(engines=(facts,)))
 
 
 def _cluster(name: str, launcher: str, **facts: Any) -> Plan:
@@ -82,7 +92,7 @@ def _cluster(name: str, launcher: str, **facts: Any) -> Plan:
         else Scheduling(partition="long", warning_s=300, exclusive=True, after=("17",)),
         modules=("cuda/12.4",),
     )  # fmt: skip
-    return _plan(job, site)
+    return plan(job, IMAGE, make_rootfs(IMAGE), site)
 
 
 CASES = {
@@ -93,17 +103,24 @@ CASES = {
     "pbspro": lambda: _cluster("pbs", "torchrun", settings={"flavour": "pro"}),
     "lsf": lambda: _cluster("lsf", "torchrun"),
     "flux": lambda: _cluster("flux", "torchrun"),
-    "bubblewrap-stacked": lambda: _plan(FULL, _site()),
-    "bubblewrap-flat": lambda: _plan(FULL, _site(overlay=False)),
-    "native": lambda: _plan(msgspec.structs.replace(FULL, engine="native"), _site()),
-    "torchrun": lambda: _plan(make_job(topology=ONE, launcher="torchrun"), _site()),
-    "image-process": lambda: _plan(make_job(topology=ONE, command=(), workdir=None), _site(), SERVER),
-    "single": lambda: _plan(make_job(topology=ONE, command=("bash", "-c", "exit 3")), _site()),
+    "bubblewrap-flat": lambda: _plan(FULL),
+    "bubblewrap-held": lambda: _plan(FULL, *HELD),
+    "bubblewrap-held-no-overlay": lambda: _plan(FULL, *HELD, overlay=False),
+    "bubblewrap-writable": lambda: _plan(msgspec.structs.replace(FULL, writable=True)),
+    "apptainer-file": lambda: _as_file("apptainer", "sif"),
+    "charliecloud-file": lambda: _as_file("charliecloud", "squashfs"),
+    "native": lambda: _plan(msgspec.structs.replace(FULL, engine="native")),
+    "torchrun": lambda: _plan(make_job(topology=ONE, launcher="torchrun")),
+    "single": lambda: _plan(make_job(topology=ONE, command=("bash", "-c", "exit 3"))),
+    "single-native": lambda: _plan(make_job(topology=ONE, engine="native")),
     "gpu": lambda: _plan(
         make_job(topology=Topology(gpus_per_rank=1), command=("python", "train.py")),
-        msgspec.structs.replace(_site(), gpus=("/dev/nvidia0",), gpu_drivers=(make_driver(),)),
+        site=make_site(gpus=("/dev/nvidia0",), gpu_drivers=(make_driver(),)),
     ),
-    "single-native": lambda: _plan(make_job(topology=ONE, engine="native"), _site()),
+    "image-process": lambda: _plan(make_job(topology=ONE, command=(), workdir=None), image=SERVER),
+    "image-process-writable": lambda: _plan(
+        make_job(topology=ONE, command=(), workdir=None, writable=True), image=SERVER
+    ),
 }
 
 

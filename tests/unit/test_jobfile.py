@@ -79,6 +79,8 @@ walltime_s = 600
 engine = "native"
 launcher = "torchrun"
 scheduler = "local"
+writable = true
+form = "tree"
 [topology]
 nodes = 2
 ranks_per_node = 3
@@ -111,6 +113,8 @@ goals = { accuracy = 1 }
         engine="native",
         launcher="torchrun",
         scheduler="local",
+        writable=True,
+        form="tree",
         capture=CaptureRequest(python=str(folder / "deep/python"), include=(data, "/opt/x")),
         prove=ProveRequest(
             repeats=5, margin=0.1, confidence=0.9, seed=3, window_s=1.0, goals={"accuracy": 1.0}
@@ -348,6 +352,8 @@ def test_the_keys_of_a_table_are_listed(folder: Path, table: str) -> None:
         ("walltime_s = '10 min'", "walltime_s"),
         ("walltime_s = 1.5", "walltime_s"),
         ("engine = true", "engine"),
+        ('writable = "yes"', "writable"),
+        ("form = 1", "form"),
         ("launcher = 1", "launcher"),
         ("scheduler = []", "scheduler"),
         ("environment = 'A=1'", "environment"),
@@ -416,6 +422,13 @@ def test_an_impossible_proof_is_refused(folder: Path, statement: str) -> None:
 def test_a_name_that_no_shell_could_set_is_refused(folder: Path, name: str) -> None:
     text = f"command = ['true']\n[environment]\nFINE = '1'\n\"{name}\" = '1'\n"
     refused(folder, text, "is not a name for an environment variable", line=4)
+
+
+@pytest.mark.parametrize("statement", ['form = "sif"', 'writable = true\nform = "file"'])
+def test_a_form_that_cannot_be_is_refused(folder: Path, statement: str) -> None:
+    with pytest.raises(UsageError, match="form") as caught:
+        read(folder, f'command = ["true"]\n{statement}\n')
+    assert caught.value.remedy
 
 
 def test_a_nul_byte_in_a_variable_is_refused(folder: Path) -> None:

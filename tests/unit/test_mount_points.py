@@ -26,11 +26,27 @@ def test_places_are_asked_for_what_lies_in_no_mount_and_no_scratch() -> None:
         Mount(source="/w", target="/home/u/project"),
         Mount(source="/f", target="/etc/alone"),
     )
-    asked = [mount.target for mount in mount_points(container(*mounts, identity="/id"))]
-    assert asked == [
+    asked = mount_points(container(*mounts, identity="/id"), all_places=True)
+    assert [mount.target for mount in asked] == [
         "/data", "/dev", "/etc/alone", "/etc/group", "/etc/hosts", "/etc/passwd", "/etc/resolv.conf",
         "/home/u", "/proc", "/run", "/sys", "/tmp", "/var/tmp",
     ]  # fmt: skip
+
+
+def test_a_mount_in_a_folder_that_is_mounted_out_of_the_image_has_its_place_there() -> None:
+    mounts = (
+        Mount(source="/flat/home/u/env", target="/home/u/env"),
+        Mount(source="/d", target="/home/u/env/share/data"),
+        Mount(source="/flat/opt/x", target="/home/u/link"),
+        Mount(source="/d", target="/home/u/link/data"),
+        Mount(source="/e", target="/home/u/link/data/deeper"),
+        Mount(source="/elsewhere", target="/data"),
+    )
+    found = mount_points(container(*mounts), all_places=False)
+    assert found == (
+        Mount(source="/d", target="/home/u/env/share/data"),
+        Mount(source="/d", target="/opt/x/data"),
+    )
 
 
 def test_only_what_the_image_does_not_have_is_mounted_read_only_outside() -> None:

@@ -19,6 +19,7 @@ from fairlead.model import (
     Command,
     Decision,
     EngineFacts,
+    Held,
     Image,
     Job,
     Layer,
@@ -390,7 +391,7 @@ def test_a_job_is_refused_with_a_remedy_or_planned_with_the_right_world_size(
     assert made.launcher == (launcher or ("single" if ranks == 1 else "torchrun" if torchrun else "ranks"))
     assert decision(made, "topology").choice.endswith(f"world size {topology.world_size}")
     assert made.engine == (engine or "bubblewrap")
-    assert made.needs_flat == (made.engine == "bubblewrap" and not engines[0].overlay)
+    assert made.needs_flat == (made.engine == "bubblewrap")
 
 
 @settings(max_examples=50, deadline=None)
@@ -412,29 +413,233 @@ def test_who_follows_the_remedies_for_a_topology_gets_a_plan(topology: Topology,
 # root file system, mounts and environment
 
 
-def test_layers_are_stacked_bottom_first_where_an_overlay_works() -> None:
-    made = planned()
-    rootfs = make_rootfs(make_image())
-    assert [argv[1] for argv in options(made.command, "--overlay-src")] == list(rootfs.layers.values())
-    assert decision(made, "root file system").choice == "2 layers, stacked"
-    assert made.needs_flat is False
-    assert "--remount-ro" not in made.command.argv
+WRITABLE = make_job(writable=True)
 
 
-def test_one_flat_tree_serves_where_no_overlay_works() -> None:
-    made = planned(site=make_site(engines=(NO_OVERLAY,)))
+def held(path: str, leads_to: str = "", *, is_folder: bool = True) -> Held:
+    return Held(path=path, leads_to=leads_to or path, is_folder=is_folder)
+
+
+def planned_with(*contents: Held, job: Job | None = None, image: Image | None = None, site: Site) -> Plan:
+    """With this in the image's folders that become scratch."""
+    image = image or make_image()
+    rootfs = msgspec.structs.replace(make_rootfs(image), held=contents)
+    return plan(job or make_job(), image, rootfs, site)
+
+
+def overlays(command: Command) -> list[tuple[str, str]]:
+    """What is seen through to, and where."""
+    argv = command.argv
+    return [(argv[k + 1], argv[k + 3]) for k, word in enumerate(argv) if word == "--overlay-src"]
+
+
+def tmpfs(command: Command) -> list[str]:
+    return [command.argv[at + 1] for at, word in enumerate(command.argv) if word == "--tmpfs"]
+
+
+@pytest.mark.parametrize("site", [make_site(), make_site(engines=(NO_OVERLAY,))])
+def test_the_root_is_one_flat_tree_read_only(site: Site) -> None:
+    made = planned(site=site)
     flat = make_rootfs(make_image()).flat
     argv = made.command.argv
     assert decision(made, "root file system").choice == "one flat tree, read-only"
-    assert "overlayfs cannot be mounted" in decision(made, "root file system").reason
+    assert "stacked layers are not" in decision(made, "root file system").reason
     assert made.needs_flat is True
     assert "--overlay-src" not in argv
     assert argv[argv.index("--bind") : argv.index("--bind") + 3] == ("--bind", flat, "/")
     assert argv[argv.index("--remount-ro") + 1] == "/"
-    scratch = [argv[at + 1] for at, word in enumerate(argv) if word == "--tmpfs"]
-    assert scratch == ["/tmp", "/var/tmp", "/run", "/home/ada"]
+    assert tmpfs(made.command) == ["/tmp", "/var/tmp", "/run", "/home/ada"]
     assert argv.index("/home/ada/digits") > argv.index("/home/ada")
     assert flat in [requirement.path for requirement in made.requirements]
+    assert {"/dev", "/home/ada", "/run", "/etc/hosts"} <= {mount.target for mount in made.mount_points}
+
+
+@pytest.mark.parametrize(
+    ("home", "more"), [("/", ()), ("/tmp", ()), ("/root", ("/root",)), ("/root/", ("/root",))]
+)
+def test_a_home_that_is_the_root_or_scratch_already_is_no_scratch_of_its_own(
+    home: str, more: tuple[str, ...]
+) -> None:
+    assert tmpfs(planned(site=make_site(home=home)).command) == ["/tmp", "/var/tmp", "/run", *more]
+
+
+def test_layers_are_stacked_bottom_first_where_the_job_asks_for_a_root_to_write_to() -> None:
+    made = planned(WRITABLE)
+    rootfs = make_rootfs(make_image())
+    assert [argv[1] for argv in options(made.command, "--overlay-src")] == list(rootfs.layers.values())
+    assert decision(made, "root file system").choice.startswith("2 layers, stacked")
+    assert "writable = true" in decision(made, "root file system").reason
+    assert made.needs_flat is False
+    assert made.mount_points == ()
+    assert tmpfs(made.command) == []
+    assert "--remount-ro" not in made.command.argv
+
+
+def test_a_root_to_write_to_is_refused_where_no_overlay_can_be_mounted() -> None:
+    error = refused(WRITABLE, site=make_site(engines=(NO_OVERLAY,)))
+    assert "no engine on this machine can hold a container that can be written to" in error.message
+    assert "bubblewrap: writable = true needs an overlay" in error.context
+    assert error.remedy.startswith("leave writable = true out")
+
+
+def test_a_root_to_write_to_is_refused_of_an_engine_that_shows_the_image_read_only() -> None:
+    tool = EngineFacts(name="charliecloud", path="/usr/bin/ch-run", version="0.31", origin="", works=True)
+    error = refused(make_job(writable=True, engine="charliecloud"), site=make_site(engines=(tool,)))
+    assert error.message == (
+        "the engine charliecloud cannot run here: it shows the image read-only, and writable = true asks for "
+        "more"
+    )
+    both = make_site(engines=(tool, bubblewrap()))
+    assert rejected(planned(WRITABLE, site=both), "engine", "charliecloud").reason.startswith("it shows the")
+
+
+def test_an_engine_that_can_be_written_to_is_taken_for_a_job_that_asks() -> None:
+    assert planned(make_job(writable=True, engine="native", topology=ONE)).engine == "native"
+
+
+def test_what_the_image_has_in_scratch_is_seen_through_an_overlay() -> None:
+    contents = held("/tmp/a.py", is_folder=False), held("/home/ada/.pyenv"), held("/home/ada/env", "/opt/env")
+    made = planned_with(*contents, site=make_site())
+    flat = make_rootfs(make_image()).flat
+    assert overlays(made.command) == [(f"{flat}/tmp", "/tmp"), (f"{flat}/home/ada", "/home/ada")]
+    assert tmpfs(made.command) == ["/var/tmp", "/run"]
+    assert "/tmp, /home/ada is seen there" in decision(made, "root file system").reason
+    assert "/home/ada/.pyenv" not in [bind[2] for bind in binds(made.command)]
+
+
+def test_what_the_image_has_in_scratch_is_mounted_where_no_overlay_can_be() -> None:
+    contents = (
+        held("/home/ada/.bashrc", is_folder=False), held("/home/ada/.pyenv"),
+        held("/home/ada/env", "/opt/env"), held("/opt/other"),
+    )  # fmt: skip
+    made = planned_with(*contents, site=make_site(engines=(NO_OVERLAY,)))
+    flat = make_rootfs(make_image()).flat
+    found = binds(made.command)
+    assert ("--ro-bind", f"{flat}/home/ada/.pyenv", "/home/ada/.pyenv") in found
+    assert ("--ro-bind", f"{flat}/opt/env", "/home/ada/env") in found
+    assert "/opt/other" not in [bind[2] for bind in found]
+    assert decision(made, "below scratch").choice == "/home/ada/.pyenv, /home/ada/env from the image"
+    assert decision(made, "below scratch").reason.endswith("not seen: /home/ada/.bashrc")
+    assert overlays(made.command) == []
+
+
+APPTAINER = EngineFacts(
+    name="apptainer", path="/usr/bin/apptainer", version="1.3.4", origin="on PATH", works=True,
+    modes=("userns",), files={"sif": ""},
+    settings={"env": "/usr/bin/env:/lib64/ld.so", "bash": "/usr/bin/bash:/lib64/ld.so"},
+)  # fmt: skip
+CH_RUN = EngineFacts(
+    name="charliecloud", path="/usr/bin/ch-run", version="0.31", origin="on PATH", works=True,
+    files={"squashfs": "this user cannot open /dev/fuse"},
+)  # fmt: skip
+AS_FILE = make_job(form="file")
+
+
+def words(made: Plan) -> list[str]:
+    return [str(word) for word in made.command.argv]
+
+
+def test_an_image_as_one_file_is_run_by_an_engine_that_can() -> None:
+    image = make_image(prefixes=(Prefix(path="/home/ada/digits/.venv", layer=fake_digest("c")),))
+    made = plan(AS_FILE, image, make_rootfs(image), make_site(engines=(CH_RUN, bubblewrap(), APPTAINER)))
+    assert made.engine == "apptainer"
+    assert rejected(made, "engine", "bubblewrap").reason == "it runs images that are trees of files"
+    assert "cannot open /dev/fuse" in rejected(made, "engine", "charliecloud").reason
+    assert decision(made, "root file system").choice == "one sif file"
+    assert 'asked for by form = "file"' in decision(made, "root file system").reason
+    assert (made.packs, made.needs_flat) == ("sif", False)
+    sif = "/scratch/ada/fairlead/packed/image.sif"
+    assert sif in words(made)
+    assert (
+        f"--mount=type=bind,source={sif},destination=/home/ada/digits/.venv,"
+        "image-src=/home/ada/digits/.venv,ro"
+    ) in words(made)
+    assert paths(made) == [sif, "/usr/bin/apptainer", "/home/ada/digits"]
+    assert make_rootfs(image).flat not in " ".join(words(made))
+
+
+def test_an_image_as_one_file_is_refused_with_the_reason_where_no_engine_can_run_it() -> None:
+    error = refused(AS_FILE, site=make_site(engines=(CH_RUN, bubblewrap())))
+    assert "the image as one file" in error.message
+    assert "charliecloud: a squashfs cannot be run here: this user cannot open /dev/fuse" in error.context
+    assert error.remedy.startswith('form = "tree"')
+    untried = msgspec.structs.replace(APPTAINER, files={})
+    error = refused(make_job(form="file", engine="apptainer"), site=make_site(engines=(untried,)))
+    assert error.message.endswith("running a sif was not tried: fairlead doctor")
+
+
+def test_ch_run_mounts_a_squashfs_beside_the_file_and_lets_a_shell_tell_how_it_ended() -> None:
+    image = make_image(prefixes=(Prefix(path="/home/ada/conda", layer=fake_digest("c")),))
+    site = make_site(engines=(msgspec.structs.replace(CH_RUN, files={"squashfs": ""}),))
+    made = plan(AS_FILE, image, make_rootfs(image), site)
+    said = words(made)
+    assert "--mount=/scratch/ada/fairlead/packed/mounted" in said
+    assert any(
+        word.startswith("--bind=/scratch/ada/fairlead/packed/mounted/home/ada/conda:") for word in said
+    )
+    assert "tell" in said
+    assert {"/dev", "/home/ada", "/etc/hosts"} <= {mount.target for mount in made.mount_points}
+    rootfs = msgspec.structs.replace(make_rootfs(image), held=(held("/tmp/left"), held("/home/ada/x")))
+    left = plan(AS_FILE, image, rootfs, site)
+    assert decision(left, "below scratch").choice == "/home/ada/x from the image"
+    assert decision(left, "below scratch").reason.endswith("not seen: /tmp/left")
+    in_tmp = make_image(prefixes=(Prefix(path="/tmp/env", layer=fake_digest("c")),))
+    with pytest.raises(PlanError, match="with ch-run /tmp/env of a packed image cannot be seen"):
+        plan(AS_FILE, in_tmp, make_rootfs(in_tmp), site)
+
+
+@pytest.mark.parametrize(
+    ("free", "form", "packs"),
+    [(10_000, None, "sif"), (10_000, "tree", None), (0, None, None), (10**8, None, None)],
+)
+def test_a_store_without_inodes_for_the_tree_has_the_image_as_one_file(
+    free: int, form: str | None, packs: str | None
+) -> None:
+    (system,) = make_site().file_systems
+    site = make_site(engines=(APPTAINER,), file_systems=(msgspec.structs.replace(system, free_inodes=free),))
+    image = make_image()
+    made = plan(make_job(form=form), image, make_rootfs(image), site)
+    assert made.packs == packs
+    if packs:
+        assert "may need 32,389 inodes" in decision(made, "root file system").reason
+    without = msgspec.structs.replace(APPTAINER, files={"sif": "no FUSE"})
+    site = msgspec.structs.replace(site, engines=(without,))
+    assert plan(make_job(form=form), image, make_rootfs(image), site).packs is None
+
+
+def test_a_thousand_folders_in_scratch_are_not_a_thousand_mounts() -> None:
+    made = planned_with(*(held(f"/tmp/{k:04}") for k in range(1000)), site=make_site(engines=(NO_OVERLAY,)))
+    assert len([bind for bind in binds(made.command) if bind[2].startswith("/tmp/")]) == 100
+    assert "not seen: /tmp/0100, /tmp/0101, /tmp/0102 and 897 more" in decision(made, "below scratch").reason
+
+
+def test_a_name_that_a_tool_cannot_mount_is_told_and_no_reason_to_refuse_the_job() -> None:
+    names = [f"/home/ada/{name}" for name in ("a:b", "a,b", "a!", "\udcff")]
+    engines = (msgspec.structs.replace(CH_RUN, files={}),)
+    made = planned_with(*map(held, names), site=make_site(engines=engines))
+    assert decision(made, "below scratch").choice == "nothing"
+    made = planned_with(*map(held, names), site=make_site(engines=(NO_OVERLAY,)))
+    assert names[0] in [bind[2] for bind in binds(made.command)]
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+def test_what_mounts_show_or_hide_anyway_needs_no_overlay_and_no_mount(overlay: bool) -> None:
+    image = make_image(prefixes=(Prefix(path="/home/ada/conda", layer=fake_digest("c")),))
+    contents = held("/home/ada/conda"), held("/home/ada/conda/lib"), held("/home/ada/digits/.venv")
+    site = make_site(engines=(bubblewrap(overlay=overlay),))
+    made = planned_with(*contents, image=image, site=site)
+    assert overlays(made.command) == []
+    assert [bind[2] for bind in binds(made.command)] == ["/home/ada/conda", "/home/ada/digits"]
+
+
+def test_a_mount_inside_what_the_image_has_in_scratch_has_its_place_there() -> None:
+    job = make_job(workdir="/home/ada/src/run", mounts=(Mount(source="/data", target="/home/ada/link/data"),))
+    contents = held("/home/ada/src"), held("/home/ada/link", "/opt/x")
+    made = planned_with(*contents, job=job, site=make_site(engines=(NO_OVERLAY,)))
+    places = [mount.target for mount in made.mount_points]
+    assert "/home/ada/src/run" in places
+    targets = [bind[2] for bind in binds(made.command)]
+    assert targets == ["/home/ada/link/data", "/home/ada/src", "/home/ada/src/run"]
 
 
 def test_the_working_folder_is_mounted_writable_and_entered() -> None:
@@ -455,12 +660,14 @@ def test_a_mount_is_read_only_unless_asked_otherwise() -> None:
 
 def test_an_environment_that_a_mount_would_hide_is_put_back_from_the_image() -> None:
     image = make_image(prefixes=(Prefix(path="/home/ada/digits/.venv", layer=fake_digest("c")),))
-    made = planned(image=image)
-    tree = make_rootfs(image).layers[fake_digest("c")]
-    assert binds(made.command) == [
-        ("--bind", "/home/ada/digits", "/home/ada/digits"),
-        ("--ro-bind", f"{tree}/home/ada/digits/.venv", "/home/ada/digits/.venv"),
-    ]
+    for job in (make_job(), WRITABLE):
+        made = planned(job, image)
+        rootfs = make_rootfs(image)
+        tree = rootfs.layers[fake_digest("c")] if job.writable else rootfs.flat
+        assert binds(made.command) == [
+            ("--bind", "/home/ada/digits", "/home/ada/digits"),
+            ("--ro-bind", f"{tree}/home/ada/digits/.venv", "/home/ada/digits/.venv"),
+        ]
     assert decision(made, "environment").choice == "/home/ada/digits/.venv from the image"
     assert "/home/ada/digits" in decision(made, "environment").reason
 
@@ -471,36 +678,40 @@ def test_an_environment_that_nothing_hides_is_left_alone() -> None:
     assert len(binds(made.command)) == 2
 
 
-def test_a_layer_that_overlayfs_cannot_use_makes_it_flat() -> None:
+def test_a_layer_that_overlayfs_cannot_use_cannot_be_written_to() -> None:
     layers = make_image().layers
     odd = msgspec.structs.replace(layers[1], stackable=False)
-    made = planned(image=make_image(layers=(layers[0], odd)))
-    assert made.needs_flat is True
-    assert odd.diff_id[:19] in decision(made, "root file system").reason
+    image = make_image(layers=(layers[0], odd))
+    assert planned(image=image).needs_flat is True
+    error = refused(WRITABLE, image)
+    assert odd.diff_id[:19] in error.message
+    assert error.remedy.startswith("leave writable out")
 
 
-@pytest.mark.parametrize(("layers", "flat"), [(2, False), (20, False), (127, True)])
-def test_more_layers_than_mount_takes_make_it_flat(layers: int, flat: bool) -> None:
+@pytest.mark.parametrize(("layers", "fits"), [(2, True), (20, True), (127, False)])
+def test_more_layers_than_mount_takes_cannot_be_written_to(layers: int, fits: bool) -> None:
     many = tuple(
         Layer(diff_id=f"sha256:{number:064x}", size_bytes=1, unpacked_bytes=1, inodes=1)
         for number in range(layers)
     )
-    made = planned(image=make_image(layers=many, prefixes=()))
-    assert made.needs_flat is flat
-    if flat:
-        assert "127 layers are longer than mount(2) takes" in decision(made, "root file system").reason
-    else:
-        lower = [path for path in made.command.argv if isinstance(path, str) and "/layers/" in path]
-        assert len(":".join(f"/oldroot{path}" for path in lower)) < 4096 - 200
+    image = make_image(layers=many, prefixes=())
+    assert planned(image=image).needs_flat is True
+    if not fits:
+        assert "127 layers are longer than mount(2) takes" in refused(WRITABLE, image).message
+        return
+    made = planned(WRITABLE, image)
+    lower = [path for path in made.command.argv if isinstance(path, str) and "/layers/" in path]
+    assert len(lower) == layers
+    assert len(":".join(f"/oldroot{path}" for path in lower)) < 4096 - 200
 
 
-@pytest.mark.parametrize("overlay", [True, False])
-def test_the_identity_lies_over_the_image(overlay: bool) -> None:
+@pytest.mark.parametrize("writable", [True, False])
+def test_the_identity_lies_over_the_image(writable: bool) -> None:
     image = make_image()
     rootfs = msgspec.structs.replace(make_rootfs(image), identity="/scratch/ada/fairlead/identities/1f")
-    site = make_site(engines=(bubblewrap(overlay=overlay),))
-    argv = plan(make_job(), image, rootfs, site).command.argv
-    if overlay:
+    made = plan(make_job(writable=writable), image, rootfs, make_site())
+    argv = made.command.argv
+    if writable:
         sources = [argv[at + 1] for at, word in enumerate(argv) if word == "--overlay-src"]
         assert sources == [*rootfs.layers.values(), rootfs.identity]
     else:
@@ -508,6 +719,7 @@ def test_the_identity_lies_over_the_image(overlay: bool) -> None:
             at = argv.index(f"{rootfs.identity}/etc/{name}")
             assert argv[at - 1 : at + 2] == ("--ro-bind", f"{rootfs.identity}/etc/{name}", f"/etc/{name}")
             assert at < argv.index("--remount-ro")
+            assert f"/etc/{name}" in [mount.target for mount in made.mount_points]
 
 
 def test_a_pulled_image_that_is_gone_is_pulled_again() -> None:
@@ -527,18 +739,22 @@ def test_an_interpreter_in_the_home_folder_is_not_hidden_by_the_flat_trees_scrat
     """pyenv's, conda's or uv's: its program lies beside the library that is known as its prefix."""
     library = "/home/ada/.pyenv/versions/3.12.4/lib/python3.12"
     image = make_image(prefixes=(Prefix(path=library, layer=fake_digest("c")),))
-    found = binds(planned(make_job(), image, make_site(engines=(NO_OVERLAY,))).command)
     tree = make_rootfs(image).flat
-    assert ("--ro-bind", f"{tree}/home/ada/.pyenv", "/home/ada/.pyenv") in found
-    stacked = binds(planned(make_job(), image).command)
-    assert [bind for bind in stacked if ".pyenv" in bind[2]] == []
+    found = planned_with(held("/home/ada/.pyenv"), image=image, site=make_site(engines=(NO_OVERLAY,)))
+    assert ("--ro-bind", f"{tree}/home/ada/.pyenv", "/home/ada/.pyenv") in binds(found.command)
+    found = planned_with(held("/home/ada/.pyenv"), image=image, site=make_site())
+    assert overlays(found.command) == [(f"{tree}/home/ada", "/home/ada")]
+    # Read without the overlay, which costs.
+    assert ("--ro-bind", f"{tree}{library}", library) in binds(found.command)
 
 
 def test_a_mount_inside_an_environment_is_seen_inside_it() -> None:
     image = make_image(prefixes=(Prefix(path="/home/ada/digits/env", layer=fake_digest("c")),))
     job = make_job(mounts=(Mount(source="/data", target="/home/ada/digits/env/share/data"),))
-    targets = [bind[2] for bind in binds(planned(job, image).command)]
+    made = planned(job, image)
+    targets = [bind[2] for bind in binds(made.command)]
     assert targets == ["/home/ada/digits", "/home/ada/digits/env", "/home/ada/digits/env/share/data"]
+    assert "/home/ada/digits/env/share/data" in [mount.target for mount in made.mount_points]
 
 
 PATHS = st.lists(st.sampled_from(["a", "b", "a-", "a.b"]), min_size=1, max_size=4).map(
@@ -555,10 +771,10 @@ def under(path: str, folder: str) -> bool:
     workdir=PATHS,
     targets=st.lists(PATHS, max_size=4, unique=True),
     prefixes=st.lists(PATHS, max_size=3, unique=True),
-    overlay=st.booleans(),
+    writable=st.booleans(),
 )
 def test_no_mount_hides_another_one_or_an_environment(
-    workdir: str, targets: list[str], prefixes: list[str], overlay: bool
+    workdir: str, targets: list[str], prefixes: list[str], writable: bool
 ) -> None:
     assume(not {workdir, *targets} & set(prefixes))
     assume(workdir not in targets)
@@ -570,10 +786,11 @@ def test_no_mount_hides_another_one_or_an_environment(
         prefixes=tuple(Prefix(path=path, layer=fake_digest(str(k))) for k, path in enumerate(prefixes)),
     )
     job = make_job(
-        workdir=workdir, mounts=tuple(Mount(source=f"/from{target}", target=target) for target in targets)
+        workdir=workdir,
+        mounts=tuple(Mount(source=f"/from{target}", target=target) for target in targets),
+        writable=writable,
     )
-    site = make_site(engines=(bubblewrap() if overlay else NO_OVERLAY,))
-    made = planned(job, image, site)
+    made = planned(job, image)
     found = binds(made.command)
 
     def seen(path: str) -> str | None:
@@ -586,7 +803,7 @@ def test_no_mount_hides_another_one_or_an_environment(
     for target in targets:
         assert seen(target) == f"/from{target}"
     for prefix in image.prefixes:
-        tree = rootfs.layers[prefix.layer] if overlay else rootfs.flat
+        tree = rootfs.layers[prefix.layer] if writable else rootfs.flat
         hidden = any(under(prefix.path, target) for target in (workdir, *targets))
         assert seen(prefix.path) == (tree + prefix.path if hidden else None)
 
@@ -628,9 +845,15 @@ def paths(made: Plan) -> list[str]:
 
 
 def test_layers_and_mounts_must_be_there() -> None:
+    made = planned(make_job(writable=True, mounts=(Mount(source="/data", target="/d"),)))
+    assert paths(made) == [
+        *make_rootfs(make_image()).layers.values(),
+        "/opt/bwrap",
+        "/home/ada/digits",
+        "/data",
+    ]
     made = planned(make_job(mounts=(Mount(source="/data", target="/d"),)))
-    layers = make_rootfs(make_image()).layers.values()
-    assert paths(made) == [*layers, "/opt/bwrap", "/home/ada/digits", "/data"]
+    assert paths(made) == [make_rootfs(make_image()).flat, "/opt/bwrap", "/home/ada/digits", "/data"]
     assert all(requirement.remedy for requirement in made.requirements)
 
 
@@ -694,10 +917,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "writable mount": {"job": make_job(mounts=(Mount(source="/data", target="/d", writable=True),))},
     "engine": {"job": make_job(engine="native")},
     "image": {"image": make_image(digest=fake_digest("1"))},
-    "layers": {"image": make_image(layers=IMAGE.layers[:1], prefixes=())},
     "image's environment": {"image": make_image(environment={"PATH": "/other"})},
     "image's python": {"image": make_image(python="/env/bin/python3")},
-    "overlay": {"site": make_site(engines=(NO_OVERLAY,))},
+    "writable": {"job": make_job(writable=True)},
+    "form": {"job": make_job(form="tree")},
     "engine's program": {"site": make_site(engines=(bubblewrap(path="/usr/bin/bwrap"),))},
     "home": {"site": make_site(home="/home/eve")},
     "user": {"site": make_site(user="eve")},
@@ -713,8 +936,13 @@ def test_whatever_changes_what_is_done_changes_the_digest() -> None:
 
 def test_where_the_layers_lie_changes_the_digest() -> None:
     rootfs = make_rootfs(IMAGE)
-    moved = msgspec.structs.replace(rootfs, layers={key: path + "x" for key, path in rootfs.layers.items()})
-    assert render.digest(plan(make_job(), IMAGE, moved, make_site())) != render.digest(planned())
+    moved = msgspec.structs.replace(
+        rootfs,
+        layers={key: path + "x" for key, path in rootfs.layers.items()},
+        flat=rootfs.flat + "x",
+    )
+    for job in (make_job(), WRITABLE):
+        assert render.digest(plan(job, IMAGE, moved, make_site())) != render.digest(planned(job))
 
 
 # --------------------------------------------------------------------------------------------------

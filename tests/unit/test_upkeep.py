@@ -17,14 +17,15 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
+from fairlead import codec
 from fairlead.errors import StoreError, UsageError
-from fairlead.images import upkeep
+from fairlead.images import pack, upkeep
 from fairlead.images.layers import layer as canonical
 from fairlead.images.layers.flatten import make_flat
 from fairlead.images.layers.limits import Limits
 from fairlead.images.layers.unpack import unpack
 from fairlead.images.upkeep import State
-from fairlead.model import Image, Layer, Pin, StoredLayer
+from fairlead.model import Image, Layer, PackedFile, Pin, StoredLayer
 from fairlead.store import Store
 
 DAY_S = 86_400
@@ -138,7 +139,15 @@ def test_what_images_share_is_told_apart(store: Store) -> None:
     assert usage[two.digest].own.inodes == 4  # the file, the tree, the layer's folder, its facts
     assert usage[two.digest].shared.size_bytes == 5000 + facts[base.diff_id]
     assert found.unused.size_bytes > 300
-    parts = [found.layers, found.flat, found.documents, found.parts, found.runs, found.in_progress]
+    parts = [
+        found.layers,
+        found.flat,
+        found.packed,
+        found.documents,
+        found.parts,
+        found.runs,
+        found.in_progress,
+    ]
     assert found.total.size_bytes == sum(part.size_bytes for part in parts)
 
 
@@ -154,6 +163,43 @@ def test_a_flat_tree_costs_only_its_folders(store: Store) -> None:
     assert found.flat.inodes == 2
     assert found.runs == upkeep.Amount(size_bytes=70, inodes=2)
     assert found.parts.size_bytes == 80
+
+
+def put_packed(store: Store, image: Image, text: str = "packed") -> Path:
+    path = store.packed(image.digest, "sif")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    facts = PackedFile(kind="sif", size_bytes=len(text), sha256=sha256(text.encode())[7:], places={})
+    pack.facts_of(path).write_bytes(codec.to_json(facts))
+    return path
+
+
+def test_a_packed_file_is_counted_verified_and_goes_with_its_image(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="x")])
+    path = put_packed(store, image)
+    beside = pack.facts_of(path).stat().st_size
+    assert upkeep.usage(store).packed == upkeep.Amount(size_bytes=6 + beside, inodes=4)
+    assert upkeep.verify(store, image).ok
+    path.write_text("pAcked")
+    found = upkeep.verify(store, image)
+    assert not found.ok
+    assert found.packed == (f"the sif file {path} was changed",)
+    assert found.remedy.startswith(f"rm {path}")
+    path.write_text("cut")
+    assert "is not what was written there" in upkeep.verify(store, image).packed[0]
+    assert upkeep.collect_garbage(store).freed == ()
+    entry(store, image).unlink()
+    assert ("packed image", image.digest) in names(upkeep.collect_garbage(store, dry_run=True).freed)
+    assert path.exists()
+    upkeep.collect_garbage(store)
+    assert not path.parent.exists()
+
+
+def test_a_packed_file_goes_when_its_image_is_removed(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="x")])
+    path = put_packed(store, image)
+    assert ("packed image", image.digest) in names(upkeep.remove(store, image.digest).freed)
+    assert not path.parent.exists()
 
 
 def test_a_damaged_layer_is_measured_by_its_files(store: Store) -> None:

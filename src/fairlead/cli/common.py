@@ -47,6 +47,17 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--writable", action="store_true", help="let the command write anywhere; what it writes vanishes"
+    )
+    parser.add_argument(
+        "--form",
+        choices=("tree", "file"),
+        help="the image as a tree of files, or as one file (SIF, squashfs) for engines that run that",
+    )
+
+
 def add_scheduling(parser: argparse.ArgumentParser) -> None:
     """What is asked of a scheduler; each goes over the job file."""
     for name, meaning in (
@@ -96,6 +107,10 @@ def read_job(context: Context) -> Job:
         )
     else:
         raise UsageError("there is nothing to run", remedy="name a job file, or a command after --")
+    if getattr(options, "writable", False):
+        job = msgspec.structs.replace(job, writable=True)
+    if getattr(options, "form", None):
+        job = msgspec.structs.replace(job, form=options.form)
     for name in ("engine", "launcher", "scheduler"):
         if name != "scheduler" or hasattr(options, "scheduler"):
             job = msgspec.structs.replace(job, **{name: _over(context, name, getattr(job, name))})
@@ -252,11 +267,11 @@ def _with_program(job: Job) -> CaptureRequest:
 
 
 def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
-    """The plan; when it needs the image's flat tree, that is made."""
+    """The plan; when it needs the image's flat tree, or the image as one file, that is made."""
     import msgspec
 
     from fairlead.gpu import links
-    from fairlead.images import identity
+    from fairlead.images import identity, scratch
     from fairlead.plan import plan
 
     node = compute_node(context, job)
@@ -266,12 +281,21 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
             context.store.rootfs(image),
             identity=identity.provide(context.store, image, site),
             drivers=links.provide(context.store, node or site),
+            held=scratch.contents(context.store, image, node or site),
         )
     made = plan(job, image, rootfs, site, node=node)
     if made.needs_flat:
         from fairlead.images.layers.flatten import make_flat
 
-        context.progress.say("making a flat tree of the image")
+        if not context.store.flat(image.digest).is_dir():
+            context.progress.say("making a flat tree of the image")
         make_flat(context.store, image, made.mount_points, relinked=made.relinked)
         context.progress.end()
+    if made.packs is not None:
+        from fairlead.images import pack
+
+        try:
+            pack.provide(context.store, image, made.packs, made.mount_points, progress=context.progress.bytes)
+        finally:
+            context.progress.end()
     return made

@@ -165,6 +165,8 @@ def _text(site: Site) -> str:
         lines.append(f"  {console.mark(engine.works)}  {engine.name:<11} {engine.version:<8} {engine.origin}")
         if engine.detail:
             lines.append(f"       {engine.detail}")
+        for kind, fault in engine.files.items() if engine.works else ():
+            lines.append(f"       images as one {kind} file: {fault or 'one ran'}")
         if not engine.works and engine.remedy:
             lines.append(f"       try: {engine.remedy}")
     if not any(engine.name == "bubblewrap" for engine in site.engines):

@@ -12,6 +12,7 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
+    add_root,
     add_scheduling,
     make_plan,
     prepare,
@@ -27,6 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_scheduling(parser)
     add_python(parser)
+    add_root(parser)
 
 
 def run(context: Context) -> int:

@@ -17,6 +17,7 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
+    add_root,
     make_plan,
     prepare,
     read_job,
@@ -32,6 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     add_engine(parser)
     add_python(parser)
+    add_root(parser)
     parser.add_argument("--repeats", type=int, metavar="N", help="measured runs, beside the warm-up")
     parser.add_argument("--margin", type=float, metavar="X", help="relative difference that counts as none")
     parser.add_argument("--confidence", type=float, metavar="X", help="confidence of interval and tests")

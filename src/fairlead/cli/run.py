@@ -14,6 +14,7 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
+    add_root,
     make_plan,
     prepare,
 )
@@ -31,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     add_engine(parser)
     add_python(parser)
+    add_root(parser)
     add_dry_run(parser)
 
 

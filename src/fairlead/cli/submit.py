@@ -13,6 +13,7 @@ from fairlead.cli.common import (
     add_engine,
     add_job,
     add_python,
+    add_root,
     add_scheduling,
     make_plan,
     prepare,
@@ -27,6 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_scheduling(parser)
     add_python(parser)
+    add_root(parser)
     add_dry_run(parser)
     parser.add_argument("--wait", action="store_true", help="wait for the end, and end with its exit code")
 

@@ -46,16 +46,20 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree; over it
-    `scratch`, empty folders to write to; then the mounts, outer before inner. `identity`: a folder with
-    the etc/passwd and etc/group that the command is to see; None: the image's own. `missing`: folders that
-    the layers do not have and the command needs; a flat tree has been given them. `passed`: variables of
-    the job script that the command gets when they are set, by name and by the beginning of their names.
-    `driver`: the GPU driver whose files are among the mounts."""
+    """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree, or a `packed`
+    file, in which mounts of the image's own folders have their sources (FILE/PATH); over it `scratch`,
+    folders to write to; then the mounts, outer before inner. `seen_through`: of the scratch folders, those
+    that show what the flat tree has there, for an engine that stacks; what is written to them vanishes all
+    the same. `identity`: a folder with the etc/passwd and etc/group that the command is to see; None: the
+    image's own. `missing`: folders that the layers do not have and the command needs; a tree or file has
+    been given them. `passed`: variables of the job script that the command gets when they are set, by name
+    and by the beginning of their names. `driver`: the GPU driver whose files are among the mounts."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
+    packed: str | None = None
     scratch: tuple[str, ...] = ()
+    seen_through: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     identity: str | None = None
     missing: tuple[str, ...] = ()
@@ -63,6 +67,11 @@ class Container:
     passed: tuple[str, ...] = ()
     passed_prefixes: tuple[str, ...] = ()
     driver: GpuDriver | None = None
+
+    @property
+    def root(self) -> str | None:
+        """What is read-only as a whole: the flat tree or the packed file."""
+        return self.flat or self.packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +102,11 @@ class Engine(Protocol):
     NAME: str
     #: Whether the command sees the image. Only `native` does not.
     CONTAINS: bool
-    #: Whether the image's layers can be stacked; else it always gets one flat tree.
+    #: Whether it can stack trees, with memory to write to on top: the image's layers, for `writable = true`,
+    #: and a scratch folder on what the image has there. Else the image is read-only and scratch is empty.
     STACKS: bool
+    #: The kinds of packed image that it runs, best first: "sif", "squashfs".
+    FILES: tuple[str, ...]
     #: What of the contract (tests/contract/test_engine*.py, by the name of the test) it cannot keep, and why.
     LIMITS: Mapping[str, str]
 

@@ -1,7 +1,8 @@
 """Apptainer: what most clusters have. A sandbox folder, in a user namespace or by the site's setuid starter.
 
-The image is its one flat tree, read-only; where a mount point is missing, Apptainer makes it in an overlay of
-its own. Folders to write to lie on the session's tmpfs. No PID, IPC, network or UTS namespace is made.
+The image is its one flat tree, or that as a SIF, read-only; where a mount point is missing, Apptainer makes
+it in an overlay of its own. Folders to write to lie on the session's tmpfs. No PID, IPC, network or UTS
+namespace is made.
 
 Singularity is the same command line under another name (`fairlead.engines.singularity`). All of that is done
 with options that SingularityCE 3.9 and Apptainer 1.0 have; what older ones say is shown by the probe.
@@ -32,12 +33,14 @@ from fairlead.engines import (
     passed_on,
     refusal,
 )
+from fairlead.engines.packed import trial
 from fairlead.errors import PlanError
-from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
 
 NAME = "apptainer"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ("sif",)
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
@@ -101,12 +104,17 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
     modes = list(_MODES)
     while modes:
         mode = modes.pop(0)
-        fault = _fault(host, path, mode, programs)
+        root = Path(host.scratch()) / "root"
+        root.mkdir()
+        fault = _fault(host, path, mode, programs, Container(flat=str(root), scratch=("/tmp",), home="/tmp"))
+        if fault is None and os.listdir(root):
+            fault = f"it wrote into the image: {os.listdir(root)}"
         if fault is None:
+            files = {"sif": _fault_of_sif(host, path, mode, programs)}
             return (
                 EngineFacts(
                     name=name, path=path, version=version[2], origin=origin, works=True, detail=_MODES[mode],
-                    settings=programs, modes=(mode,),
+                    settings=programs, modes=(mode,), files=files,
                 ),
             )  # fmt: skip
         if not faults and (obstacle := host.user_namespace_obstacle()) is not None:
@@ -123,18 +131,26 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
     )
 
 
-def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str]) -> str | None:
+def _fault_of_sif(host: Host, path: str, mode: str, programs: Mapping[str, str]) -> str:
+    """The same with the image as one file, and with a folder of it mounted elsewhere."""
+    root = Path(host.scratch()) / "root"
+    (root / "seen" / "here").mkdir(parents=True)
+
+    def run(packed: str) -> str | None:
+        seen = Mount(source=f"{packed}/seen", target="/tmp/seen")
+        container = Container(packed=packed, scratch=("/tmp",), mounts=(seen,), home="/tmp")
+        return _fault(host, path, mode, programs, container)
+
+    return trial(host, root, "sif", run)
+
+
+def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str], container: Container) -> str | None:
     """What is wrong, tried with the machine's env in an empty image: mounts, their places, variables."""
     if not {"env", "bash"} <= programs.keys():
         return "this machine has no env, bash or ldd on PATH, with which commands are started inside"
-    root = Path(host.scratch()) / "root"
-    root.mkdir()
     start = brought.Start(programs, _PROGRAMS, ("TRIED=yes",), brought.call(programs, _PROGRAMS, "env"))
-    container = Container(flat=str(root), scratch=("/tmp",), home="/tmp")
     words = (*_words(path, mode, container, "/", start, size_mb=64), *start.words)
     outcome = host.run([word for word in map(_known, words) if word is not None])
-    if os.listdir(root):
-        return f"it wrote into the image: {os.listdir(root)}"
     if not outcome.ok or outcome.stdout != "TRIED=yes\n":
         # Such as "FATAL:   …", in colour whatever is asked for.
         lines = (
@@ -224,14 +240,18 @@ def _words(
             binds.append((f"{container.identity}/etc/{name}", f"/etc/{name}", False))
     binds += [(mount.source, mount.target, mount.writable) for mount in container.mounts]
     for source, target, writable in binds:
+        inner = ""
+        if container.packed is not None and source.startswith(f"{container.packed}/"):
+            source, inner = container.packed, source.removeprefix(container.packed)
         fields = ["type=bind", _field(f"source={source}"), _field(f"destination={target}")]
+        fields += [_field(f"image-src={inner}")] if inner else []
         words.append("--mount=" + ",".join((*fields, *([] if writable else ["ro"]))))
     for name in RUN_FOLDERS:
         place = Variable(name)
         bind = Joined(('--mount=type=bind,"source=', place, '","destination=', place, '"'))
         words.append(WhenSet(name, (bind,)))
     # There is none yet where a plan is made for an environment that is still to be captured.
-    return (*words, f"--pwd={workdir}", container.flat or "")
+    return (*words, f"--pwd={workdir}", container.root or "")
 
 
 def _driver(container: Container) -> list[str]:
@@ -250,7 +270,7 @@ def _places_in_scratch(container: Container, workdir: str) -> list[str]:
     Only of these mounts is it known that they are folders, and may be in the image: its environments, the
     working folder, and what is around them.
     """
-    images = container.flat or ""
+    images = container.root or "/not-captured"
     known = [m.target for m in container.mounts if m.target == workdir or _is_in(m.source, images)]
     if container.driver is not None:  # all of its mounts in scratch are folders
         known += [m.target for m in container.mounts if m.target.startswith(("/run/", "/tmp/"))]

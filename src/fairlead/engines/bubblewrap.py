@@ -1,8 +1,13 @@
 """bubblewrap: user namespaces and overlay mounts, no daemon, no setuid, about three milliseconds a start.
 
-The image's layers are stacked by the kernel's overlayfs with a tmpfs on top: the command may write
-anywhere, the image never changes, and what was written vanishes with the container. No PID, IPC, network
-or UTS namespace is made: ranks share what gloo, MPI and NCCL need (loopback, /dev/shm, CMA).
+The image is its one flat tree, read-only, which costs nothing to read through; scratch folders lie on tmpfs,
+over what the image has in them where an overlay can be mounted. For `writable = true` its layers are stacked
+by the kernel's overlayfs with a tmpfs on top: the command may write anywhere, the image never changes, and
+what was written vanishes with the container. No PID, IPC, network or UTS namespace is made: ranks share what
+gloo, MPI and NCCL need (loopback, /dev/shm, CMA).
+
+Mount points that are missing in the flat tree would be made in it, and stay: so they are made beforehand
+(`Suitable.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
 
 Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 """
@@ -30,11 +35,13 @@ from fairlead.engines import (
     passed_on,
     refusal,
 )
+from fairlead.engines.fixed import inside, inside_name
 from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet, Word
 
 NAME = "bubblewrap"
 CONTAINS = True
 STACKS = True
+FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
@@ -144,7 +151,11 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
         return Unsuitable(facts.detail, remedy=facts.remedy)
     if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
-    return Suitable(f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed", facts.overlay)
+    return Suitable(
+        f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed",
+        facts.overlay,
+        mount_points=True,
+    )
 
 
 def wrap(command: Command, container: Container, site: Site) -> Command:
@@ -167,7 +178,10 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words += ["--tmp-overlay", "/"]
     words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
     for path in container.scratch:
-        words += ["--tmpfs", path]
+        if path in container.seen_through:
+            words += ["--overlay-src", f"{container.flat}{path}", "--tmp-overlay", path]
+        else:
+            words += ["--tmpfs", path]
     for path in HOST_FILES:
         words += ["--ro-bind-try", path, path]
     if container.identity is not None and container.flat is not None:
@@ -180,11 +194,13 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
             words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
             continue
         words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+    # Whoever mounts something over /run has the run's folders where they are on the host.
+    fixed = all(mount.target != "/run" for mount in container.mounts)
     for name in RUN_FOLDERS:
-        words.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))
+        place = inside_name(name) if fixed else Variable(name)
+        words.append(WhenSet(name, ("--bind", Variable(name), place)))
     if container.flat is not None:
-        # Until here it was writable, so that mount points could be made in it (empty folders, nothing
-        # else); from here on nobody can write to it.
+        # Not --ro-bind from the start: a script that has come to a tree without its places can make them.
         words += ["--remount-ro", "/"]
     else:
         for path in container.missing:
@@ -193,7 +209,8 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     for name, value in sorted(environment.items()):
         words += ["--setenv", name, value]
     for name in RUN_VARIABLES:
-        words.append(WhenSet(name, ("--setenv", name, Variable(name))))
+        is_fixed = fixed and name in RUN_FOLDERS
+        words.append(WhenSet(name, ("--setenv", name, inside_name(name) if is_fixed else Variable(name))))
     words += passed_on(container, "--setenv", PASSED_NAME, PASSED_VALUE)
     words += ["--chdir", command.workdir, "--die-with-parent", "--"]
-    return Command(argv=(*words, *command.argv), where=command.where)
+    return Command(argv=(*words, *(inside(command.argv) if fixed else command.argv)), where=command.where)

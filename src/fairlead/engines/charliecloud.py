@@ -1,4 +1,5 @@
-"""Charliecloud: `ch-run` on the image's flat tree, in a user and a mount namespace and no others.
+"""Charliecloud: `ch-run` on the image's flat tree, or that as a squashfs, in a user and a mount namespace and
+no others.
 
 ch-run turns itself into the command, so there is no process between. It shows the image read-only and has
 one tmpfs, at /tmp (`--private-tmp`); it makes missing mount points there and nowhere else, and it mounts
@@ -10,6 +11,9 @@ everything writable. What that takes:
   runs, are mounted at fixed places.
 - What is to be read-only is mounted so in an outer namespace (`unshare` and `mount` of util-linux), where
   ch-run finds it. What comes out of the image is read-only as the image is.
+
+A squashfs is mounted by ch-run itself, by FUSE, in a folder beside the file. ch-run then stays as the parent
+of the command and serves its files; it does not know how a signal ended it: a shell in between tells.
 
 Manual: https://charliecloud.io/latest/ch-run.html; the order of the mounts: enter_udss() in
 https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
@@ -37,12 +41,14 @@ from fairlead.engines import (
     refusal,
 )
 from fairlead.engines.fixed import inside, inside_name
+from fairlead.engines.packed import trial
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
 
 NAME = "charliecloud"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ("squashfs",)
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
@@ -56,6 +62,9 @@ _VIEW, _TMP, _SCRATCH, _ASIDE = "/tmp/view", "/tmp/tmp", "/tmp/scratch", "/tmp/a
 
 #: Where the outer namespace's programs are; ch-run complains when there is none.
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Between ch-run and the command: waits for it through signals, and ends as a shell tells how it ended.
+_TELL = 'trap : TERM INT HUP; "$@"; exit $?'
 
 #: Mounts sources read-only under $1, so many as $2 says, and turns itself into the rest. What one mount(8)
 #: could not do is done by a second: mounts below the source, and flags that an outer namespace has locked and
@@ -117,12 +126,32 @@ def _try(host: Host, path: str) -> EngineFacts:
         return EngineFacts(
             name=NAME, path=path, version=version[0], origin="on PATH", works=True,
             detail="it ran on a read-only folder", settings=tools,
+            files={"squashfs": _fault_of_squashfs(host, path, image, mounts)},
         )  # fmt: skip
     reason, remedy = host.user_namespace_obstacle() or (
         f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}",
         "fairlead doctor",
     )
     return _facts(path, version[0], reason, remedy)
+
+
+def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> str:
+    """Tried only where FUSE can be had: ch-run asks again and again, for seconds."""
+    if not host.run(["sh", "-c", "[ -r /dev/fuse ] && [ -w /dev/fuse ]"]).ok:
+        return "this user cannot open /dev/fuse, by which ch-run mounts a squashfs"
+
+    def run(packed: str) -> str | None:
+        place = tree.with_name("mounted")
+        place.mkdir()
+        outcome = host.run(
+            ["env", "USER=probe", path, f"--mount={place}", "--private-tmp", "--no-passwd", *mounts, packed,
+             "--", "sh", "-c", "! echo written 2>/dev/null > /x && echo read"]
+        )  # fmt: skip
+        if outcome.ok and outcome.stdout == "read\n":
+            return None
+        return f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}"
+
+    return trial(host, tree, "squashfs", run)
 
 
 def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
@@ -147,23 +176,25 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
 def wrap(command: Command, container: Container, site: Site) -> Command:
     facts = site.engine(NAME)
     assert facts is not None  # judge() said Suitable
-    assert container.flat is not None  # STACKS is False
+    assert container.root is not None  # STACKS is False
     environment = {
         **basic_environment(site, home=container.home),
         "PWD": command.workdir,
         **command.environment,
     }
     # ch-run itself gets nothing that could change it (LD_LIBRARY_PATH, TMPDIR). It has the run's mark from
-    # its start: it is the command soon after.
+    # its start, being the command soon after; but not where it serves the command's files to the end.
     words: list[Word] = ["env", "-i", f"PATH={_PATH}", f"USER={site.user}"]
-    words.append(WhenSet("FAIRLEAD_RUN", (Joined(("FAIRLEAD_RUN=", Variable("FAIRLEAD_RUN"))),)))
+    if container.packed is None:
+        words.append(WhenSet("FAIRLEAD_RUN", (Joined(("FAIRLEAD_RUN=", Variable("FAIRLEAD_RUN"))),)))
     mounts = _Mounts(container)
     if mounts.read_only:
-        words += _read_only(facts, container.flat, mounts.read_only)
+        words += _read_only(facts, mounts.stage, mounts.read_only)
         words += [facts.path, f"--uid={site.uid}", f"--gid={site.gid}"]
         words += ["--unset-env=SHLVL", "--unset-env=_"]  # bash's
     else:
         words.append(facts.path)
+    words += [f"--mount={mounts.top}"] if container.packed is not None else []
     words += ["--private-tmp", "--no-passwd", *mounts.words(), "--env-no-expand"]
     # ch-run takes one pair of quotes off a value.
     words += [f"--set-env={name}='{value}'" for name, value in sorted(environment.items())]
@@ -172,13 +203,15 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words.append(WhenSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
     words += passed_on(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
     # ch-run's own variable comes after all that it is told to set or unset.
-    words += [f"--cd={command.workdir}", container.flat, "--", "/usr/bin/env", "-u", "CH_RUNNING", "--"]
+    words += [f"--cd={command.workdir}", container.root, "--"]
+    words += ["/bin/sh", "-c", _TELL, "tell"] if container.packed is not None else []
+    words += ["/usr/bin/env", "-u", "CH_RUNNING", "--"]
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return Command(argv=(*words, *inside(command.argv)), where=command.where)
 
 
-def _read_only(facts: EngineFacts, flat: str, sources: Iterable[str]) -> list[Word]:
+def _read_only(facts: EngineFacts, stage: str, sources: Iterable[str]) -> list[Word]:
     for name in ("unshare", "bash"):
         if name not in facts.settings:
             raise PlanError(
@@ -188,7 +221,7 @@ def _read_only(facts: EngineFacts, flat: str, sources: Iterable[str]) -> list[Wo
     sources = list(sources)
     return [
         *(facts.settings["unshare"], "--user", "--map-root-user", "--mount", "--propagation", "private"),
-        *(facts.settings["bash"], "-c", _READ_ONLY, "read-only", f"{flat}/run", str(len(sources))),
+        *(facts.settings["bash"], "-c", _READ_ONLY, "read-only", stage, str(len(sources))),
         *sources,
     ]  # fmt: skip
 
@@ -197,9 +230,24 @@ class _Mounts:
     """The binds that show the container, in the order in which ch-run must make them."""
 
     def __init__(self, container: Container) -> None:
-        assert container.flat is not None
-        self._flat = container.flat
+        assert container.root is not None
         mounts = list(container.mounts)
+        if container.packed is None:
+            #: Where the image is, and where read-only mounts are put for ch-run to find them.
+            self.top, self.stage = container.root, f"{container.root}/run"
+        else:
+            folder = container.packed.rpartition("/")[0]
+            self.top, self.stage = f"{folder}/mounted", f"{folder}/stage"
+            for i, mount in enumerate(mounts):
+                if mount.source.startswith(f"{container.packed}/"):
+                    inner = mount.source.removeprefix(container.packed)
+                    if _is_within(inner, "/tmp"):
+                        raise PlanError(
+                            f"with ch-run {inner} of a packed image cannot be seen: its own tmpfs hides it",
+                            remedy='form = "tree", or another engine',
+                        )
+                    source = self.top + inner
+                    mounts[i] = Mount(source=source, target=mount.target)
         if container.identity is not None:
             files = ("/etc/passwd", "/etc/group")
             mounts = [Mount(source=container.identity + path, target=path) for path in files] + mounts
@@ -221,7 +269,7 @@ class _Mounts:
             )
 
     def words(self) -> list[Word]:
-        flat = self._flat
+        flat = self.top
         found: list[Word] = [_bind(f"{flat}/tmp", _VIEW)]
         # Folders in the tmpfs: ch-run makes what is missing on the way to a mount point. Whatever hides
         # them there is not in the other view. Inner ones first: below a bind it makes nothing.
@@ -238,7 +286,7 @@ class _Mounts:
         # Sources in the image, put aside before something is mounted over them.
         aside: dict[str, str] = {}
         if self.read_only:
-            found.append(_bind(f"{flat}/run", f"{_ASIDE}/read-only"))
+            found.append(_bind(self.stage, f"{_ASIDE}/read-only"))
             aside = {source: f"{_ASIDE}/read-only/{i}" for i, source in enumerate(self.read_only)}
         for i, source in enumerate(m.source for m in self._mounts):
             if source not in aside and self._is_in_image(source):
@@ -259,7 +307,7 @@ class _Mounts:
         return [*found, _bind(flat + whole, "/tmp")]
 
     def _is_in_image(self, source: str) -> bool:
-        return _is_within(source, self._flat) and not _is_within(source, f"{self._flat}/tmp")
+        return _is_within(source, self.top) and not _is_within(source, f"{self.top}/tmp")
 
     def _is_assembled(self) -> bool:
         """Whether something is mounted in /tmp, or over it."""

@@ -34,6 +34,7 @@ from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Var
 NAME = "enroot"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {}
 UNTESTED = "untested: written from Enroot's documentation, never run on the real Enroot"
 

@@ -17,6 +17,7 @@ from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, 
 NAME = "native"
 CONTAINS = False
 STACKS = False
+FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {}
 
 

@@ -43,6 +43,7 @@ from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Var
 NAME = "podman"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {
     "test_an_open_file_of_the_caller_reaches_the_command": (
         "it closes all but the standard streams, so MPICH's mpiexec cannot start ranks from outside (PMI_FD)"

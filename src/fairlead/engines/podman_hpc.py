@@ -14,6 +14,7 @@ from fairlead.model import Command, EngineFacts, Image, Site
 NAME = "podman-hpc"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ()
 LIMITS = podman.LIMITS
 
 #: It asks for cgroupfs itself, and names a program that mounts layers, which only the driver "overlay" takes.

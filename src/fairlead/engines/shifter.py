@@ -30,6 +30,7 @@ from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, 
 NAME = "shifter"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {}
 UNTESTED = "untested: written from Shifter's documentation, never run on the real Shifter"
 

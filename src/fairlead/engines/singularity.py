@@ -8,6 +8,7 @@ from fairlead.model import Command, EngineFacts, Image, Site
 NAME = "singularity"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ("sif",)
 LIMITS = apptainer.LIMITS
 
 

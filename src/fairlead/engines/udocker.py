@@ -62,6 +62,7 @@ from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Outcome, 
 NAME = "udocker"
 CONTAINS = True
 STACKS = False
+FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": (
         "Landlock, which guards the image, lets no process read the memory of one outside its own container"
@@ -282,6 +283,7 @@ class Mode:
     LIMITS: Mapping[str, str] = field(default_factory=dict)
     CONTAINS: bool = True
     STACKS: bool = False
+    FILES: tuple[str, ...] = ()
 
     @property
     def NAME(self) -> str:

@@ -12,18 +12,20 @@ import hashlib
 import itertools
 import os
 import re
+import shlex
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from fairlead.errors import FairleadError, StoreError, UsageError
+from fairlead.images import pack
 from fairlead.images.layers import layer as canonical
 from fairlead.images.progress import Progress
 from fairlead.model import Image, Layer
-from fairlead.store import VERSION, Store, owner, remove_tree
+from fairlead.store import FILE_KINDS, VERSION, Store, owner, remove_tree
 
 #: A blob that nobody has fetched on for so long is not going to be finished; nor is a pull.
 _PARTS_KEPT_DAYS = 7.0
@@ -75,6 +77,7 @@ class Usage:
     layers: Amount
     unused: Amount
     flat: Amount
+    packed: Amount
     documents: Amount
     parts: Amount
     runs: Amount
@@ -114,6 +117,7 @@ def usage(store: Store) -> Usage:
             )
         layers = _sum(amounts.values())
         flat = _sum(_walked(store.root / name, linked=False) for name in ("flat", "relinked"))
+        packed = _walked(store.root / "packed")
         documents = _sum(_walked(store.root / name) for name in _DOCUMENTS)
         parts = _walked(store.root / "parts")
         runs = _walked(store.root / "runs")
@@ -123,11 +127,12 @@ def usage(store: Store) -> Usage:
         layers=layers,
         unused=_sum(amount for diff_id, amount in amounts.items() if diff_id not in users),
         flat=flat,
+        packed=packed,
         documents=documents,
         parts=parts,
         runs=runs,
         in_progress=in_progress,
-        total=_sum((layers, flat, documents, parts, runs, in_progress)),
+        total=_sum((layers, flat, packed, documents, parts, runs, in_progress)),
     )
 
 
@@ -202,17 +207,19 @@ class LayerCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """One image: its layers, and which of its documents (manifest, config) are damaged or missing."""
+    """One image: its layers, which of its documents (manifest, config) are damaged or missing, and which of
+    the files that it is packed as are not as they were written."""
 
     digest: str
     layers: tuple[LayerCheck, ...]
     documents: tuple[str, ...] = ()
+    packed: tuple[str, ...] = ()
     remedy: str = ""
 
     @property
     def ok(self) -> bool:
         bad = (State.DAMAGED, State.MISSING)
-        return not self.documents and not any(layer.state in bad for layer in self.layers)
+        return not self.documents and not self.packed and not any(layer.state in bad for layer in self.layers)
 
 
 def verify(store: Store, image: Image, *, progress: Progress = lambda *_: None) -> Verified:
@@ -230,13 +237,31 @@ def verify(store: Store, image: Image, *, progress: Progress = lambda *_: None) 
             progress(f"verifying layer {number} of {len(layers)}", done, total)
             checks.append(_check_layer(store, layer))
             done += layer.size_bytes
+        progress("verifying packed files", done, total)
+        packed = _damaged_packed(store, image)
         progress("verified", done, total)
     found = Verified(digest=image.digest, layers=tuple(checks), documents=documents)
-    if found.ok:
-        return found
-    return Verified(
-        digest=found.digest, layers=found.layers, documents=found.documents, remedy=store.how_to_get(image)
-    )
+    remedy = "" if found.ok else store.how_to_get(image)
+    if packed and not remedy:
+        files = " ".join(shlex.quote(str(store.packed(image.digest, kind))) for kind in packed)
+        remedy = f"rm {files}   # it is packed again when a job needs it"
+    details = tuple(f"the {kind} file {detail}" for kind, detail in packed.items())
+    return replace(found, packed=details, remedy=remedy)
+
+
+def _damaged_packed(store: Store, image: Image) -> dict[str, str]:
+    """Kind of file -> what is wrong with it. One without its facts is no packed image yet."""
+    found = {}
+    for kind in FILE_KINDS:
+        path = store.packed(image.digest, kind)
+        if not path.exists() or not pack.facts_of(path).exists():
+            continue
+        known = pack.about(path)
+        if known is None:
+            found[kind] = f"{path} is not what was written there"
+        elif pack.sha256(path) != known.sha256:
+            found[kind] = f"{path} was changed"
+    return found
 
 
 def _check_layer(store: Store, layer: Layer) -> LayerCheck:
@@ -317,8 +342,8 @@ def _config_digest(store: Store, manifest: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """One thing that was removed, or would be: `kind` is image, layer, flat tree, blob, part, capture,
-    lease or unfinished work."""
+    """One thing that was removed, or would be: `kind` is image, layer, flat tree, packed image, blob, part,
+    capture, lease or unfinished work."""
 
     kind: str
     name: str
@@ -355,7 +380,8 @@ class Removed:
 def collect_garbage(
     store: Store, *, dry_run: bool = False, older_than_days: float | None = None
 ) -> Collected:
-    """Remove what no image needs: layers, flat trees, documents, blobs that were never fetched to their end.
+    """Remove what no image needs: layers, flat trees, packed files, documents, blobs that were never fetched
+    to their end.
 
     Images go only when they have neither name nor pin and are older than `older_than_days`; None keeps all.
     What a pull in progress claims stays. Raises StoreError for a store that cannot be written.
@@ -498,18 +524,19 @@ def _sweep_layers(
 def _sweep_flat_and_blobs(
     store: Store, images: Iterable[Image], now_ns: int, *, only: set[str] | None = None, dry_run: bool = False
 ) -> list[Freed]:
-    """Flat trees and documents of no image. A document is written before its image's entry: young ones stay,
-    unless their image has just been removed."""
+    """Flat trees, packed files and documents of no image. A document is written before its image's entry:
+    young ones stay, unless their image has just been removed."""
     digests = {image.digest for image in images}
     documents = digests | {d for digest in digests if (d := _config_digest(store, digest)) is not None}
     freed = []
-    trees = [(digest, store.flat(digest)) for digest in _digests(store.root / "flat")]
-    trees += [(digest, store.relinked(digest)) for digest in _digests(store.root / "relinked")]
-    for digest, path in trees:
-        if digest not in digests and (only is None or digest in only):
-            freed.append(Freed(kind="flat tree", name=digest, amount=_walked(path, linked=False)))
-            if not dry_run:
-                _discard(store, path)
+    for kind, name in (("flat tree", "flat"), ("flat tree", "relinked"), ("packed image", "packed")):
+        folder = store.root / name
+        for digest in _digests(folder):
+            if digest not in digests and (only is None or digest in only):
+                path = folder / "sha256" / digest.removeprefix("sha256:")
+                freed.append(Freed(kind=kind, name=digest, amount=_walked(path, linked=False)))
+                if not dry_run:
+                    _discard(store, path)
     for digest in _digests(store.root / "blobs"):
         if digest in documents:
             continue

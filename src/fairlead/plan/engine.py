@@ -13,6 +13,8 @@ from fairlead.plan.ranking import Ranking
 #: How many ways out an error names, the cheapest engine's first.
 _WAYS_OUT = 3
 
+_AS_A_TREE = 'form = "tree", or --form tree'
+
 
 def choose_engine(
     job: Job,
@@ -32,6 +34,11 @@ def choose_engine(
     for name in ranking.sorted(_candidates(job, image, site)):
         engine = registry.engine(name)
         verdict = engine.judge(site, image)
+        if isinstance(verdict, Suitable) and job.writable:
+            verdict = _if_writable(engine, verdict)
+        if isinstance(verdict, Suitable) and job.form == "file":
+            obstacle = file_obstacle(engine, site)
+            verdict = verdict if obstacle is None else Unsuitable(obstacle, _AS_A_TREE)
         if isinstance(verdict, Suitable) and chosen is None:
             try:
                 attempt(engine, verdict)
@@ -94,6 +101,29 @@ def _check_mode(name: str, image: Image | None, site: Site) -> None:
     raise PlanError(f"there is no engine {name}", context="\n".join(lines), remedy=remedy)
 
 
+def file_obstacle(engine: Engine, site: Site) -> str | None:
+    """Why the engine cannot run the image as one file here; None when it can, or needs no image."""
+    if not engine.CONTAINS:
+        return None
+    if not engine.FILES:
+        return "it runs images that are trees of files"
+    facts = site.engine(engine.NAME)
+    fault = None if facts is None else facts.files.get(engine.FILES[0])
+    if fault is None:
+        return f"running a {engine.FILES[0]} was not tried: fairlead doctor"
+    return f"a {engine.FILES[0]} cannot be run here: {fault}" if fault else None
+
+
+def _if_writable(engine: Engine, verdict: Suitable) -> Suitable | Unsuitable:
+    """Whether the engine can also let the command write anywhere in the image, as the job asks."""
+    read_only = "leave writable = true out"
+    if engine.CONTAINS and not engine.STACKS:
+        return Unsuitable("it shows the image read-only, and writable = true asks for more", read_only)
+    if engine.CONTAINS and not verdict.overlay:
+        return Unsuitable("writable = true needs an overlay, and this user cannot mount one here", read_only)
+    return verdict
+
+
 def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
     blocking = [r for r in rejected if r.choice != "native"] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
@@ -104,6 +134,10 @@ def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
         message = f"the engine {job.engine} cannot run here, in none of its modes"
     else:
         message = "no engine on this machine can hold a container"
+        if job.writable:
+            message += " that can be written to, as writable = true asks"
+        elif job.form == "file":
+            message += ' with the image as one file, as form = "file" asks'
     native = "" if job.engine == "native" else "; or, without a container: --engine native"
     return PlanError(
         message, context="\n".join(lines) if len(lines) > 1 else "", remedy="; or: ".join(ways) + native

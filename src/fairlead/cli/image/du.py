@@ -34,6 +34,7 @@ def run(context: Context) -> int:
     others = (
         ("layers of no image", found.unused),
         ("flat trees", found.flat),
+        ("packed files", found.packed),
         ("documents", found.documents),
         ("parts of blobs", found.parts),
         ("runs", found.runs),

@@ -33,7 +33,7 @@ def run(context: Context) -> int:
     for layer in found.layers:
         lines.append(f"  {layer.state.value:<10} {layer.diff_id[:19]}  {layer.detail}".rstrip())
         lines += [f"    {path}" for path in layer.files]
-    lines += [f"  damaged    {name}" for name in found.documents]
+    lines += [f"  damaged    {name}" for name in (*found.documents, *found.packed)]
     if not found.ok:
         raise StoreError(
             f"{title(image)} is not what its digests say", context="\n".join(lines), remedy=found.remedy

@@ -1,0 +1,243 @@
+"""An image as one file, run by the real tools: the promises of test_engines.py that depend on it.
+
+Apptainer and Charliecloud mount such a file by FUSE. Where only root may open /dev/fuse:
+`sudo tests/lab/with-fuse.sh su - USER -c …`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from environments import Captured, make_captured, site_packages
+from processes import left_after
+
+from fairlead import registry, render
+from fairlead.errors import PlanError
+from fairlead.images import pack
+from fairlead.images.layers import layer
+from fairlead.images.sources.sif import read_sif
+from fairlead.model import Job, Mount, Plan, Site
+from fairlead.plan import plan
+from fairlead.probe import probe
+
+ENGINES = [name for name in registry.names("engines") if registry.engine(name).FILES]
+
+
+@pytest.fixture(scope="module")
+def packed_captured() -> Iterator[Captured]:
+    """Not below /tmp, which ch-run hides before it looks for what is in the image."""
+    top = Path(tempfile.mkdtemp(prefix="fairlead-packed-", dir="/var/tmp"))
+    try:
+        yield make_captured(top)
+    finally:
+        shutil.rmtree(top)
+
+
+@pytest.fixture(scope="module")
+def probed(packed_captured: Captured) -> Site:
+    return probe(packed_captured.store)
+
+
+class Lab:
+    """Runs jobs with the image as one file."""
+
+    def __init__(self, engine: str, captured: Captured, site: Site, folder: Path) -> None:
+        self.engine, self.captured, self.folder = engine, captured, folder
+        self.workdir = folder / "home" / "work"
+        self.workdir.mkdir(parents=True)
+        self.site = msgspec.structs.replace(site, home=str(folder / "home"))
+
+    def plan(self, *command: str, **changes: Any) -> Plan:
+        facts: dict[str, Any] = {
+            "name": "packed", "command": command, "workdir": str(self.workdir), "engine": self.engine,
+            "form": "file",
+        }  # fmt: skip
+        job = Job(**(facts | changes))
+        made = plan(job, self.captured.image, self.captured.rootfs(self.site), self.site)
+        assert made.packs is not None
+        assert not made.needs_flat
+        pack.provide(self.captured.store, self.captured.image, made.packs, made.mount_points)
+        return made
+
+    def script(self, *command: str, **changes: Any) -> Path:
+        path = self.folder / "job.sh"
+        path.write_bytes(os.fsencode(render.script(self.plan(*command, **changes))))
+        return path
+
+    def run(self, *command: str, **changes: Any) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            ["bash", str(self.script(*command, **changes))],
+            capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def says(self, program: str, *arguments: str, **changes: Any) -> str:
+        done = self.run("python", "-c", program, *arguments, **changes)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode().removesuffix("\n")
+
+
+@pytest.fixture(params=ENGINES)
+def lab(request: pytest.FixtureRequest, packed_captured: Captured, probed: Site, tmp_path: Path) -> Lab:
+    facts = probed.engine(request.param)
+    kind = registry.engine(request.param).FILES[0]
+    if facts is None or not facts.works:
+        pytest.skip(f"{request.param} does not work here")
+    if facts.files[kind]:
+        pytest.skip(f"{request.param} cannot run a {kind} here: {facts.files[kind]}")
+    return Lab(request.param, packed_captured, probed, tmp_path)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_the_exit_code_is_the_command_s(lab: Lab, code: int) -> None:
+    done = lab.run("sh", "-c", f"exit {code}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_command_killed_by_a_signal_is_told_as_the_shell_tells_it(lab: Lab, number: int) -> None:
+    assert lab.run("sh", "-c", f"kill -{number:d} $$").returncode == 128 + number
+
+
+_WAITS = """
+import pathlib, signal, sys, time
+def on_term(*_):
+    time.sleep(0.3)
+    import graphlib  # the image's files are there to the end
+    pathlib.Path("said").write_text("goodbye")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, on_term)
+print("ready", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_sigterm_to_the_script_reaches_the_command(lab: Lab) -> None:
+    script = lab.script("python", "-c", _WAITS)
+    name = f"packed-{lab.engine}"
+    run = subprocess.Popen(["bash", str(script), name], stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"ready\n"
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(timeout=30) == 143
+    run.stdout.close()
+    assert left_after(name) == []
+    assert (lab.workdir / "said").read_text() == "goodbye"
+
+
+def test_the_environment_is_the_image_s_whatever_is_mounted_around_it(lab: Lab) -> None:
+    """The usual `.venv` in the project, and one below the home folder."""
+    project = lab.captured.folder.parent
+    changed = site_packages(lab.captured.folder) / "ware" / "part.py"
+    original, times = changed.read_bytes(), changed.stat()
+    (project / "train.py").write_text("import sys, ware; print(sys.prefix, ware.NAME)\n")
+    for site in (lab.site, msgspec.structs.replace(lab.site, home=str(project.parent))):
+        lab.site = site
+        try:
+            changed.write_text("NAME = 'changed after the capture'\n")
+            done = lab.run("python", "-B", "train.py", workdir=str(project))
+        finally:
+            changed.write_bytes(original)
+            os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert done.stdout.decode() == f"{lab.captured.folder} ware\n", done.stderr
+
+
+def test_mounts_and_what_is_written(lab: Lab, tmp_path: Path) -> None:
+    for name in ("ro", "rw"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_text(name)
+    program = """
+import errno, os, sys
+def tried(path):
+    try:
+        open(path, "a").close()
+        return "written"
+    except OSError as error:
+        return "refused" if error.errno in (errno.EROFS, errno.EACCES) else error.strerror
+print(open("/data/ro/x").read(), tried("/data/ro/new"), open("/data/rw/x").read(), tried("/data/rw/new"))
+print(*map(tried, ["made", "/tmp/x", "/var/tmp/x", os.environ["HOME"] + "/x", "/etc/mine", *sys.argv[1:]]))
+print(open("/etc/hosts").read() == sys.argv[2])
+"""
+    mounts = (
+        Mount(source=str(tmp_path / "ro"), target="/data/ro"),
+        Mount(source=str(tmp_path / "rw"), target="/data/rw", writable=True),
+    )
+    lab.plan("true", mounts=mounts)
+    before = digest(lab)
+    ware = str(site_packages(lab.captured.folder) / "ware" / "part.py")
+    said = lab.says(program, ware, Path("/etc/hosts").read_text(), mounts=mounts).split("\n")
+    assert digest(lab) == before
+    assert said[0] == "ro refused rw written"
+    assert said[1].split()[:6] == ["written"] * 4 + ["refused"] * 2
+    assert said[2] == "True"
+    assert (lab.workdir / "made").exists()
+    assert lab.says("import os; print(os.path.exists('/tmp/x'))") == "False"
+
+
+def digest(lab: Lab) -> str:
+    kind = registry.engine(lab.engine).FILES[0]
+    return pack.sha256(lab.captured.store.packed(lab.captured.image.digest, kind))
+
+
+def test_it_is_packed_once_and_again_only_for_a_place_that_it_lacks(lab: Lab, tmp_path: Path) -> None:
+    made = lab.plan("true")
+    path = Path(lab.captured.store.packed(lab.captured.image.digest, made.packs or ""))
+    first = path.stat().st_ino
+    lab.plan("false")
+    assert path.stat().st_ino == first
+    asked = (Mount(source=str(tmp_path), target=f"/somewhere/new-{lab.engine}"),)
+    pack.provide(lab.captured.store, lab.captured.image, made.packs or "", asked)
+    assert path.stat().st_ino != first
+    assert lab.run("test", "-d", f"/somewhere/new-{lab.engine}").returncode == 0
+    trees = [lab.captured.store.layer(each.diff_id) for each in lab.captured.image.layers]
+    assert [layer.digest_tree(str(tree))[0] for tree in trees] == [
+        each.diff_id for each in lab.captured.image.layers
+    ], "the layers, whose files were linked to be packed, are what they were"
+
+
+def test_no_process_and_no_file_is_left(lab: Lab) -> None:
+    script = str(lab.script("true"))
+    store = lab.captured.store.root
+    before = sorted(map(str, [*store.glob("*"), *store.glob("tmp/*"), *store.glob("packed/**/*")]))
+    mounts = Path("/proc/self/mounts").read_text()
+    for _ in range(5):
+        subprocess.run(["bash", script, f"left-{lab.engine}"], check=True, stdin=subprocess.DEVNULL)
+    assert left_after(f"left-{lab.engine}") == []
+    assert sorted(map(str, [*store.glob("*"), *store.glob("tmp/*"), *store.glob("packed/**/*")])) == before
+    assert Path("/proc/self/mounts").read_text() == mounts
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_fuse_it_is_refused_beforehand_with_the_reason(
+    engine: str, packed_captured: Captured, probed: Site, tmp_path: Path
+) -> None:
+    """Apptainer's failure to mount a SIF is fatal, and ch-run tries for seconds."""
+    facts = probed.engine(engine)
+    if facts is None or not facts.works:
+        pytest.skip(f"{engine} does not work here")
+    kind = registry.engine(engine).FILES[0]
+    if not facts.files[kind]:
+        return  # it works here
+    assert "/dev/fuse" in facts.files[kind]
+    with pytest.raises(PlanError, match=f"a {kind} cannot be run here: .*/dev/fuse") as caught:
+        Lab(engine, packed_captured, probed, tmp_path).plan("true")
+    assert "form = " in caught.value.remedy
+
+
+def test_the_sif_is_one_for_apptainer_too(packed_captured: Captured) -> None:
+    path = pack.provide(packed_captured.store, packed_captured.image, "sif")
+    assert read_sif(path, name="it").system().size > 0
+    apptainer = shutil.which("apptainer")
+    if apptainer is None:
+        pytest.skip("there is no apptainer")
+    said = subprocess.run([apptainer, "sif", "list", path], capture_output=True, text=True, check=True)
+    assert "Squashfs/*System" in said.stdout

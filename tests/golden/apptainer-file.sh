@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
+# Written by Fairlead 0.1.0, plan sha256:ceb8ddfad7a4.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
+HERE=
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# What must be there.
+need /scratch/ada/fairlead/packed/image.sif 'the packed image' 'fairlead plan --form file …   # packs the image'
+need /opt/bin/apptainer 'the engine apptainer' 'fairlead doctor'
+need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
+need /data/digits 'the source of a mount' 'correct the mounts'
+need /scratch/ada/out 'the source of a mount' 'correct the mounts'
+
+# Where the ranks leave their exit codes and output.
+if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
+  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+fi
+
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
+# standard input, and the signals that bash takes from what it puts there.
+[ -e /dev/fd/0 ] || exec </dev/null
+(
+  trap - INT QUIT
+  exec env \
+  -i \
+  PATH="$PATH" \
+  APPTAINER_CONFIGDIR=/proc/self/fairlead \
+  SINGULARITY_CONFIGDIR=/proc/self/fairlead bash \
+  -c \
+  'exec {file}<<<"$0"; program=$1; shift; exec "$program" --silent --nocolor --config "/dev/fd/$file" "$@"' \
+  'sessiondir max size = 131072' /opt/bin/apptainer exec \
+  --userns \
+  --cleanenv \
+  --no-home \
+  --no-mount=home,cwd,tmp,hostfs,bind-paths \
+  --scratch=/.singularity.d/env \
+  --scratch=/home/ada \
+  '--scratch=/home/ada/my digits' \
+  '--scratch=/home/ada/my digits/.venv' \
+  --scratch=/run \
+  --scratch=/tmp \
+  --scratch=/var/tmp \
+  --mount=type=bind,source=/usr/bin/env,destination=/.singularity.d/fairlead/env,ro \
+  --mount=type=bind,source=/lib64/ld.so,destination=/.singularity.d/fairlead/ld.so,ro \
+  --mount=type=bind,source=/etc/hosts,destination=/etc/hosts,ro \
+  --mount=type=bind,source=/data/digits,destination=/data,ro \
+  '--mount=type=bind,source=/home/ada/my digits,destination=/home/ada/my digits' \
+  '--mount=type=bind,source=/scratch/ada/fairlead/packed/image.sif,destination=/home/ada/my digits/.venv,image-src=/home/ada/my digits/.venv,ro' \
+  '--mount=type=bind,source=/scratch/ada/out,destination=/home/ada/my digits/out' \
+  ${FAIRLEAD_METER_DIR:+'--mount=type=bind,"source='"$FAIRLEAD_METER_DIR"'","destination='"$FAIRLEAD_METER_DIR"'"'} \
+  ${FAIRLEAD_RUN_DIR:+'--mount=type=bind,"source='"$FAIRLEAD_RUN_DIR"'","destination='"$FAIRLEAD_RUN_DIR"'"'} \
+  '--pwd=/home/ada/my digits' /scratch/ada/fairlead/packed/image.sif /.singularity.d/fairlead/ld.so \
+  --library-path /.singularity.d/fairlead /.singularity.d/fairlead/env \
+  -i \
+  FAIRLEAD_IMAGE=sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  GLOO_SOCKET_IFNAME=lo \
+  HOME=/home/ada \
+  LANG=C.UTF-8 \
+  LOGNAME=ada \
+  OMP_NUM_THREADS=1 \
+  PATH=/env/bin:/usr/bin \
+  PYTHONNOUSERSITE=1 \
+  'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=[rank ${rank}] ' \
+  TZ=Europe/Rome \
+  USER=ada \
+  ${FAIRLEAD_RUN:+FAIRLEAD_RUN="$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+FAIRLEAD_METER_DIR="$FAIRLEAD_METER_DIR"} \
+  ${FAIRLEAD_GATE:+FAIRLEAD_GATE="$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+FAIRLEAD_RUN_DIR="$FAIRLEAD_RUN_DIR"} /env/bin/python \
+  -m torch.distributed.run \
+  --standalone \
+  --local-addr=127.0.0.1 \
+  --nproc-per-node=2 \
+  --max-restarts=0 \
+  --tee=3 \
+  --log-dir="$FAIRLEAD_RUN_DIR"/logs/0 \
+  --no-python /bin/sh \
+  -c \
+  '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py \
+  --note 'it'"'"'s $5' ''
+) <&0 &
+child=$!
+wait "$child"
+code=$?
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    # shellcheck disable=SC2034
+    node=$((rank / 2)) local_rank=$((rank % 2))
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/"$node"/*/attempt_0/"$local_rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    code=$status
+  fi
+fi
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# digits, 2 ranks: 1 node x 2 ranks; engine charliecloud, launcher torchrun, scheduler local
+# Written by Fairlead 0.1.0, plan sha256:5daf6bf67d12.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
+HERE=
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# What must be there.
+need /scratch/ada/fairlead/packed/image.squashfs 'the packed image' 'fairlead plan --form file …   # packs the image'
+need /opt/bin/charliecloud 'the engine charliecloud' 'fairlead doctor'
+need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
+need /data/digits 'the source of a mount' 'correct the mounts'
+need /scratch/ada/out 'the source of a mount' 'correct the mounts'
+
+# Where the ranks leave their exit codes and output.
+if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
+  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+fi
+
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
+# standard input, and the signals that bash takes from what it puts there.
+[ -e /dev/fd/0 ] || exec </dev/null
+(
+  trap - INT QUIT
+  exec env \
+  -i \
+  PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+  USER=ada /usr/bin/unshare \
+  --user \
+  --map-root-user \
+  --mount \
+  --propagation private /usr/bin/bash \
+  -c \
+  '
+stage=$1 count=$2; shift 2
+mount -t tmpfs -o mode=755 fairlead "$stage" || exit
+for ((i = 0; i < count; i++)); do
+  make=
+  if [ -d "$1" ]; then make=,X-mount.mkdir; else : > "$stage/$i" || exit; fi
+  mount --rbind -o "ro$make" "$1" "$stage/$i" 2>/dev/null || {
+    [ -z "$make" ] || mkdir -p "$stage/$i"
+    mount --rbind "$1" "$stage/$i" || exit
+  }
+  shift
+done
+mapfile -t mounts < /proc/self/mountinfo
+set -f
+for line in "${mounts[@]}"; do
+  fields=($line) point=${fields[4]} options=${fields[5]}
+  [[ $options == rw* && $point == */run/* ]] || continue
+  printf -v point %b "${point//\\/\\0}"
+  [[ $point != "$stage"/* ]] || mount -o "remount,bind,ro,${options#rw,}" "$point" || exit
+done
+exec "$@"
+' read-only /scratch/ada/fairlead/packed/stage 1 /data/digits /opt/bin/charliecloud \
+  --uid=4711 \
+  --gid=100 \
+  --unset-env=SHLVL \
+  --unset-env=_ \
+  --mount=/scratch/ada/fairlead/packed/mounted \
+  --private-tmp \
+  --no-passwd \
+  --bind=/scratch/ada/fairlead/packed/mounted/tmp:/tmp/view \
+  ${FAIRLEAD_METER_DIR:+--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/2/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/2/fairlead/FAIRLEAD_RUN_DIR} \
+  '--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3/my digits/.venv' \
+  '--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3/my digits/out' \
+  '--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3/my digits' \
+  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/1 \
+  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/2 \
+  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3 \
+  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/tmp \
+  --bind=/scratch/ada/fairlead/packed/stage:/tmp/aside/read-only \
+  '--bind=/scratch/ada/fairlead/packed/mounted/home/ada/my digits/.venv:/tmp/aside/2' \
+  --bind=/scratch/ada/fairlead/packed/mounted/tmp/aside/read-only/0:/data \
+  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/scratch/3:/home/ada \
+  '--bind=/home/ada/my digits:/home/ada/my digits' \
+  '--bind=/scratch/ada/fairlead/packed/mounted/tmp/aside/2:/home/ada/my digits/.venv' \
+  '--bind=/scratch/ada/out:/home/ada/my digits/out' \
+  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/scratch/2:/run \
+  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/scratch/1:/var/tmp \
+  ${FAIRLEAD_METER_DIR:+--bind="$FAIRLEAD_METER_DIR":/run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind="$FAIRLEAD_RUN_DIR":/run/fairlead/FAIRLEAD_RUN_DIR} \
+  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/tmp:/tmp \
+  --env-no-expand \
+  '--set-env=FAIRLEAD_IMAGE='"'"'sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"'"'' \
+  '--set-env=GLOO_SOCKET_IFNAME='"'"'lo'"'"'' \
+  '--set-env=HOME='"'"'/home/ada'"'"'' \
+  '--set-env=LANG='"'"'C.UTF-8'"'"'' \
+  '--set-env=LOGNAME='"'"'ada'"'"'' \
+  '--set-env=OMP_NUM_THREADS='"'"'1'"'"'' \
+  '--set-env=PATH='"'"'/env/bin:/usr/bin'"'"'' \
+  '--set-env=PWD='"'"'/home/ada/my digits'"'"'' \
+  '--set-env=PYTHONNOUSERSITE='"'"'1'"'"'' \
+  '--set-env=TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='"'"'[rank ${rank}] '"'"'' \
+  '--set-env=TZ='"'"'Europe/Rome'"'"'' \
+  '--set-env=USER='"'"'ada'"'"'' \
+  ${FAIRLEAD_RUN:+'--set-env=FAIRLEAD_RUN='"'"''"$FAIRLEAD_RUN"''"'"''} \
+  ${FAIRLEAD_METER_DIR:+'--set-env=FAIRLEAD_METER_DIR='"'"''/run/fairlead/FAIRLEAD_METER_DIR''"'"''} \
+  ${FAIRLEAD_GATE:+'--set-env=FAIRLEAD_GATE='"'"''"$FAIRLEAD_GATE"''"'"''} \
+  ${FAIRLEAD_RUN_DIR:+'--set-env=FAIRLEAD_RUN_DIR='"'"''/run/fairlead/FAIRLEAD_RUN_DIR''"'"''} \
+  '--cd=/home/ada/my digits' /scratch/ada/fairlead/packed/image.squashfs \
+  -- \
+  /bin/sh -c 'trap : TERM INT HUP; "$@"; exit $?' tell /usr/bin/env -u CH_RUNNING -- \
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/0 --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+) <&0 &
+child=$!
+wait "$child"
+code=$?
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    # shellcheck disable=SC2034
+    node=$((rank / 2)) local_rank=$((rank % 2))
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/"$node"/*/attempt_0/"$local_rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    code=$status
+  fi
+fi
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"

@@ -1,0 +1,174 @@
+"""An image as one file: what is in it, when it is packed again, and that the layers stay what they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from stored import image_of
+from tools import tool
+
+from fairlead import place
+from fairlead.engines import packed as packing
+from fairlead.errors import ImageError, PlanError
+from fairlead.images import pack
+from fairlead.images.layers import layer as canonical
+from fairlead.images.sources.sif import read_sif
+from fairlead.model import Image, Mount
+from fairlead.store import Store
+
+TREE: dict[str, str | None] = {"etc/os-release": "ID=x\n", "opt/env/lib/os.py": "x" * 5000, "tmp/a": "a"}
+
+
+@pytest.fixture
+def image(store: Store) -> Image:
+    tool("mksquashfs")
+    return image_of(store, TREE, {"opt/env/.wh.gone": "", "opt/env/b": "b"})
+
+
+def folder(target: str) -> Mount:
+    return Mount(source="/", target=target)
+
+
+def listed(path: Path) -> dict[str, str]:
+    """Path in a squashfs -> mode and owner, size and time."""
+    options = ["-UTC", "-lln"]
+    said = subprocess.run(
+        [tool("unsquashfs"), *options, path], capture_output=True, text=True, check=True
+    ).stdout
+    rows = (line.split(maxsplit=5) for line in said.splitlines() if "squashfs-root" in line)
+    return {name.removeprefix("squashfs-root"): " ".join(rest) for *rest, name in rows}
+
+
+@pytest.mark.parametrize("kind", ["squashfs", "sif"])
+def test_it_is_packed_once(store: Store, image: Image, kind: str) -> None:
+    said: list[str] = []
+    path = pack.provide(store, image, kind, progress=lambda what, *_: said.append(what))
+    assert "packing the squashfs" in said
+    assert path == store.packed(image.digest, kind)
+    facts = pack.about(path)
+    assert facts is not None
+    assert (facts.kind, facts.size_bytes, facts.sha256) == (kind, path.stat().st_size, pack.sha256(path))
+    first = path.stat().st_ino
+    assert pack.provide(store, image, kind, progress=lambda *_: pytest.fail("packed again")) == path
+    assert path.stat().st_ino == first
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_of_several_at_once_one_packs(store: Store, image: Image) -> None:
+    said: list[str] = []
+    with ThreadPoolExecutor(4) as pool:
+        made = [
+            pool.submit(pack.provide, store, image, "squashfs", progress=lambda what, *_: said.append(what))
+            for _ in range(4)
+        ]
+        assert len({done.result() for done in made}) == 1
+    assert said.count("packing the squashfs") == 1
+
+
+def test_it_holds_the_image_and_the_usual_places(store: Store, image: Image) -> None:
+    found = listed(pack.provide(store, image, "squashfs", [folder("/home/ada"), folder("/data/deep")]))
+    assert {"/opt/env/lib/os.py", "/opt/env/b", "/tmp/a", "/home/ada", "/data/deep"} <= found.keys()
+    assert {"/dev", "/proc", "/sys", "/run", "/var/tmp", "/etc/hosts", "/etc/resolv.conf", "/etc/passwd"} <= (
+        found.keys()
+    )
+    assert "/opt/env/.wh.gone" not in found
+    assert all(" 0/0 " in f" {row.replace('  ', ' ')} " for row in found.values())
+
+
+def test_equal_images_give_equal_bytes_wherever_they_are(tmp_path: Path) -> None:
+    tool("mksquashfs")
+    digests = set()
+    for name in ("one", "two"):
+        store = Store(tmp_path / name)
+        path = pack.provide(store, image_of(store, TREE), "sif", [folder("/home/ada/x")])
+        digests.add(pack.sha256(path))
+    assert len(digests) == 1
+
+
+def test_a_place_that_it_lacks_has_it_packed_again_with_those_that_it_had(store: Store, image: Image) -> None:
+    path = pack.provide(store, image, "squashfs", [folder("/data/a")])
+    first = path.stat().st_ino
+    pack.provide(store, image, "squashfs", [folder("/data/b")])
+    assert path.stat().st_ino != first
+    assert {"/data/a", "/data/b"} <= listed(path).keys()
+    again = path.stat().st_ino
+    pack.provide(store, image, "squashfs", [folder("/data/a"), folder("/data/b")])
+    assert path.stat().st_ino == again
+
+
+def test_the_layers_and_the_flat_tree_stay_what_they_are(store: Store, image: Image) -> None:
+    before = [canonical.digest_tree(str(store.layer(each.diff_id)))[0] for each in image.layers]
+    pack.provide(store, image, "squashfs", [folder("/opt/env/place"), folder("/data")])
+    after = [canonical.digest_tree(str(store.layer(each.diff_id)))[0] for each in image.layers]
+    assert after == before == [each.diff_id for each in image.layers]
+    assert not store.flat(image.digest).exists()
+
+
+def test_a_place_where_the_image_has_a_file_is_refused(store: Store, image: Image) -> None:
+    with pytest.raises(PlanError, match="cannot be mounted at /opt/env/b"):
+        pack.provide(store, image, "squashfs", [folder("/opt/env/b")])
+    assert not store.packed(image.digest, "squashfs").exists()
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_a_usual_place_that_an_image_has_otherwise_is_left_alone(store: Store) -> None:
+    tool("mksquashfs")
+    odd = image_of(store, {"var/tmp": "-> /tmp", "tmp/a": "a", "dev": "no folder"})
+    found = listed(pack.provide(store, odd, "squashfs"))
+    assert {"/dev", "/proc"} <= found.keys()
+
+
+@pytest.mark.parametrize("damage", ["cut", "no facts", "bad facts"])
+def test_a_file_that_is_not_whole_is_packed_again(store: Store, image: Image, damage: str) -> None:
+    path = pack.provide(store, image, "squashfs")
+    whole = pack.sha256(path)
+    match damage:
+        case "cut":
+            os.truncate(path, 100)
+        case "no facts":
+            pack.facts_of(path).unlink()
+        case _:
+            pack.facts_of(path).write_text("{")
+    assert pack.about(path) is None
+    pack.provide(store, image, "squashfs")
+    assert pack.sha256(path) == whole
+
+
+def test_where_the_store_lacks_inodes_the_tree_is_made_elsewhere(
+    store: Store, image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = pack.provide(store, image, "squashfs")
+    expected = pack.sha256(linked)
+    linked.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    little = dataclasses.replace(place.room(str(store.root)), free_inodes=3)
+    monkeypatch.setattr(place, "room", lambda _path: little)
+    assert pack.sha256(pack.provide(store, image, "squashfs")) == expected
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_without_mksquashfs_it_says_what_to_install(
+    store: Store, image: Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ImageError, match="there is no mksquashfs") as caught:
+        pack.provide(store, image, "squashfs")
+    assert "squashfs-tools" in caught.value.remedy
+
+
+def test_the_sif_holds_the_squashfs_as_root_and_as_data(tmp_path: Path) -> None:
+    (tmp_path / "s").write_bytes(b"hsqs" + bytes(range(256)) * 300)
+    packing.write_sif(tmp_path / "s", tmp_path / "x.sif", "aarch64")
+    sif = read_sif(tmp_path / "x.sif", name="x.sif")
+    assert [(part.role, part.architecture) for part in sif.partitions] == [(2, "arm64"), (3, "arm64")]
+    system = sif.system()
+    data = (tmp_path / "x.sif").read_bytes()
+    assert data[system.offset : system.offset + system.size] == (tmp_path / "s").read_bytes()
+    assert len(data) == system.offset + system.size
+    assert data.startswith(b"#!/usr/bin/env run-singularity\n\0")
