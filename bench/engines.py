@@ -37,6 +37,7 @@ from fairlead import config, plan, registry, render
 from fairlead.errors import FairleadError
 from fairlead.images.capture import capture
 from fairlead.images.layers.flatten import make_flat
+from fairlead.images.present import present
 from fairlead.model import CaptureRequest, EngineFacts, Image, Job, Mount, Plan, Site
 from fairlead.probe import probe
 from fairlead.store import Store
@@ -205,7 +206,7 @@ def made_plan(ground: Ground, row: Row, engine: str, site: Site) -> Plan:
         launcher="single",
         mounts=(Mount(source=ground.shown, target=ground.shown),) if row.shows_folder else (),
     )
-    made = plan.plan(job, ground.image, ground.store.rootfs(ground.image), site)
+    made = plan.plan(job, ground.image, present(ground.store, ground.image, site), site)
     if made.needs_flat:
         make_flat(ground.store, ground.image, made.mount_points)
     return made

@@ -22,6 +22,7 @@ from pathlib import Path
 from fairlead import config, plan, render
 from fairlead.images.capture import capture
 from fairlead.images.layers.flatten import make_flat
+from fairlead.images.present import present
 from fairlead.model import CaptureRequest, Image, Job, Rootfs, Site
 from fairlead.probe import probe
 from fairlead.store import Store
@@ -66,7 +67,8 @@ def main() -> None:
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
     store = Store(settings.store)
     image, _ = capture(CaptureRequest(python=sys.executable), store)
-    site, rootfs = probe(store), store.rootfs(image)
+    site = probe(store)
+    rootfs = present(store, image, site)
     make_flat(store, image)
     with tempfile.TemporaryDirectory() as folder:
         hand = by_hand(site, rootfs, folder)

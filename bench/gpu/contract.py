@@ -23,9 +23,9 @@ import msgspec
 
 from fairlead import plan, registry, render
 from fairlead.errors import FairleadError
-from fairlead.gpu import links
 from fairlead.images.capture import capture
 from fairlead.images.layers.flatten import make_flat
+from fairlead.images.present import present
 from fairlead.model import CaptureRequest, Image, Job, Site, Topology
 from fairlead.probe import probe
 from fairlead.store import Store
@@ -155,8 +155,7 @@ def _run(
         engine=engine,
         topology=Topology(gpus_per_rank=1),
     )
-    rootfs = msgspec.structs.replace(store.rootfs(image), drivers=links.provide(store, site))
-    made = plan.plan(job, image, rootfs, site)
+    made = plan.plan(job, image, present(store, image, site), site)
     if made.needs_flat:
         make_flat(store, image, made.mount_points)
     script = top / f"{engine}.sh"

@@ -23,9 +23,10 @@ from environments import Captured
 from fairlead import registry, render
 from fairlead.engines import bubblewrap
 from fairlead.errors import PlanError
-from fairlead.gpu import find, inject, links
+from fairlead.gpu import find, inject
 from fairlead.images.layers import layer
 from fairlead.images.layers.flatten import make_flat
+from fairlead.images.present import present
 from fairlead.model import Image, Job, Mount, Plan, Site, Topology
 from fairlead.plan import plan
 from fairlead.probe import probe
@@ -53,8 +54,7 @@ class Lab:
         facts: dict[str, Any] = {"name": "gpu", "command": command, "workdir": str(self.workdir)}
         job = Job(**(facts | {"engine": self.engine, "topology": Topology(gpus_per_rank=gpus)} | changes))
         store = self.captured.store
-        rootfs = msgspec.structs.replace(store.rootfs(image), drivers=links.provide(store, self.site))
-        return plan(job, image, rootfs, self.site)
+        return plan(job, image, present(store, image, self.site), self.site)
 
     def run(
         self,

@@ -98,7 +98,7 @@ def test_a_job_that_needs_what_it_cannot_do_goes_to_the_next_mode_and_the_plan_s
     (engine,) = [each for each in made.decisions if each.subject == "engine"]
     reasons = {each.choice: each.reason for each in engine.rejected}
     assert "cannot be shown in /home/ada/digits" in reasons["udocker:F1"]
-    assert reasons["udocker:P2"] == "udocker:P1 runs programs faster"
+    assert reasons["udocker:P2"] == "it costs as much as udocker:P1, which comes first"
 
 
 def test_the_tree_is_the_relinked_one() -> None:

@@ -75,7 +75,9 @@ def passed(made: Plan) -> set[str]:
 
 
 def mounts(made: Plan) -> list[tuple[str, str, str]]:
-    return re.findall(r"--(ro-bind|bind) (\S+) (/run/\S+|/tmp/\S+)", render.script(made))
+    return re.findall(
+        r"--(ro-bind|bind) (\S+) (/run/fairlead/(?:driver|host)\S*|/tmp/\S+)", render.script(made)
+    )
 
 
 # -- what is given -----------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Lab:
         facts: dict[str, Any] = {"name": "job", "command": command, "workdir": str(self.work)}
         job = Job(**(facts | {"engine": self.engine} | changes))
         store, image = self.captured.store, self.captured.image
-        made = plan(job, image, store.rootfs(image), self.site)
+        made = plan(job, image, self.captured.rootfs(self.site, image), self.site)
         make_flat(store, image, made.mount_points)
         return made
 

@@ -268,21 +268,14 @@ def _with_program(job: Job) -> CaptureRequest:
 
 def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     """The plan; when it needs the image's flat tree, or the image as one file, that is made."""
-    import msgspec
 
-    from fairlead.gpu import links
-    from fairlead.images import identity, scratch
+    from fairlead.images.present import present
     from fairlead.plan import plan
 
     node = compute_node(context, job)
     rootfs = None  # of an environment that was only described, not captured
     if image.digest:
-        rootfs = msgspec.structs.replace(
-            context.store.rootfs(image),
-            identity=identity.provide(context.store, image, site),
-            drivers=links.provide(context.store, node or site),
-            held=scratch.contents(context.store, image, node or site),
-        )
+        rootfs = present(context.store, image, site, node=node)
     made = plan(job, image, rootfs, site, node=node)
     if made.needs_flat:
         from fairlead.images.layers.flatten import make_flat

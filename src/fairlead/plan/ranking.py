@@ -23,6 +23,7 @@ class Ranking:
 
     def __init__(self, job: Job, image: Image | None, site: Site) -> None:
         self._site = site
+        self._form = "layers" if job.writable else "file" if job.form == "file" else ""
         trains = image is not None and not _FRAMEWORKS.isdisjoint(image.frameworks)
         long = trains or (job.walltime_s or 0) >= _LONG_S
         self._file_calls = _LONG_FILE_CALLS if long else _SHORT_FILE_CALLS
@@ -70,5 +71,4 @@ class Ranking:
         return facts.modes[0] if facts is not None and facts.modes else ""
 
     def _cost(self, name: str) -> costs.Cost | None:
-        # Of the form it knows nothing: every engine is counted with the image as a tree.
-        return costs.of(name, mode=self._mode(name))
+        return costs.of(name, mode=self._mode(name), form=self._form)
