@@ -31,14 +31,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import hands
-import msgspec
 
 from fairlead import config, plan, registry, render
+from fairlead.engines import Suitable
 from fairlead.errors import FairleadError
 from fairlead.images.capture import capture
 from fairlead.images.layers.flatten import make_flat
 from fairlead.images.present import present
-from fairlead.model import CaptureRequest, EngineFacts, Image, Job, Mount, Plan, Site
+from fairlead.model import CaptureRequest, Image, Job, Mount, Plan, Site
 from fairlead.probe import probe
 from fairlead.store import Store
 
@@ -163,52 +163,45 @@ def prepare(folder: Path, store: Store) -> Ground:
 # -- Fairlead's ways ---------------------------------------------------------------------------------
 
 
-def variants(site: Site) -> Iterator[tuple[str, str, Site]]:
-    """Name, engine and site of each of the ways in which an engine can run the image here."""
+def variants(ground: Ground) -> Iterator[tuple[str, str, bool]]:
+    """Name, engine and whether layers are stacked, of each of the ways to run the image here."""
+    site = ground.site
     for name in registry.names("engines"):
         facts = site.engine(name)
         if facts is None or not facts.works or facts.path in hands.other_names(site):
             continue
-        if registry.engine(name).STACKS:
-            yield name, name, _with(site, facts, overlay=False)
-            if facts.overlay:
-                yield f"{name}, layers", name, site
-        elif name == "udocker":
-            for mode in facts.modes:
-                yield f"{name} {mode}", name, _with(site, facts, modes=(mode,))
-        else:
-            yield name, name, site
-
-
-def _with(site: Site, facts: EngineFacts, **changes: object) -> Site:
-    """The site where this engine is as told, and no other is."""
-    return msgspec.structs.replace(site, engines=(msgspec.structs.replace(facts, **changes),))
+        for mode in registry.modes(name):
+            if isinstance(registry.engine(mode).judge(site, ground.image), Suitable):
+                yield mode.replace(":", " "), mode, False
+        if registry.engine(name).STACKS and facts.overlay:
+            yield f"{name}, layers", name, True
 
 
 def by_fairlead(ground: Ground) -> Iterator[Way]:
-    for name, engine, site in variants(ground.site):
+    for name, engine, stacked in variants(ground):
 
-        def argv(row: Row, name: str = name, engine: str = engine, site: Site = site) -> list[str]:
+        def argv(row: Row, name: str = name, engine: str = engine, stacked: bool = stacked) -> list[str]:
             script = ground.folder / "scripts" / f"{row.name} {name}.sh"
             if not script.exists():
-                script.write_text(render.script(made_plan(ground, row, engine, site)))
+                script.write_text(render.script(made_plan(ground, row, engine, stacked)))
             return ["/bin/bash", str(script)]
 
         yield Way(by=FAIRLEAD, engine=name, tool=name, argv=argv)
 
 
-def made_plan(ground: Ground, row: Row, engine: str, site: Site) -> Plan:
+def made_plan(ground: Ground, row: Row, engine: str, stacked: bool) -> Plan:
     job = Job(
         name=row.name,
         command=tuple(row.words(root_of(ground, engine))),
         workdir=ground.work,
         engine=engine,
         launcher="single",
+        writable=stacked,
         mounts=(Mount(source=ground.shown, target=ground.shown),) if row.shows_folder else (),
     )
-    made = plan.plan(job, ground.image, present(ground.store, ground.image, site), site)
+    made = plan.plan(job, ground.image, present(ground.store, ground.image, ground.site), ground.site)
     if made.needs_flat:
-        make_flat(ground.store, ground.image, made.mount_points)
+        make_flat(ground.store, ground.image, made.mount_points, relinked=made.relinked)
     return made
 
 
