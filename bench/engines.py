@@ -446,7 +446,7 @@ def main() -> None:
             for name in ("podman", "charliecloud", "udocker"):
                 facts = ground.site.engine(name)
                 if facts is not None and facts.works:
-                    made_plan(ground, row, name, ground.site)
+                    made_plan(ground, row, name, stacked=False)
                     break
         make_flat(store, ground.image, ())
         ways = [*by_fairlead(ground), *by_hand(ground, notes, engines)]

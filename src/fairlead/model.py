@@ -270,6 +270,50 @@ class Prefix(Struct, frozen=True, kw_only=True):
     layer: str
 
 
+class MpiFamily(StrEnum):
+    """Whose MPI it is. All but OpenMPI are made from MPICH's source and share its binary interface."""
+
+    OPENMPI = "OpenMPI"
+    MPICH = "MPICH"
+    INTEL = "Intel MPI"
+    MVAPICH = "MVAPICH"
+    CRAY = "Cray MPICH"
+    UNKNOWN = "unknown"
+
+
+class Pmi(StrEnum):
+    """The protocols by which whoever started a rank tells it who it is."""
+
+    PMI1 = "pmi1"
+    PMI2 = "pmi2"
+    PMIX = "pmix"
+
+
+class MpiFacts(Struct, frozen=True, kw_only=True):
+    """One MPI of an image or of a machine: a library, a launcher, or both.
+
+    `moved`: it lies elsewhere than it was built for. `speaks`: what its library understands.
+    `pmix_version`, `pmix_bundled`: of the PMIx that it speaks with, and whether that is its own copy.
+    `slurm`: it was built with parts for Slurm. `origin`: where it was found, in words.
+    """
+
+    family: MpiFamily
+    version: str | None = None
+    library: str | None = None
+    launcher: str | None = None
+    prefix: str | None = None
+    moved: bool = False
+    speaks: tuple[Pmi, ...] = ()
+    pmix_version: str | None = None
+    pmix_bundled: bool = False
+    slurm: bool = False
+    origin: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.family.value} {self.version}" if self.version else self.family.value
+
+
 class CudaCompat(Struct, frozen=True, kw_only=True):
     """The forward-compatibility package (cuda-compat) of an image: in `folder`, the user-space half of the
     driver whose version is `driver`."""
@@ -279,7 +323,9 @@ class CudaCompat(Struct, frozen=True, kw_only=True):
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings."""
+    """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings.
+    `mpis`: the one that its programs find first stands first. `mpi_users`: Python packages that use MPI ->
+    the libraries that they are linked to."""
 
     digest: str
     layers: tuple[Layer, ...]
@@ -294,6 +340,8 @@ class Image(Struct, frozen=True, kw_only=True):
     reference: str = ""
     architecture: str = ""
     process: Process = field(default_factory=Process)
+    mpis: tuple[MpiFacts, ...] = ()
+    mpi_users: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda: str | None = None
     rocm: str | None = None
     cuda_compat: CudaCompat | None = None
@@ -475,6 +523,7 @@ class Site(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     gpu_drivers: tuple[GpuDriver, ...] = ()
     file_systems: tuple[FileSystem, ...] = ()
+    mpis: tuple[MpiFacts, ...] = ()
     schedulers: tuple[SchedulerFacts, ...] = ()
     unseen: tuple[str, ...] = ()
     probed_at: str = ""

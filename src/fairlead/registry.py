@@ -39,6 +39,12 @@ BUILT_IN = {
     "launchers": {
         "single": "fairlead.launchers.single",
         "torchrun": "fairlead.launchers.torchrun",
+        "srun": "fairlead.launchers.srun",
+        "mpirun": "fairlead.launchers.mpirun",
+        "image-mpirun": "fairlead.launchers.image_mpirun",
+        "horovod": "fairlead.launchers.horovod",
+        "jax": "fairlead.launchers.jax",
+        "tensorflow": "fairlead.launchers.tensorflow",
         "ranks": "fairlead.launchers.ranks",
     },
     "schedulers": {

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from fairlead import codec
 from fairlead.images import binary
-from fairlead.images.inside import Inside, Mpi, look
+from fairlead.images.inside import Inside, look
 from fairlead.images.view import View
-from fairlead.model import CudaCompat
+from fairlead.model import CudaCompat, MpiFacts, MpiFamily, Pmi
 
 GLIBC = make_elf(constants=b"GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.\n")
 SHELL = make_elf(interpreter="/lib64/ld-linux-x86-64.so.2", needed=["libc.so.6"])
@@ -304,21 +304,25 @@ def test_debians_openmpi_and_mpich_side_by_side(base: Path, tmp_path: Path) -> N
         },
     )
     openmpi, mpich = look([base, image]).mpis
-    assert openmpi == Mpi(
-        family="OpenMPI",
+    assert openmpi == MpiFacts(
+        family=MpiFamily.OPENMPI,
         version="4.1.4",
-        path=f"/{library}/libmpi.so.40.30.4",
-        speaks=("pmix",),
+        library=f"/{library}/libmpi.so.40.30.4",
+        prefix="/usr",
+        speaks=(Pmi.PMIX,),
         slurm=True,
         launcher="/usr/bin/mpirun.openmpi",
+        origin="in the image",
     )
-    assert mpich == Mpi(
-        family="MPICH",
+    assert mpich == MpiFacts(
+        family=MpiFamily.MPICH,
         version="4.0.2",
-        path=f"/{library}/libmpich.so.12.2.2",
-        speaks=("pmi1",),
+        library=f"/{library}/libmpich.so.12.2.2",
+        prefix="/usr",
+        speaks=(Pmi.PMI1,),
         slurm=True,
         launcher="/usr/bin/mpirun.mpich",
+        origin="in the image",
     )
 
 
@@ -396,7 +400,7 @@ def test_the_loaders_configuration_is_followed(tmp_path: Path) -> None:
         tmp_path,
         {"etc/ld.so.conf.d/mpi.conf": "# ours\n/srv/mpi/lib\n", "srv/mpi/lib/libmpi.so.40": OPENMPI},
     )
-    assert [mpi.path for mpi in look([tmp_path]).mpis] == ["/srv/mpi/lib/libmpi.so.40"]
+    assert [mpi.library for mpi in look([tmp_path]).mpis] == ["/srv/mpi/lib/libmpi.so.40"]
 
 
 def test_a_library_that_only_looks_like_mpi_is_none(tmp_path: Path) -> None:

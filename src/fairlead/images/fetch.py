@@ -219,6 +219,8 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         python_version=found.python_version,
         glibc=found.glibc,
         frameworks=found.frameworks,
+        mpis=found.mpis,
+        mpi_users=found.mpi_users,
         notes=(*lost, *(note for each in facts for note in each.notes)),
         reference=reference,
         architecture=config.architecture,

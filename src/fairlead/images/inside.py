@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.images import binary
-from fairlead.images.binary import Binary
+from fairlead.images import binary, mpis
 from fairlead.images.view import View
-from fairlead.model import CudaCompat
+from fairlead.model import CudaCompat, MpiFacts
 
 #: Packages that decide how a job runs and what it measures: their versions are facts about an image.
 FRAMEWORKS = frozenset(
@@ -43,7 +42,7 @@ _MPI_FOLDER = re.compile(r"(?:openmpi|mpich|mvapich2?|mpi)(?:[-._0-9].*)?")
 
 #: The libraries of interest, as their files are called.
 _LIBRARY = re.compile(
-    r"lib(?P<stem>mpi(?:ch)?(?:_cray|_gnu_\d+|_gnu|_intel|_nvidia|_aocc)?|cudart|cudnn|nccl|ucp|fabric)"
+    r"lib(?P<stem>mpi(?:ch)?(?:_cray|_gnu_\d+|_gnu|_intel|_nvidia|_aocc)?|cudart|cudnn|nccl|ucp|fabric|pmix)"
     r"\.so(?P<version>(?:\.\d+)*)"
 )
 
@@ -73,22 +72,6 @@ class Python:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mpi:
-    """One MPI library. `family`: OpenMPI, MPICH, Intel MPI, MVAPICH, Cray MPICH or unknown.
-
-    `speaks`: how a launcher outside can tell the library its rank: "pmix", "pmi2", "pmi1". `slurm`: it was
-    built with parts for Slurm. `launcher`: the path of its own mpirun.
-    """
-
-    family: str
-    version: str | None
-    path: str
-    speaks: tuple[str, ...]
-    slurm: bool
-    launcher: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
     """A library that drives fast networks: "UCX" or "libfabric"."""
 
@@ -104,7 +87,8 @@ class Inside:
     `architecture` is as `uname -m` says it; `libc` as in "glibc 2.36" or "musl 1.2.3". `python` is the one
     that the image's PATH finds first, `frameworks` what it can import, `pythons` holds all of them.
     `cuda` is the newest CUDA of all that the image brings, since the driver has to serve that one.
-    `mpis`: what the loader would find first stands first. `evidence`: pairs of a fact and its file.
+    `mpis`: what the loader would find first stands first; `mpi_users`: packages -> the libraries that they
+    are linked to. `evidence`: pairs of a fact and its file.
     """
 
     distribution: str | None = None
@@ -120,7 +104,8 @@ class Inside:
     nccl: str | None = None
     rocm: str | None = None
     cuda_compat: CudaCompat | None = None
-    mpis: tuple[Mpi, ...] = ()
+    mpis: tuple[MpiFacts, ...] = ()
+    mpi_users: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fabrics: tuple[Fabric, ...] = ()
     evidence: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -178,6 +163,7 @@ class _Search:
             rocm=self._rocm(),
             cuda_compat=self._cuda_compat(),
             mpis=self._mpis(),
+            mpi_users=self._mpi_users(),
             fabrics=tuple(self._fabrics()),
             evidence=tuple(dict.fromkeys(self._evidence)),
             notes=tuple(
@@ -495,116 +481,17 @@ class _Search:
                 seen.add(found.path)
                 yield found.path
 
-    def _mpis(self) -> tuple[Mpi, ...]:
-        """One of each folder, family and version; the one whose launcher `mpirun` starts stands first."""
-        found: dict[tuple[str, str, str | None], Mpi] = {}
-        for mpi in self._all_mpis():
-            found.setdefault((mpi.path.rpartition("/")[0], mpi.family, mpi.version), mpi)
-        chosen = next(
-            (
-                real.path
-                for folder in self._path()
-                if (real := self._view.find(f"{folder}/mpirun")) is not None
-            ),
-            None,
-        )
+    def _mpis(self) -> tuple[MpiFacts, ...]:
+        found = mpis.find(self._view, self._libraries, self._path())
+        for mpi in found:
+            self._tell(mpi.title, mpi.library or mpi.prefix or "")
+        return found
 
-        def is_not_chosen(mpi: Mpi) -> bool:
-            real = self._view.find(mpi.launcher) if mpi.launcher is not None else None
-            return real is None or real.path != chosen
-
-        mpis = sorted(found.values(), key=is_not_chosen)
-        for mpi in mpis:
-            self._tell(f"{mpi.family} {mpi.version}" if mpi.version else mpi.family, mpi.path)
-        return tuple(mpis)
-
-    def _all_mpis(self) -> Iterator[Mpi]:
-        for _, path in self._libraries.get("mpi", ()):
-            with self._view.open(path) as descriptor, binary.read(descriptor) as library:
-                if library is None:
-                    continue
-                family = _family(library)
-                if family is None:  # a wrapper, such as the one for profiling
-                    continue
-                version = _mpi_version(family, library) or self._header_version(path)
-                components = self._components(path) if family == "OpenMPI" else None
-                speaks = (
-                    self._openmpi_speaks(path, library) if components is not None else _mpich_speaks(library)
-                )
-                slurm = any("slurm" in name for name in components or ()) or (
-                    components is None and library.holds(b"--with-slurm")
-                )
-            yield Mpi(
-                family=family,
-                version=version,
-                path=path,
-                speaks=speaks,
-                slurm=slurm,
-                launcher=self._launcher(path, family),
-            )
-
-    def _header_version(self, path: str) -> str | None:
-        """From mpi.h, where the image can also compile."""
-        folder = path.rpartition("/")[0]
-        prefix = folder.rpartition("/")[0]
-        for header in (f"{prefix}/include/mpi.h", f"{folder}/include/mpi.h"):
-            text = (self._view.read(header, most=512 * 1024) or b"").decode("utf-8", "replace")
-            parts = [
-                re.search(rf"^#define\s+OMPI_{part}_VERSION\s+(\d+)", text, re.MULTILINE)
-                for part in ("MAJOR", "MINOR", "RELEASE")
-            ]
-            told = re.search(
-                r'^#define\s+(?:MVAPICH2?_VERSION|I_MPI_VERSION|MPICH_VERSION)\s+"([^"\n]{1,40})"',
-                text,
-                re.MULTILINE,
-            )
-            if all(parts):
-                return ".".join(part[1] for part in parts if part)
-            if told:
-                return told[1]
-        return None
-
-    def _components(self, path: str) -> frozenset[str]:
-        """The names of OpenMPI's plugins: files beside the library, or built into its libraries."""
-        folder = path.rpartition("/")[0]
-        names: set[str] = set()
-        for plugins in ("openmpi", "openmpi/lib/openmpi3", "openmpi/lib/openmpi", "pmix", "prte"):
-            names.update(name for name in self._view.names(f"{folder}/{plugins}") if "mca_" in name)
-        candidates = [
-            f"{place}/{name}" for place in (folder, f"{folder}/openmpi") for name in self._view.names(place)
-        ]
-        for candidate in candidates:
-            if re.fullmatch(r".*/lib(?:open-pal|open-rte|prrte)\.so\.\d+", candidate):
-                with self._view.open(candidate) as descriptor, binary.read(descriptor) as library:
-                    if library is not None:
-                        names.update(name for name in _BUILT_IN if library.names(name))
-        return frozenset(names)
-
-    def _openmpi_speaks(self, path: str, library: Binary) -> tuple[str, ...]:
-        """Source: https://docs.open-mpi.org/en/main/launching-apps/slurm.html; before 5.0 a plugin each."""
-        names = self._components(path)
-        spoken = []
-        if "libpmix.so.2" in library.needed or any(
-            re.search(r"mca_pmix_(?:ext|pmix)\d", name) for name in names
-        ):
-            spoken.append("pmix")
-        if any("mca_pmix_s2" in name for name in names):
-            spoken.append("pmi2")
-        if any("mca_pmix_s1" in name for name in names):
-            spoken.append("pmi1")
-        return tuple(spoken)
-
-    def _launcher(self, path: str, family: str) -> str | None:
-        prefix = path.rpartition("/")[0].rpartition("/")[0]
-        names = ["mpirun", "mpiexec.hydra", "mpiexec"]
-        if prefix.startswith("/usr/lib"):  # Debian: all launchers in one folder
-            names = ["mpirun.openmpi"] if family == "OpenMPI" else ["mpirun.mpich", "mpiexec.hydra"]
-            names += ["mpirun"]
-        for folder in (f"{prefix}/bin", "/usr/bin"):
-            for name in names:
-                if name in self._view.names(folder) and self._view.is_file(f"{folder}/{name}"):
-                    return f"{folder}/{name}"
-        return None
+    def _mpi_users(self) -> dict[str, tuple[str, ...]]:
+        users = mpis.users(self._view, tuple(dict.fromkeys(self._folders_of_packages)))
+        for name, (path, _) in users.items():
+            self._tell(f"{name} uses MPI", path)
+        return {name: libraries for name, (_, libraries) in users.items()}
 
     def _fabrics(self) -> Iterator[Fabric]:
         for name, stem in (("UCX", "ucp"), ("libfabric", "fabric")):
@@ -625,67 +512,6 @@ class _Search:
             r"^Version:\s*(\d[\w.]{0,20})", self._text(f"{folder}/pkgconfig/{package}.pc") or "", re.MULTILINE
         )
         return told[1] if told else None
-
-
-#: Components as symbols, where OpenMPI 4 and PRRTE have them built in.
-_BUILT_IN = (
-    "mca_pmix_pmix2x_component", "mca_pmix_pmix3x_component", "mca_pmix_pmix4x_component",
-    "mca_pmix_ext2x_component", "mca_pmix_ext3x_component", "mca_pmix_s1_component", "mca_pmix_s2_component",
-    "mca_ess_slurm_component", "mca_plm_slurm_component", "mca_ras_slurm_component",
-    "prte_plm_slurm_module", "prte_mca_plm_slurm_component", "prte_mca_ras_slurm_component",
-)  # fmt: skip
-
-
-def _family(library: Binary) -> str | None:
-    """By what only that family's library holds; the others are all made from MPICH's source."""
-    if library.holds(b"Open MPI v%d.%d.%d") or library.holds(b"Open MPI repo revision"):
-        return "OpenMPI"
-    if library.holds(b"Intel(R) MPI Library"):
-        return "Intel MPI"
-    if library.holds(b"CRAY MPICH"):
-        return "Cray MPICH"
-    if library.holds(b"MVAPICH2 Version") or library.holds(b"MVAPICH Version"):
-        return "MVAPICH"
-    if library.holds(b"MPICH Version:"):
-        return "MPICH"
-    return "unknown" if library.names("MPI_Init") else None
-
-
-def _mpi_version(family: str, library: Binary) -> str | None:
-    match family:
-        case "OpenMPI":
-            return library.text("ompi_version_string") or library.search(
-                rb"MCA component version (\d{1,2}\.\d{1,2}\.\d{1,2}[a-z0-9]{0,8})\0"
-            )
-        case "Intel MPI":
-            return library.search(rb"\0(20\d\d\.\d{1,2}(?:\.\d{1,2})?)\0")
-        case "Cray MPICH":
-            return library.search(rb"CRAY MPICH version (\d{1,2}\.\d{1,2}\.\d{1,3})")
-        case "MPICH":
-            # A build that exports no such name has its version right after how it was configured.
-            return library.text("MPII_Version_string") or library.search(
-                rb"--with-device=[^\0]{1,9000}\0[\0-\x7f]{0,600}?\0([345]\.\d{1,2}(?:\.\d{1,2})?(?:[a-z]+\d{1,2})?)\0"
-            )
-        case _:
-            return None
-
-
-def _mpich_speaks(library: Binary) -> tuple[str, ...]:
-    """Which PMIs a library of MPICH's kind speaks: "fullinit" is the greeting of PMI-2, PMI_FD tells PMI-1
-    where to talk. Source: https://github.com/pmodels/mpich/blob/main/doc/wiki/design/PMI_v2_Wire_Protocol.md
-    """
-    spoken = []
-    needed = " ".join(library.needed)
-    loads = library.holds(b"I_MPI_PMI_LIBRARY\0") or library.holds(
-        b"I_MPI_PMI_LIBRARY "
-    )  # when it is told to
-    if "libpmix.so" in needed or (loads and library.holds(b"PMIx_Init\0")):
-        spoken.append("pmix")
-    if "libpmi2.so" in needed or library.holds(b"fullinit\0") or (loads and library.holds(b"PMI2_Init\0")):
-        spoken.append("pmi2")
-    if re.search(r"libpmi\.so", needed) or library.holds(b"PMI_FD\0"):
-        spoken.append("pmi1")
-    return tuple(spoken)
 
 
 def _installations(view: View) -> list[str]:

@@ -26,13 +26,15 @@ class NotLaunchable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a launcher may know beside the job: `site` is where the ranks run, `scheduler` what gives the
-    nodes, `python` the interpreter of the environment, `engine` what holds the container."""
+    nodes, `python` the interpreter of the environment, `engine` what holds the container, `mpi_plugins` what
+    the scheduler's own start can tell MPI programs by."""
 
     site: Site
     scheduler: str
     engine: str
     image: Image | None
     python: str
+    mpi_plugins: tuple[str, ...] = ()
 
 
 class Passed(NamedTuple):
@@ -77,6 +79,11 @@ class Launcher(Protocol):
     def prelude(self, job: Job, surroundings: Surroundings) -> str:
         """Lines of bash that run before each start, on the node or for the rank: where this launcher's ranks
         find their names, say. "" for none."""
+        ...
+
+    def proof(self, job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+        """For Start.PROGRAM: what the ranks run before the job, to see that they find each other; None:
+        nothing."""
         ...
 
 

@@ -47,3 +47,7 @@ def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
 
 def prelude(job: Job, surroundings: Surroundings) -> str:
     return INTERFACE
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

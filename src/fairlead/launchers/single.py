@@ -34,3 +34,7 @@ def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
 
 def prelude(job: Job, surroundings: Surroundings) -> str:
     return ""
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

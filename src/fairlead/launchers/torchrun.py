@@ -27,6 +27,11 @@ def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
         )
     if surroundings.image is not None and "torch" not in surroundings.image.frameworks:
         return NotLaunchable("PyTorch is not in the environment", remedy="pip install torch")
+    if job.launcher != NAME and surroundings.image is not None and "horovod" in surroundings.image.frameworks:
+        return NotLaunchable(
+            "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
+            remedy='set launcher = "torchrun", for a script that uses torch.distributed',
+        )
     nodes = f" on each of {job.topology.nodes} nodes" if job.topology.nodes > 1 else ""
     return Launchable(
         f"PyTorch's launcher starts {job.topology.ranks_per_node} ranks{nodes} and gives them their names"
@@ -79,3 +84,7 @@ def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
 
 def prelude(job: Job, surroundings: Surroundings) -> str:
     return INTERFACE if job.topology.nodes > 1 else ""
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

@@ -45,12 +45,14 @@ def plan(
     process = choose_process(job, image, runs_on, engine, decisions)
     # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
     resolved = msgspec.structs.replace(job, command=process.argv)
+    facts = site.scheduler(scheduler.NAME)
     around = Surroundings(
         site=runs_on,
         scheduler=scheduler.NAME,
         engine=engine.NAME,
         image=image,
         python=(image.python if image is not None else None) or "python3",
+        mpi_plugins=facts.mpi_plugins if facts is not None else (),
     )
     launcher = choose_launcher(resolved, around, decisions)
     gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
@@ -60,6 +62,11 @@ def plan(
         container, passed=(*passed.names, *gpu.passed), passed_prefixes=passed.prefixes
     )
     command = compose(resolved, process, image, engine, launcher, container, around, gpu)
+    words = launcher.proof(resolved, around)
+    proof = None
+    if words is not None:
+        proved = dataclasses.replace(process, argv=words)
+        proof = compose(resolved, proved, image, engine, launcher, container, around, gpu)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
@@ -82,6 +89,7 @@ def plan(
         rank_log=launcher.RANK_LOG,
         start=launcher.START,
         program=launcher.program(resolved, around),
+        proof=proof,
         prelude=launcher.prelude(resolved, around),
         directives=scheduler.directives(job, site),
     )

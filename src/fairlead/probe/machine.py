@@ -8,18 +8,21 @@ import pwd
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from fairlead import registry
+from fairlead import execute, registry
 from fairlead.clock import utc_now
 from fairlead.gpu import find
 from fairlead.model import FileSystem, Site
 from fairlead.probe import permits
 from fairlead.probe.files import read_text
 from fairlead.probe.host import RealHost, cpus
+from fairlead.probe.mpis import probe_mpis
 from fairlead.probe.schedulers import probe_schedulers
 from fairlead.store import Store
 
 #: Engines that run in a user namespace and no other way.
 _IN_NAMESPACES = ("bubblewrap", "charliecloud")
+#: By which an MPI's launcher can reach other nodes.
+_REMOTE_TOOLS = ("ssh",)
 
 
 def probe(store: Store, *, thorough: bool = False) -> Site:
@@ -42,6 +45,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
             found = pool.map(lambda name: registry.engine(name).probe(host), names)
             schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
+        mpis = probe_mpis(host)
         # PRoot cannot say why it may not trace.
         thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
         in_namespace = any(
@@ -73,6 +77,8 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         gpus=find.gpus(drivers),
         gpu_drivers=drivers,
         file_systems=file_systems,
+        mpis=mpis,
+        other_tools={name: path for name in _REMOTE_TOOLS if (path := execute.which(name))},
         probed_at=utc_now(),
     )
 

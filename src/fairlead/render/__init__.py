@@ -47,6 +47,8 @@ def _at_once(plan: Plan) -> list[str]:
     """For this machine, now: $1 is the run's mark."""
     found = [f'FAIRLEAD_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n', parts.FUNCTIONS, parts.STOP, parts.NEED]
     found += [_modules(plan), _needs(plan)] if plan.job.modules else [_needs(plan)]
+    if plan.start is Start.PROGRAM:
+        return [*found, *_at_once_program(plan)]
     if plan.rank_log is not None:
         found.append(parts.RUN_FOLDER)
     if plan.start is Start.RANKS:
@@ -57,6 +59,22 @@ def _at_once(plan: Plan) -> list[str]:
     if plan.rank_log is not None:
         found.append(_first_failure(plan))
     return [*found, parts.END]
+
+
+def _at_once_program(plan: Plan) -> list[str]:
+    """A program (mpirun) starts the ranks on this machine."""
+    found = [
+        parts.AT_ONCE_RANK,
+        'if [ "$part" = --rank ]; then',
+        _start(plan),
+        "fi\n",
+        parts.RUN_FOLDER,
+        parts.PORT,
+        parts.AT_ONCE_PROGRAM.format(program=words.joined(plan.program)),
+    ]
+    if plan.proof is not None:
+        found.append(parts.AT_ONCE_PROOF)
+    return [*found, "run job\ncode=$?\n", _first_failure(plan), parts.END]
 
 
 def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]:

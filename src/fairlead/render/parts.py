@@ -233,6 +233,8 @@ fi
 CLUSTER_FIRST = """\
 # From here on: the first node.
 mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > "$FAIRLEAD_RUN_DIR/secret")
 printf '%(%s)T %s %s\\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
 rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
 starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
@@ -299,6 +301,7 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
   printf 'fairlead: the job is for %s nodes, and has: %s\\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
   finish 3
 fi
+printf '%s\\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\\./ { print $1; exit }')
 FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
@@ -333,6 +336,47 @@ code=$?
 exit "$code" # the others are ended by the program that started them
 """
 
+#: On this machine: the program starts this script again for every rank.
+AT_ONCE_RANK = """\
+part=--first
+if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN FOLDER PORT WHAT
+  part=$1 FAIRLEAD_RUN=$2 FAIRLEAD_RUN_DIR=$3 FAIRLEAD_PORT=$4 what=$5
+fi
+FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
+"""
+
+AT_ONCE_PROGRAM = """\
+stop() {{ # $1: exit code; the ranks first, so that they have time to end
+  trap '' TERM INT HUP
+  end_run
+  kill -s TERM "$child" 2>/dev/null
+  exit "$1"
+}}
+child=
+
+script=$0
+if [ ! -f "$script" ]; then # given as bash -c "…"
+  script=$FAIRLEAD_RUN_DIR/job.sh
+  printf '%s\n' "$BASH_EXECUTION_STRING" > "$script" || exit 3
+fi
+[ -e /dev/fd/0 ] || exec </dev/null
+
+run() {{ # $1: job or proof
+  {program} bash "$script" --rank "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_PORT" "$1" <&0 &
+  child=$!
+  wait "$child"
+}}
+"""
+
+AT_ONCE_PROOF = """\
+# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
+run proof </dev/null >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+  printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
+  exit 3
+}
+"""
+
 RANK_PROOF = """\
 if [ "$what" = proof ]; then
     {command}
@@ -355,7 +399,8 @@ module load {modules} || exit 3
 
 CLUSTER_PROOF = """\
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof || {
+run proof >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
   printf 'fairlead: the ranks did not find each other; the job is not started\\n' >&2
   finish 3
 }

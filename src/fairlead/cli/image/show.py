@@ -53,7 +53,7 @@ def _text(image: Image, found: Inside) -> str:
         *(
             (
                 "MPI",
-                f"{mpi.family} {mpi.version or '?'}, {mpi.path}; speaks {', '.join(mpi.speaks) or 'none'}",
+                f"{mpi.title}, {mpi.library}; speaks {', '.join(mpi.speaks) or 'none'}",
             )
             for mpi in found.mpis
         ),

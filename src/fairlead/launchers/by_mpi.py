@@ -1,0 +1,123 @@
+"""What the launchers of MPI programs share: each of them is one rung of the ladder (fairlead.mpi.ladder)."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from fairlead.launchers import Launchable, NotLaunchable, Passed, Surroundings, threads
+from fairlead.model import Command, Job, Topology, Where
+from fairlead.mpi import proving
+from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
+from fairlead.mpi.rules import PASSED, Layout, Starter
+
+#: How long the proof waits for ranks that do not come.
+PROOF_TIMEOUT_S = 120.0
+
+
+def ground(around: Surroundings) -> Ground:
+    return ground_of(around.site, plugins=around.mpi_plugins, in_slurm=around.scheduler == "slurm")
+
+
+def layout(job: Job, around: Surroundings) -> Layout:
+    return Layout(
+        nodes=job.topology.nodes,
+        ranks_per_node=job.topology.ranks_per_node,
+        container_per_rank=around.engine != "native",
+    )
+
+
+def climb(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refusal:
+    """The step that this launcher would be; the same at every call, since all of it is pure."""
+    return walk(
+        around.image, ground(around), layout(job, around), asked=job.launcher == name, only=frozenset({rung})
+    )
+
+
+def step(rung: Rung, name: str, job: Job, around: Surroundings) -> Step:
+    found = climb(rung, name, job, around)
+    assert isinstance(found, Step)  # judge() said Launchable
+    return found
+
+
+def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable | NotLaunchable:
+    if job.launcher != name and not needs_mpi(around.image):
+        return NotLaunchable(
+            "nothing in the environment uses MPI", remedy=f'set launcher = "{name}", if something does'
+        )
+    found = climb(rung, name, job, around)
+    if isinstance(found, Refusal):
+        reasons = "; ".join(f"{each.choice}: {each.reason}" for each in found.rejected)
+        return NotLaunchable(
+            reasons or found.reason,
+            remedy=next((each.remedy for each in found.rejected if each.remedy), found.remedy),
+        )
+    library = library_of(around.image) if around.image is not None else None
+    users = ", ".join(sorted(around.image.mpi_users)) if around.image is not None else ""
+    why = f"{users} use{'s' if ',' not in users else ''} " if users else "it uses "
+    settings = "; ".join(
+        f"{each.name}={each.value}: {each.reason}" for each in found.settings if each.value is not None
+    )
+    return Launchable(
+        f"{why}{library.title if library else 'MPI'}; {found.choice}: {found.reason}"
+        + (f"; with {settings}" if settings else "")
+    )
+
+
+def wrap(found: Step, command: Command, job: Job) -> Command:
+    """Every rank's environment."""
+    given = {each.name: each.value for each in found.settings if each.value is not None}
+    return msgspec.structs.replace(
+        command, environment={**threads(job), **given, **command.environment}, where=Where.RANK
+    )
+
+
+def ranks(starter: Starter, topology: Topology) -> tuple[str, ...]:
+    """How many ranks, and where. Within the CPUs that the scheduler gives they are not bound, as training
+    starts threads of its own."""
+    size, each = str(topology.world_size), topology.ranks_per_node
+    match starter:
+        case Starter.ORTE | Starter.PRRTE:
+            return ("-n", size, "--map-by", f"ppr:{each}:node", "--bind-to", "none", "--oversubscribe")
+        case Starter.HYDRA:
+            return ("-n", size, "-ppn", str(each))
+        case Starter.SRUN:
+            raise AssertionError("srun has a launcher of its own")
+        case _:
+            assert_never(starter)
+
+
+def passed() -> Passed:
+    return Passed((*_RANK_NAMES, "GLOO_SOCKET_IFNAME"), PASSED)
+
+
+_RANK_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
+    """Names that PyTorch and others read, from those that the starter gave; and away with what the starter
+    exported for itself. `rank`, `local_rank`: bash."""
+    taken = sorted({each.name for each in found.settings})
+    lines = [
+        f"RANK={rank} LOCAL_RANK={local_rank}",
+        f"LOCAL_WORLD_SIZE={job.topology.ranks_per_node}",
+        *([f"unset {' '.join(taken)}"] if taken else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def proof(job: Job, around: Surroundings) -> tuple[str, ...] | None:
+    """What the ranks run before the job: they must find each other. The library that is asked is mpi4py's, or
+    else the one that Horovod and other programs load."""
+    if job.topology.world_size == 1:
+        return None
+    image = around.image
+    library = library_of(image) if image is not None else None
+    direct = image is None or "mpi4py" not in image.mpi_users
+    return proving.command(
+        around.python,
+        size=job.topology.world_size,
+        timeout_s=PROOF_TIMEOUT_S,
+        library=library.library if library is not None and direct else None,
+    )

@@ -1,0 +1,74 @@
+"""horovod: Horovod over Gloo. The job script starts every rank and tells it who it is; they meet at a small
+store beside rank 0 (fairlead.mpi.rendezvous). Neither MPI nor ssh takes part.
+
+What the ranks are told is what `horovodrun --gloo` tells them (horovod/runner/gloo_run.py). Horovod over MPI
+is started by the launchers srun, mpirun and image-mpirun.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import msgspec
+
+from fairlead.launchers import (
+    INTERFACE,
+    RANK_VARIABLES,
+    Launchable,
+    NotLaunchable,
+    Passed,
+    Surroundings,
+    threads,
+)
+from fairlead.model import Command, Job, Position, Start, Where, Word
+from fairlead.mpi import rendezvous
+
+NAME = "horovod"
+POSITION = Position.OUTSIDE
+START = Start.RANKS
+RANK_LOG = "logs/$rank"
+
+_RENDEZVOUS = inspect.getsource(rendezvous)
+
+_PRELUDE = """\
+HOROVOD_RANK=$RANK HOROVOD_SIZE=$WORLD_SIZE
+HOROVOD_LOCAL_RANK=$LOCAL_RANK HOROVOD_LOCAL_SIZE=$LOCAL_WORLD_SIZE
+HOROVOD_CROSS_RANK=$FAIRLEAD_NODE HOROVOD_CROSS_SIZE={nodes}
+HOROVOD_HOSTNAME=$(uname -n)
+HOROVOD_CONTROLLER=gloo HOROVOD_CPU_OPERATIONS=gloo
+HOROVOD_GLOO_RENDEZVOUS_ADDR=$FAIRLEAD_MASTER HOROVOD_GLOO_RENDEZVOUS_PORT=$FAIRLEAD_PORT
+unset HOROVOD_GLOO_IFACE
+[ -z "$FAIRLEAD_INTERFACE" ] || HOROVOD_GLOO_IFACE=$FAIRLEAD_INTERFACE
+"""
+
+
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    image = surroundings.image
+    if image is not None and "horovod" not in image.frameworks:
+        return NotLaunchable("Horovod is not in the environment", remedy="pip install horovod")
+    return Launchable("Horovod over Gloo: neither MPI nor ssh takes part")
+
+
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
+    return msgspec.structs.replace(
+        command,
+        argv=(surroundings.python, "-c", _RENDEZVOUS, *command.argv),
+        environment={**threads(job), **command.environment},
+        where=Where.RANK,
+    )
+
+
+def passed(job: Job) -> Passed:
+    return Passed(RANK_VARIABLES, ("HOROVOD_",))
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return ()
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return INTERFACE + _PRELUDE.format(nodes=job.topology.nodes)
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

