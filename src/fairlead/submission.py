@@ -6,10 +6,12 @@ compute nodes. The scheduler is asked only while there is no exit code, and expl
     submission.json   what was handed over, and to whom       job.sh      the script
     starts            one line a start: EPOCH NODE JOB-ID     exit_code   CODE EPOCH
     output.log        what the job printed                    ranks/      the ranks' exit codes and output
+    cancelled         who ended it was Fairlead
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -153,9 +155,10 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
             code, ended = path.read_text().split()
         except (FileNotFoundError, ValueError):
             continue
-        because = ""
-        if path is ends[1]:
+        try:
             because = (folder / "ended_because").read_text(errors="replace").strip()
+        except FileNotFoundError:
+            because = ""
         number = int(code)
         if because:
             state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
@@ -216,11 +219,16 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
             submission=submission, state=entry.state, exit_code=None, starts=began,
             reason=entry.reason, nodes=entry.nodes,
         )  # fmt: skip
-    deadline = time.monotonic() + (_SETTLE_S if entry is not None and began else 0.0)
+    folder = store.run(submission.run_id)
+    cancelled = (folder / "cancelled").exists()
+    deadline = time.monotonic() + (_SETTLE_S if (entry is not None or cancelled) and began else 0.0)
     while (status := _by_its_own_files(store, submission)) is None and time.monotonic() < deadline:
         time.sleep(0.2)
     if status is not None:
-        return status
+        return _with_reason(store, status, entry)
+    if cancelled:
+        # Some forget a job that never ran, and others tell of it as of one that ended well.
+        entry = QueueEntry(job_id="", state=JobState.CANCELLED)
     if entry is None:
         reason = f"{submission.scheduler} does not know the job any more, and it left no exit code"
         if submission.job_id is None:
@@ -232,13 +240,22 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     if not began:
         because += "; the job script was never started"
     code = _CODES.get(entry.state, 1)
-    folder = store.run(submission.run_id)
     store.write(folder / "ended_because", f"{because}\n".encode())
     store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
     return Status(
         submission=submission, state=entry.state, exit_code=code, starts=began, reason=because,
         ended_at_epoch_s=int(time.time()),
     )  # fmt: skip
+
+
+def _with_reason(store: Store, status: Status, entry: QueueEntry | None) -> Status:
+    """The script says 143 of every SIGTERM; the scheduler knows why it was sent."""
+    told = (JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY)
+    if entry is None or entry.state not in told or status.state is not JobState.CANCELLED:
+        return status
+    reason = entry.state.value + (f": {entry.reason}" if entry.reason else "")
+    store.write(store.run(status.submission.run_id) / "ended_because", f"{reason}\n".encode())
+    return dataclasses.replace(status, state=entry.state, reason=reason)
 
 
 def wait(store: Store, run_id: str, *, each: Callable[[Status], None], poll_s: float = 2.0) -> Status:
@@ -294,10 +311,12 @@ def cancel(store: Store, run_id: str) -> None:
     job_id = _job_id(store, status.submission)
     if job_id is None:
         raise ToolError(status.reason, remedy="look for the job in the queue by its name")
+    store.write(store.run(run_id) / "cancelled", b"")
     outcome = execute.run(registry.scheduler(status.submission.scheduler).cancel(job_id))
     if not outcome.ok:
         (status,) = look(store, [run_id])
         if not status.over:
+            (store.run(run_id) / "cancelled").unlink()
             raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
 
 

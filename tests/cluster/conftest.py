@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from clusters import Cluster, cluster
+from environments import make_environment
 from installation import install
 
 
@@ -42,3 +43,9 @@ def gridengine(gridengine_cluster: Cluster) -> Iterator[Cluster]:
     """A Grid Engine cluster with all nodes in service and no job; what the test leaves there is ended."""
     yield gridengine_cluster
     gridengine_cluster.restore()
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a small environment, of which compute nodes see nothing."""
+    return make_environment(tmp_path_factory.mktemp("small") / "environment")

@@ -123,6 +123,14 @@ if command -v ip >/dev/null; then
   fi
 fi
 
+let_save() { # the other ranks may still write their states; nobody waits longer for ranks that were not told
+  local deadline=$((SECONDS + 60))
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    [ "$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | wc -l)" -lt 4 ] || return
+    sleep 0.2
+  done
+}
+
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
 # standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
@@ -177,6 +185,8 @@ fi
 child=$!
 wait "$child"
 code=$?
+
+! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -321,6 +331,7 @@ fi
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again > "$FAIRLEAD_RUN_DIR/again"; then
     tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
     exit "${AGAIN:-75}"

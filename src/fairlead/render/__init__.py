@@ -53,7 +53,9 @@ def _at_once(plan: Plan) -> list[str]:
         found.append(parts.RUN_FOLDER)
     if plan.start is Start.RANKS:
         found.append(
-            "FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$\n" + parts.PORT
+            parts.LET_SAVE.format(world_size=plan.job.topology.world_size)
+            + "\nFAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$\n"
+            + parts.PORT
         )
     found.append(_start(plan))
     if plan.rank_log is not None:
@@ -81,6 +83,8 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     """For a scheduler: the first node's part, and every node's."""
     alone = plan.job.topology.nodes == 1
     name = _run_name(plan)
+    # A program that starts the ranks ends them by its own rules.
+    saves = plan.start is not Start.PROGRAM and plan.rank_log is not None
     # Without a folder of the host's to work in, where it is handed over.
     folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
     found = [
@@ -101,7 +105,9 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         _modules(plan),
         _needs(plan),
         parts.CLUSTER_INTERFACE,
+        parts.LET_SAVE.format(world_size=plan.job.topology.world_size) if saves else "",
         _start(plan),
+        parts.CLUSTER_NODE_END if saves else "",
         parts.END,
         "fi\n",
         parts.CLUSTER_FIRST,

@@ -53,6 +53,17 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 """
 
+#: 75: a rank has saved its state and wants to go on later. The others are not ended for it at once.
+LET_SAVE = """\
+let_save() {{ # the other ranks may still write their states; nobody waits longer for ranks that were not told
+  local deadline=$((SECONDS + 60))
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    [ "$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | wc -l)" -lt {world_size} ] || return
+    sleep 0.2
+  done
+}}
+"""
+
 RUN_FOLDER = """\
 # Where the ranks leave their exit codes and output.
 if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
@@ -100,6 +111,7 @@ start_rank() {{ # $1: its number on this node
     kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
     sleep 0.05
   done
+  [ "$code" -ne 75 ] || let_save
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
 }}
@@ -154,6 +166,11 @@ LAST_OUTPUT = """\
 END = """\
 [ "$code" -eq 0 ] || end_run
 exit "$code"
+"""
+
+#: The end of a node's part: its code ends the other nodes' parts.
+CLUSTER_NODE_END = """\
+! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save
 """
 
 # ----------------------------------------------------------------------------------------------------
@@ -417,6 +434,7 @@ CLUSTER_AGAIN = """\
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again > "$FAIRLEAD_RUN_DIR/again"; then
     tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
     exit "${AGAIN:-75}"

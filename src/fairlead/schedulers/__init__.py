@@ -102,11 +102,12 @@ def said(outcome: Outcome) -> str:
 
 
 def found_job_id(outcome: Outcome, pattern: str) -> str:
-    """The first group of the pattern in what a submission printed. Raises ToolError when it is not there."""
-    found = re.search(pattern, outcome.stdout, re.MULTILINE)
-    if found is None:
+    """The first group of the pattern's last match in what a submission printed: sites put notices before it.
+    Raises ToolError when there is none."""
+    found = re.findall(pattern, outcome.stdout, re.MULTILINE)
+    if not found:
         raise ToolError(f"{outcome.argv[0]} did not tell the job's number", context=said(outcome))
-    return found[1]
+    return str(found[-1])
 
 
 def cpus_per_node(job: Job) -> int:

@@ -42,9 +42,16 @@ on_host() { # $1: the node; the rest is the command
   qrsh -inherit -nostdin "$host" "$@"
 }
 
-again() { # 99: Grid Engine puts a job that ends with it back into the queue
-  echo "$JOB_ID"
-  AGAIN=99
+again() { # prints the number under which the job goes on
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
+    echo "$JOB_ID"
+    AGAIN=99
+  # One of several nodes would wait there for ever "until clean up of a previous run has finished".
+  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"; then
+    printf 'fairlead: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \
+      "$(uname -n)" >&2
+    return 1
+  fi
 }
 
 """
@@ -200,6 +207,8 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
         if code in ("137", "143") or failed.startswith("100"):  # "100 : assumedly after job"
             state = JobState.CANCELLED
+        if failed.startswith("25"):  # "25 : rescheduling"
+            state = JobState.UNKNOWN
         reason = "" if failed == "0" else failed
         return (QueueEntry(job_id=values["jobnumber"], state=state, reason=reason),)
 

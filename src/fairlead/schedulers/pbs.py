@@ -177,9 +177,12 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append(f"-l qos={scheduling.qos}")
     if scheduling.after:
         options.append("-W depend=afterok:" + ":".join(scheduling.after))
-    if flavour != "front":  # whose qsub does not know it; Slurm's own default holds
+    if flavour != "front":
         options.append(f"-r {'y' if scheduling.requeue else 'n'}")
-    return tuple(f"#PBS {option}" for option in (*options, *scheduling.options))
+    lines = [f"#PBS {option}" for option in (*options, *scheduling.options)]
+    if flavour == "front":  # whose qsub has no word for these, and hands the script to sbatch
+        lines += [f"#SBATCH --{'' if scheduling.requeue else 'no-'}requeue", "#SBATCH --open-mode=append"]
+    return tuple(lines)
 
 
 def _resources_torque(job: Job) -> Iterator[str]:
@@ -212,7 +215,7 @@ def _resources_pro(job: Job) -> Iterator[str]:
 
 
 def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("qsub", "-o", log, script)
+    return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front reads no -j among the #PBS lines
 
 
 def job_id(outcome: Outcome) -> str:
@@ -231,7 +234,8 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
 
 
 def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
-    text = re.sub(r"\n\t", "", outcome.stdout)  # long values go on in the next line
+    # Long values go on in the next line, after a tab; Slurm's front has a tab before each name, too.
+    text = re.sub(r"\n\t(?![A-Za-z_][\w.]* = )", "", outcome.stdout)
     found = []
     for paragraph in re.split(r"(?m)^Job Id:\s*", text)[1:]:
         number, _, rest = paragraph.partition("\n")

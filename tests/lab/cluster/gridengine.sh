@@ -52,6 +52,7 @@ configuration() {
     echo 'exclusive  excl BOOL EXCL YES YES FALSE 1000'
   } | grep -v '^#' | add -Mc
   for name in $(names); do
+    as_admin qconf -as "$name"
     add -Ae <<HOST
 hostname $name
 load_scaling NONE

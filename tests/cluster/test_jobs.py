@@ -1,0 +1,285 @@
+"""Jobs on a real Slurm cluster: trainings, signals, lost nodes, refusals, and the verbs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import Cluster
+from desks import Desk, ranks_said
+
+LAB = Path(__file__).parents[1] / "lab"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NODES = ("c1", "c2", "c3")
+
+
+@pytest.fixture
+def desk(slurm: Cluster, tmp_path: Path) -> Desk:
+    """With the environment of the tests themselves, which has PyTorch."""
+    made = Desk(
+        up=slurm, scheduler="slurm", path=slurm.path, python=Path(sys.executable),
+        folder=slurm.home / tmp_path.name,
+    )  # fmt: skip
+    made.folder.mkdir()
+    return made
+
+
+@pytest.fixture
+def small(desk: Desk, python: Path) -> Desk:
+    """With an environment that is captured in no time."""
+    return Desk(up=desk.up, scheduler=desk.scheduler, path=desk.path, python=python, folder=desk.folder)
+
+
+@pytest.fixture
+def training(desk: Desk) -> Desk:
+    pytest.importorskip("torch")
+    shutil.copy(LAB / "training.py", desk.folder)
+    return desk
+
+
+def result(desk: Desk) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((desk.folder / "result.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def curve(slurm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of the same training by six ranks on one machine."""
+    pytest.importorskip("torch")
+    folder = slurm_cluster.home / tmp_path_factory.mktemp("local").name
+    folder.mkdir()
+    desk = Desk(
+        up=slurm_cluster,
+        scheduler="local",
+        path=slurm_cluster.path,
+        python=Path(sys.executable),
+        folder=folder,
+    )
+    shutil.copy(LAB / "training.py", folder)
+    job = desk.job("local", ["python", "training.py", "."], nodes=1, ranks_per_node=6)
+    desk.fairlead("run", job)
+    found = result(desk)
+    assert found["shown"] == [4] * 240
+    losses: list[float] = found["losses"]
+    assert losses[-1] < losses[0] / 2
+    return losses
+
+
+def is_same(losses: list[float], curve: list[float]) -> bool:
+    return losses == pytest.approx(curve, abs=1e-6, rel=0)
+
+
+# --- trainings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "launcher"), [("bubblewrap", "torchrun"), ("apptainer", "torchrun"), ("bubblewrap", "ranks")]
+)
+def test_a_training_on_three_nodes_has_the_curve_of_the_local_one(
+    training: Desk, curve: list[float], engine: str, launcher: str
+) -> None:
+    desk = training
+    job = desk.job(
+        "train", ["python", "training.py", "."], more=f'engine = "{engine}"\nlauncher = "{launcher}"'
+    )
+    run = desk.submit(job)
+    log = desk.wait(run)
+    told = [json.loads(lines[0]) for lines in ranks_said(log).values()]
+    assert sorted(rank for rank, *_ in told) == list(range(6))
+    assert {size for _, size, _ in told} == {6}
+    assert sorted(node for *_, node in told) == sorted(NODES * 2)
+    found = result(desk)
+    assert is_same(found["losses"], curve)
+    assert found["shown"] == [4] * 240
+
+
+@pytest.mark.slow
+def test_the_example_trains_on_three_nodes(desk: Desk) -> None:
+    pytest.importorskip("sklearn")
+    shutil.copy(EXAMPLES / "digits.py", desk.folder)
+    text = (
+        (EXAMPLES / "digits.toml").read_text().replace("ranks_per_node = 2", "ranks_per_node = 2\nnodes = 3")
+    )
+    run = desk.submit(desk.write("digits.toml", text), "--python", sys.executable)
+    log = desk.wait(run)
+    (accuracy,) = re.findall(r"^\[rank 0\] world size 6, test accuracy (\S+)$", log, re.MULTILINE)
+    assert float(accuracy) > 0.9
+
+
+@pytest.mark.slow
+def test_a_killed_node_costs_no_sample_and_the_record_has_both_starts(
+    training: Desk, curve: list[float]
+) -> None:
+    desk = training
+    job = desk.job("lost", ["python", "training.py", ".", "--wait-at", "10"], nodes=2, ranks_per_node=3)
+    run = desk.submit(job)
+    desk.up.wait(lambda: desk.log(run).count("waits") == 6, "six ranks at the tenth step")
+    second = desk.status(run)["nodes"]
+    desk.up.kill_node("c2" if "2" in second else "c1")
+    log = desk.wait(run)
+    found = result(desk)
+    assert found["from"] == [0, 8] or found["from"][-1] == 8, log
+    assert found["shown"] == [4] * 240
+    assert is_same(found["losses"], curve)
+    record = desk.record(run)
+    assert (record["exit_code"], len(record["starts"])) == (0, 2)
+    assert len(list((desk.store / "runs" / run).glob("record*.json"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["torchrun", "ranks"])
+def test_told_by_a_signal_it_saves_its_state_and_goes_on(
+    training: Desk, curve: list[float], launcher: str
+) -> None:
+    desk = training
+    more = f'launcher = "{launcher}"'
+    run = desk.submit(desk.job("told", ["python", "training.py", ".", "--wait-at", "10"], more=more))
+    desk.up.wait(lambda: desk.log(run).count("waits") == 6, "six ranks at the tenth step")
+    desk.up.login(["scancel", "--batch", "-s", "USR1", desk.status(run)["job_id"]])
+    log = desk.wait(run)
+    assert log.count("saved at step 10") >= 6, log
+    found = result(desk)
+    assert found["from"][-1] == 10
+    assert found["shown"] == [4] * 240
+    assert is_same(found["losses"], curve)
+    assert len(desk.record(run)["starts"]) == 2
+
+
+# --- the verbs ----------------------------------------------------------------------------------------------
+
+SLEEPS = ["bash", "-c", 'echo "rank $RANK here"; sleep 600']
+
+
+def test_a_time_limit_is_told_as_one(small: Desk) -> None:
+    job = small.job("late", SLEEPS, more='walltime_s = 60\nlauncher = "ranks"\n[scheduling]\nrequeue = false')
+    run = small.submit(job)
+    small.wait(run, code=143)
+    status = small.status(run)
+    assert (status["state"], status["exit_code"]) == ("timeout", 143)
+    assert small.record(run)["ended_because"].startswith("timeout")
+    small.up.wait(lambda: not small.left(run), "no process left")
+
+
+def test_the_job_outlives_who_waits_for_it(small: Desk) -> None:
+    job = small.job("alone", ["bash", "-c", "echo here; until [ -e go ]; do sleep 0.2; done; exit 4"],
+                    more='launcher = "ranks"')  # fmt: skip
+    waiting = small.start("submit", job, "--wait")
+    runs = small.store / "runs"
+    small.up.wait(lambda: any(ranks_said(small.log(p.name)) for p in runs.glob("alone-*")), "the job's start")
+    (run,) = (path.name for path in runs.glob("alone-*"))
+    for process in small.up.processes("login"):
+        if "submit" in process.command and "fairlead" in process.command:
+            small.up.login(["kill", "-KILL", str(process.pid)], check=False)
+    assert waiting.wait(30) != 0
+    # While it runs: what it says, as it says it, and a shell beside it.
+    follow = small.start("logs", "-f", run)
+    attach = small.up.login(
+        f"script -qec {shlex.quote(f'fairlead attach {run}')} /dev/null",
+        stdin="echo shell on $(hostname) of job $SLURM_JOB_ID\nexit 5\n",
+        cwd=small.folder, environment=small.environment, check=False,
+    )  # fmt: skip
+    number = small.status(run)["job_id"]
+    assert f"shell on c1 of job {number}" in attach.stdout
+    assert attach.returncode == 5
+    (small.folder / "go").touch()
+    small.wait(run, code=4)
+    said, _ = follow.communicate(timeout=60)
+    assert follow.returncode == 0
+    assert said.decode() == small.log(run)
+    assert said.count(b"here") >= 6
+
+
+def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:
+    run = small.submit(small.job("cancelled", SLEEPS, more='launcher = "ranks"'))
+    small.up.wait(lambda: len(ranks_said(small.log(run))) == 6, "six ranks")
+    assert {line.split(":")[0] for line in small.left(run)} == set(NODES)
+    small.fairlead("cancel", run)
+    small.wait(run, code=143)
+    small.up.wait(lambda: not small.left(run), "no process left on any node")
+    assert small.status(run)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("table", "topology", "said", "remedy"),
+    [
+        ('partition = "nowhere"', {}, "there is no partition 'nowhere'", "--partition NAME, one of: "),
+        ('partition = "retired"', {}, "the partition retired takes no jobs now", "--partition NAME"),
+        ('partition = "small"', {}, "the partition small gives 1", "take another partition"),
+        ("", {"nodes": 4}, "the job asks for 4 nodes", "set nodes = 3"),
+        ("", {"cpus_per_rank": 40}, "asks for 80 CPUs on a node", "fewer ranks_per_node"),
+        ("", {"gpus_per_rank": 2}, "asks for 4 GPUs on a node", "fewer ranks_per_node"),
+        ("mem_per_node_bytes = 99000000000", {}, "bytes of memory", "mem_per_node_bytes = "),
+        ('account = "nobody"', {}, "cannot charge the account 'nobody'", "--account NAME, one of: "),
+        ('account = "expired"', {}, "Slurm refuses the job", "take another --account"),
+        ('qos = "none"', {}, "Slurm refuses the job", "sacctmgr show qos"),
+        ('options = ["--gres=tpu:1"]', {}, "Slurm refuses the job", "try: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_with_a_remedy_and_leaves_nothing(
+    small: Desk, table: str, topology: dict[str, int], said: str, remedy: str
+) -> None:
+    before = sorted((small.store / "runs").glob("*")) if (small.store / "runs").exists() else []
+    nodes = topology.pop("nodes", 3)
+    job = small.job("refused", SLEEPS, nodes=nodes, more=f"[scheduling]\n{table}", **topology)
+    done = small.fairlead("submit", job, code=3)
+    assert said in done.stderr
+    assert remedy in done.stderr
+    assert done.stdout == ""
+    assert sorted((small.store / "runs").glob("*")) == before
+    assert small.up.login("squeue -h -a").stdout == ""
+
+
+def test_the_sites_settings_are_written_once_and_shared(small: Desk) -> None:
+    small.fairlead("site", "show", code=2)
+    small.fairlead("site", "add", "--partition", "small", "--account", "research")
+    shown = json.loads(small.fairlead("site", "show", "--json").stdout)
+    assert shown == {"partition": "small", "account": "research"}
+    job = small.job("sites", ["bash", "-c", "echo on $SLURM_JOB_PARTITION"], nodes=1, ranks_per_node=1)
+    script = small.fairlead("plan", "--script", job, code=None).stdout
+    run = small.submit(job)
+    small.wait(run)
+    row = small.up.login(f"sacct -X -n -P -o Partition,Account -j {small.status(run)['job_id']}").stdout
+    assert row.strip() == "small|research", script
+    # A colleague takes the file over.
+    file = small.folder / "config" / "fairlead" / "site.toml"
+    colleague = Desk(
+        up=small.up,
+        scheduler="slurm",
+        path=small.path,
+        python=small.python,
+        folder=small.folder / "colleague",
+    )
+    colleague.folder.mkdir()
+    colleague.fairlead("site", "add", file)
+    assert json.loads(colleague.fairlead("site", "show", "--json").stdout) == shown
+
+
+def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:
+    found = json.loads(small.fairlead("doctor", "--compute", "--json").stdout)
+    login, compute = found["login"], found["compute"]
+    assert (login["hostname"], compute["hostname"] in NODES) == ("login", True)
+    assert compute["unseen"] == []
+    assert len(compute["gpus"]) == 2
+    works = {facts["name"] for facts in compute["engines"] if facts["works"]}
+    assert {"bubblewrap", "native"} <= works
+    assert small.up.login("squeue -h -a").stdout == ""
+    table = small.fairlead("doctor", "--compute").stdout
+    assert "login node" in table
+    assert "compute node" in table
+
+
+def test_a_node_that_does_not_see_the_store_is_known_beforehand(small: Desk, tmp_path: Path) -> None:
+    store = tmp_path / "own-store"
+    done = small.fairlead("doctor", "--compute", "--store", store, code=3)
+    assert f"{store} is not there on the compute node" in done.stdout
+    refused = small.fairlead("submit", "--store", store, small.job("unseen", SLEEPS), code=3)
+    assert f"the compute nodes do not see {store}" in refused.stderr
+    assert "--store DIR on a file system that all nodes share" in refused.stderr
+    assert not list((store / "runs").glob("unseen*"))

@@ -1,0 +1,180 @@
+"""One suite for all queues: the same job files, with no edit, on Slurm, Torque's commands and Grid Engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from clusters import Cluster
+from desks import Desk, ranks_said
+
+NODES = ("c1", "c2", "c3")
+
+#: A rank of the tests. What it does is its first argument.
+RANK = """\
+import json, os, pathlib, signal, sys, time
+
+rank = int(os.environ["RANK"])
+
+
+def tell():
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    told = {name: os.environ[name] for name in names}
+    told |= {"node": os.uname().nodename, "uid": os.getuid(), "names": sorted(os.environ)}
+    print(json.dumps(told), flush=True)
+
+
+def fail():
+    if rank == 3:
+        print("rank three has had enough", file=sys.stderr)
+        sys.exit(7)
+    time.sleep(600)
+
+
+def sleep():
+    print("here", flush=True)
+    time.sleep(600)
+
+
+def warned():  # told before its time is over, it asks to go on later; the second time it ends
+    if pathlib.Path("saved").exists():
+        print("resumed", flush=True)
+        return
+    told = []
+    signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+    print("ready", flush=True)
+    while not told:
+        time.sleep(0.1)
+    print("told", flush=True)
+    pathlib.Path(f"told.{rank}").touch()
+    while len(list(pathlib.Path(".").glob("told.*"))) < int(os.environ["WORLD_SIZE"]):
+        time.sleep(0.1)
+    pathlib.Path("saved").touch()
+    sys.exit(75)
+
+
+globals()[sys.argv[1]]()
+"""
+
+
+@pytest.fixture(params=["slurm", "torque", "gridengine"])
+def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
+    up = request.getfixturevalue("gridengine" if request.param == "gridengine" else "slurm")
+    assert isinstance(up, Cluster)
+    made = Desk(
+        up=up,
+        scheduler={"torque": "pbs"}.get(request.param, request.param),
+        path=up.torque_path if request.param == "torque" else up.path,
+        python=python,
+        folder=up.home / f"{request.param}-{tmp_path.name}",
+    )
+    made.folder.mkdir()
+    made.write("rank.py", RANK)
+    return made
+
+
+def test_six_ranks_on_three_nodes_know_their_names(desk: Desk) -> None:
+    job = desk.job("names", ["python", "rank.py", "tell"], more='launcher = "ranks"')
+    done = desk.fairlead("submit", job, "--wait")
+    run = re.findall(r"run (names-\S+):", done.stderr)[0]
+    told = {rank: json.loads(lines[0]) for rank, lines in ranks_said(desk.log(run)).items()}
+    assert sorted(told) == list(range(6)), desk.log(run)
+    for rank, names in told.items():
+        assert int(names["RANK"]) == rank
+        assert int(names["LOCAL_RANK"]) == rank % 2
+        assert (names["WORLD_SIZE"], names["LOCAL_WORLD_SIZE"]) == ("6", "2")
+        assert names["node"] == told[rank - rank % 2]["node"]
+        assert names["uid"] == told[0]["uid"]
+    assert {names["node"] for names in told.values()} == set(NODES)
+    (address,) = {names["MASTER_ADDR"] for names in told.values()}
+    assert address == f"10.77.0.{told[0]['node'].removeprefix('c')}"
+    assert len({names["MASTER_PORT"] for names in told.values()}) == 1
+    # Of the login node's environment, the scheduler's and the node's own nothing is seen inside.
+    documented = {
+        "FAIRLEAD_IMAGE", "FAIRLEAD_RUN", "FAIRLEAD_RUN_DIR", "HOME", "LANG", "LOGNAME", "OMP_NUM_THREADS",
+        "PATH", "PYTHONNOUSERSITE", "PWD", "TZ", "USER", "RANK", "LOCAL_RANK", "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME", "LC_CTYPE",
+    }  # fmt: skip
+    assert set(told[5]["names"]) <= documented
+    status = desk.status(run)
+    assert (status["state"], status["exit_code"], len(status["starts"])) == ("completed", 0, 1)
+    assert json.loads(desk.fairlead("logs", "--rank", "4", run).stdout)["RANK"] == "4"
+    record = desk.record(run)
+    assert (record["world_size"], record["exit_code"], record["scheduler"]) == (6, 0, desk.scheduler)
+    assert record["starts"][0]["node"] == told[0]["node"]
+    _forgotten(desk, run)
+
+
+def _forgotten(desk: Desk, run: str) -> None:
+    """A job that the scheduler knows nothing of: what the run's own files say counts, and only that."""
+    copy = "names-forgotten"
+    shutil.copytree(desk.store / "runs" / run, desk.store / "runs" / copy)
+    folder = desk.store / "runs" / copy
+    (folder / "record.json").unlink()
+    made = json.loads((folder / "submission.json").read_text()) | {"run_id": copy, "job_id": "987654"}
+    (folder / "submission.json").write_text(json.dumps(made))
+    (folder / "ranks" / "exit_code").write_text("9 1700000000\n")
+    status = desk.status(copy)
+    assert (status["state"], status["exit_code"]) == ("failed", 9)
+    (folder / "record.json").unlink()
+    (folder / "ranks" / "exit_code").unlink()
+    status = desk.status(copy)
+    assert (status["state"], status["exit_code"]) == ("unknown", None)
+    assert "does not know the job any more, and it left no exit code" in status["reason"]
+    shutil.rmtree(folder)
+
+
+def test_the_first_rank_that_fails_gives_the_code_and_ends_the_others(desk: Desk) -> None:
+    run = desk.submit(desk.job("fails", ["python", "rank.py", "fail"], more='launcher = "ranks"'))
+    log = desk.wait(run, code=7)
+    assert "fairlead: rank 3 ended first, with exit code 7; its last output:" in log
+    assert log.count("rank three has had enough") == 2, "as it was said, and in the summary"
+    status = desk.status(run)
+    assert (status["state"], status["exit_code"]) == ("failed", 7)
+    desk.fairlead("status", run, code=7)
+    assert desk.fairlead("logs", run).stdout == log
+    assert "rank three has had enough" in desk.fairlead("logs", "--rank", "3", run).stdout
+    desk.up.wait(lambda: not desk.left(run), "no process left")
+    assert "rank 9" not in desk.fairlead("logs", "--rank", "9", run, code=2).stdout
+
+
+def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
+    job = desk.job(
+        "sleeps", ["python", "rank.py", "sleep"], ranks_per_node=1, cpus_per_rank=4, more='launcher = "ranks"'
+    )
+    first = desk.submit(job)
+    desk.up.wait(lambda: len(ranks_said(desk.log(first))) == 3, "three ranks")
+    second = desk.submit(job)
+    status = desk.status(first)
+    assert (status["state"], status["exit_code"]) == ("running", None)
+    assert "c" in status["nodes"] or desk.scheduler == "gridengine"
+    desk.up.wait(lambda: desk.status(second)["state"] == "pending", "the second job in the queue")
+    table = desk.fairlead("status").stdout
+    assert re.search(rf"{first} .* running ", table)
+    assert re.search(rf"{second} .* pending ", table)
+    assert len(desk.left(first)) >= 3
+    desk.fairlead("cancel", second, first)
+    # Fairlead's own script says 143 of the one, the scheduler "cancelled" of the other.
+    desk.wait(second, code=143)
+    desk.wait(first, code=143)
+    for run in (first, second):
+        assert desk.status(run)["state"] == "cancelled"
+    assert "never started" in desk.status(second)["reason"]
+    desk.up.wait(lambda: not desk.left(first), "no process left on any node")
+    assert "is over already, with exit code 143" in desk.fairlead("cancel", first).stderr
+
+
+def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None:
+    # Slurm itself tells, in its own time; for the others the job script does, after five seconds.
+    more = 'launcher = "ranks"\nwalltime_s = 600\n[scheduling]\nwarning_s = 595'
+    run = desk.submit(desk.job("goes-on", ["python", "rank.py", "warned"], more=more))
+    log = desk.wait(run)
+    said = ranks_said(log)
+    assert all(said[rank] == ["ready", "told", "resumed"] for rank in range(6)), log
+    assert "the job asks to go on later: back into the queue" in log
+    record = desk.record(run)
+    assert (record["exit_code"], len(record["starts"])) == (0, 2)
+    assert desk.status(run)["state"] == "completed"
