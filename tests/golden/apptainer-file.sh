@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:ceb8ddfad7a4.
+# Written by Fairlead 0.1.0, plan sha256:846340a9ad69.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

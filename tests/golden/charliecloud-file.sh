@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine charliecloud, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:5daf6bf67d12.
+# Written by Fairlead 0.1.0, plan sha256:a973c6cdd66a.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

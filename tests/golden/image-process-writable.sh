@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:b8ef114c43d1.
+# Written by Fairlead 0.1.0, plan sha256:79c95369e9be.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

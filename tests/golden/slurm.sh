@@ -189,6 +189,8 @@ fi
 
 # From here on: the first node.
 mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
 printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
 rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
 starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
@@ -260,6 +262,7 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
   printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
   finish 3
 fi
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
 FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}

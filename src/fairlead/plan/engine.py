@@ -13,7 +13,9 @@ from fairlead.plan.ranking import Ranking
 #: How many ways out an error names, the cheapest engine's first.
 _WAYS_OUT = 3
 
+#: What a job can do without, the first way out where it is what no engine gives.
 _AS_A_TREE = 'form = "tree", or --form tree'
+_READ_ONLY = "leave writable = true out"
 
 
 def choose_engine(
@@ -116,18 +118,20 @@ def file_obstacle(engine: Engine, site: Site) -> str | None:
 
 def _if_writable(engine: Engine, verdict: Suitable) -> Suitable | Unsuitable:
     """Whether the engine can also let the command write anywhere in the image, as the job asks."""
-    read_only = "leave writable = true out"
     if engine.CONTAINS and not engine.STACKS:
-        return Unsuitable("it shows the image read-only, and writable = true asks for more", read_only)
+        return Unsuitable("it shows the image read-only, and writable = true asks for more", _READ_ONLY)
     if engine.CONTAINS and not verdict.overlay:
-        return Unsuitable("writable = true needs an overlay, and this user cannot mount one here", read_only)
+        return Unsuitable("writable = true needs an overlay, and this user cannot mount one here", _READ_ONLY)
     return verdict
 
 
 def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
     blocking = [r for r in rejected if r.choice != "native"] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
-    ways = list(dict.fromkeys(r.remedy for r in blocking if r.remedy))[:_WAYS_OUT] or ["fairlead doctor"]
+    remedies = sorted(
+        (r.remedy for r in blocking if r.remedy), key=lambda r: r not in (_AS_A_TREE, _READ_ONLY)
+    )
+    ways = list(dict.fromkeys(remedies))[:_WAYS_OUT] or ["fairlead doctor"]
     if job.engine and len(lines) == 1:
         message = f"the engine {job.engine} cannot run here: {rejected[0].reason}"
     elif job.engine:
