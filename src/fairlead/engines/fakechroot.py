@@ -43,6 +43,9 @@ LIMITS = {
     "test_the_project_s_own_venv_is_the_image_s_not_the_host_s": (
         "nothing can be shown in place of what lies in a mounted folder: the planner refuses the job"
     ),
+    "test_what_the_image_has_in_the_home_is_seen_there_and_stays_what_it_is": (
+        "nothing can be mounted in a folder that the image has in the home: the planner refuses the job"
+    ),
 }
 
 COST = "system calls run at their own speed; each call that names a file is rewritten first"
