@@ -93,11 +93,14 @@ def main():
             if stop.item():
                 save(path, model, optimizer, state)
                 print(f"saved at step {step}", flush=True)
+                # The model before its process group: otherwise a run in fifty aborts here.
+                del model, optimizer, loss
+                gc.collect()
+                dist.destroy_process_group()
                 sys.exit(75)
     if rank == 0:
         (options.folder / "result.json").write_text(json.dumps(state))
         print(f"trained: world size {world_size}, loss {state['losses'][-1]:.6f}", flush=True)
-    # Before the process group goes: otherwise a run in fifty aborts here.
     del model, optimizer, loss
     gc.collect()
     dist.destroy_process_group()

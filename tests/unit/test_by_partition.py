@@ -1,0 +1,107 @@
+"""What can be known before a job is queued."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import make_job, make_site
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.model import Job, Partition, SchedulerFacts, Scheduling, Site, Topology
+from fairlead.schedulers import by_partition, cpus_per_node, gpus_per_node
+
+MAIN = Partition(
+    name="main", default=True, nodes=3, max_time_s=86400, cpus_per_node=4, mem_per_node_bytes=2**34,
+    gpus_per_node=2,
+)  # fmt: skip
+SMALL = Partition(name="small", nodes=3, max_nodes=1, max_time_s=600, accounts=("research",))
+RETIRED = Partition(name="retired", up=False, nodes=100)
+
+
+def site(*partitions: Partition, **facts: Any) -> Site:
+    return make_site(schedulers=(SchedulerFacts(name="slurm", version="1", partitions=partitions, **facts),))
+
+
+def objection(job: Job, where: Site) -> tuple[str, str] | None:
+    return by_partition.objection("slurm", job, where)
+
+
+def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, **table: Any) -> Job:
+    topology = {name: table.pop(name) for name in ("cpus_per_rank", "gpus_per_rank") if name in table}
+    return make_job(
+        topology=Topology(nodes=nodes, ranks_per_node=ranks_per_node, **topology),
+        scheduling=Scheduling(**table), walltime_s=walltime_s,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "remedy"),
+    [
+        (job(partition="nowhere"), "there is no partition 'nowhere'", "one of: main, small, retired"),
+        (job(partition="retired"), "takes no jobs now", "one of: main, small"),
+        (job(nodes=4), "asks for 4 nodes, and the partition main gives 3", "nodes = 3"),
+        (job(nodes=2, partition="small"), "gives 1; main has as many", "nodes = 1"),
+        (job(ranks_per_node=5), "asks for 5 CPUs on a node, and a node of the partition main has 4", "fewer"),
+        (job(gpus_per_rank=3), "asks for 3 GPUs", "gpus_per_rank"),
+        (job(walltime_s=90000), "asks for 25:00:00 h, and the partition main gives 24:00:00", "86400"),
+        (job(mem_per_node_bytes=2**35), "bytes of memory", f"mem_per_node_bytes = {2**34}"),
+        (job(partition="small", account="physics"), "is not for the account 'physics'", "one of: research"),
+        (job(account="biology"), "cannot charge the account 'biology'", "one of: research, physics"),
+    ],
+)
+def test_what_cannot_be_had_is_said_with_a_remedy(asked: Job, said: str, remedy: str) -> None:
+    found = objection(asked, site(MAIN, SMALL, RETIRED, accounts=("research", "physics")))
+    assert found is not None
+    assert said in found[0]
+    assert remedy in found[1]
+
+
+def test_a_site_without_the_scheduler_an_account_or_a_default() -> None:
+    one = job()
+    assert "there is no slurm" in (objection(one, make_site()) or "")[0]
+    down = make_site(schedulers=(SchedulerFacts(name="slurm", version="", works=False, detail="mute"),))
+    assert (objection(one, down) or "")[0] == "mute"
+    assert "no default partition" in (objection(one, site(SMALL)) or "")[0]
+    nobody = site(MAIN, accounts=(), settings={"accounts": "enforced"})
+    assert "has no account" in (objection(one, nobody) or "")[0]
+    assert objection(one, site(MAIN, accounts=())) is None
+    assert objection(one, site(MAIN, accounts=None)) is None
+
+
+LIMIT = st.none() | st.integers(1, 64)
+
+
+@given(
+    partition=st.builds(
+        Partition, name=st.just("p"), default=st.just(True), nodes=LIMIT, max_nodes=LIMIT, max_time_s=LIMIT,
+        cpus_per_node=LIMIT, gpus_per_node=st.none() | st.integers(0, 8), mem_per_node_bytes=LIMIT,
+    ),
+    topology=st.builds(
+        Topology, nodes=st.integers(1, 70), ranks_per_node=st.integers(1, 8),
+        cpus_per_rank=st.none() | st.integers(1, 16), gpus_per_rank=st.integers(0, 2),
+    ),
+    walltime_s=LIMIT,
+    mem=LIMIT,
+)  # fmt: skip
+def test_a_job_is_refused_exactly_when_a_known_limit_is_passed(
+    partition: Partition, topology: Topology, walltime_s: int | None, mem: int | None
+) -> None:
+    asked = make_job(topology=topology, walltime_s=walltime_s, scheduling=Scheduling(mem_per_node_bytes=mem))
+    pairs = (
+        (topology.nodes, partition.nodes),
+        (topology.nodes, partition.max_nodes),
+        (cpus_per_node(asked), partition.cpus_per_node),
+        (gpus_per_node(asked), partition.gpus_per_node),
+        (walltime_s, partition.max_time_s),
+        (mem, partition.mem_per_node_bytes),
+    )
+    too_much = any(asks is not None and limit is not None and asks > limit for asks, limit in pairs)
+    assert (objection(asked, site(partition)) is not None) == too_much
+
+
+def test_a_job_without_a_time_is_warned() -> None:
+    (warning,) = by_partition.warnings("slurm", job(), site(MAIN))
+    assert "at most 24:00:00 h" in warning
+    assert by_partition.warnings("slurm", job(walltime_s=60), site(MAIN)) == ()

@@ -1,0 +1,69 @@
+"""Flux's answers, as its manual pages print them (flux-jobs, flux-batch), and what jobs ask it for."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_job, make_site
+
+from fairlead.errors import PlanError, ToolError
+from fairlead.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
+from fairlead.schedulers import flux
+
+JOBS = """\
+ƒA1|RUN||n[01-02]|
+ƒA2|SCHED|||
+ƒA3|INACTIVE|COMPLETED|n01|
+ƒA4|INACTIVE|FAILED|n01|exit code 7
+ƒA5|INACTIVE|CANCELED||
+ƒA6|INACTIVE|TIMEOUT|n01|
+ƒA7|DEPEND|||depends:after-success=123
+flux-jobs: ERROR: ƒZ9: No such job
+"""
+
+
+def outcome(stdout: str = "", stderr: str = "", code: int = 0) -> Outcome:
+    return Outcome(argv=("flux",), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
+
+
+def test_what_the_queue_says() -> None:
+    (query,) = flux.queries(["ƒA1", "ƒA2"])
+    found = {entry.job_id: entry for entry in query.parse(outcome(JOBS))}
+    assert [entry.state for entry in found.values()] == [
+        JobState.RUNNING, JobState.PENDING, JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED,
+        JobState.TIMEOUT, JobState.PENDING,
+    ]  # fmt: skip
+    assert found["ƒA4"].reason == "exit code 7"
+    assert found["ƒA1"].nodes == "n[01-02]"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("ƒ2Yd8b\n", "ƒ2Yd8b"), ("f2Yd8b\n", "f2Yd8b"), ("frontier\nƒ2Yd8b\n", "ƒ2Yd8b"), ("17\n", "17")],
+)
+def test_the_number_behind_a_sites_notices(text: str, number: str) -> None:
+    assert flux.job_id(outcome(text)) == number
+
+
+def test_refusals() -> None:
+    with pytest.raises(PlanError):
+        flux.job_id(outcome(stderr="flux-batch: ERROR: [Errno 22] unsatisfiable request", code=1))
+    with pytest.raises(ToolError):
+        flux.job_id(outcome("job accepted\n"))
+
+
+def test_slots_are_ranks() -> None:
+    job = make_job(
+        topology=Topology(nodes=3, ranks_per_node=2, cpus_per_rank=2, gpus_per_rank=1),
+        walltime_s=61, scheduling=Scheduling(after=("ƒA",)),
+    )  # fmt: skip
+    lines = flux.directives(job, make_site(schedulers=(SchedulerFacts(name="flux", version="0.60"),)))
+    assert lines[1:] == (
+        "#flux: --nodes=3", "#flux: --nslots=6", "#flux: --cores-per-slot=2", "#flux: --gpus-per-slot=1",
+        "#flux: --time-limit=61s", "#flux: --dependency=afterok:ƒA",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("table", [{"qos": "a"}, {"account": "a"}, {"mem_per_node_bytes": 1}])
+def test_what_it_does_not_have_is_refused(table: dict[str, object]) -> None:
+    site = make_site(schedulers=(SchedulerFacts(name="flux", version="0.60"),))
+    assert flux.objection(make_job(scheduling=Scheduling(**table)), site) is not None  # type: ignore[arg-type]

@@ -1,0 +1,128 @@
+"""Grid Engine's answers, as 8.1.9 prints them, and what jobs ask it for."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_job, make_site
+
+from fairlead.errors import PlanError, ToolError
+from fairlead.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, Topology
+from fairlead.schedulers import gridengine
+
+QSTAT = """\
+job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID
+-----------------------------------------------------------------------------------------------------------------
+      2 0.50500 names      alice        r     11/22/2026 02:57:29 main@c1                            6
+      3 0.50500 waits      alice        qw    11/22/2026 02:57:30                                    6
+      4 0.50500 again      alice        Rq    11/22/2026 02:57:31                                    6
+      5 0.50500 broken     alice        Eqw   11/22/2026 02:57:31                                    6
+     22 0.50500 other      bob          r     11/22/2026 02:57:29 main@c2                            6
+"""
+QACCT = """\
+==============================================================
+qname        main
+hostname     c1
+jobname      names
+jobnumber    {number}
+taskid       undefined
+failed       {failed}
+exit_status  {code}
+"""
+
+
+def outcome(stdout: str = "", stderr: str = "", code: int = 0) -> Outcome:
+    return Outcome(argv=("qsub",), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
+
+
+def site(**settings: str) -> Site:
+    facts = SchedulerFacts(name="gridengine", version="8.1.9", settings=settings)
+    return make_site(schedulers=(facts,))
+
+
+def test_what_the_queue_says() -> None:
+    live, *_ = gridengine.queries(["2", "3", "4", "5"])
+    found = {entry.job_id: entry for entry in live.parse(outcome(QSTAT))}
+    assert {number: entry.state for number, entry in found.items()} == {
+        "2": JobState.RUNNING, "3": JobState.PENDING, "4": JobState.PENDING, "5": JobState.PENDING,
+    }  # fmt: skip
+    assert found["2"].nodes == "c1"
+    assert found["5"].reason == "state Eqw: qstat -j 5"
+    assert live.parse(outcome("")) == ()
+
+
+@pytest.mark.parametrize(
+    ("failed", "code", "state"),
+    [
+        ("0", "0", JobState.COMPLETED),
+        ("0", "3", JobState.FAILED),
+        ("100 : assumedly after job", "137", JobState.CANCELLED),
+        ("0", "143", JobState.CANCELLED),
+        ("25  : rescheduling", "99", JobState.UNKNOWN),
+        ("26  : opening input/output file", "0", JobState.FAILED),
+    ],
+)
+def test_what_the_accounts_say(failed: str, code: str, state: JobState) -> None:
+    _, ended = gridengine.queries(["2"])
+    assert ended.argv == ("qacct", "-j", "2")
+    (entry,) = ended.parse(outcome(QACCT.format(number="2", failed=failed, code=code)))
+    assert entry.state is state
+    assert entry.reason == ("" if failed == "0" else failed)
+    assert ended.parse(outcome(QACCT.format(number="3", failed=failed, code=code))) == ()
+    assert ended.parse(outcome(stderr="error: job id 2 not found", code=1)) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["5\n", "5.1-3:1\n", "** Welcome to the 2026 cluster **\n5\n", "quota 93 percent\n\n5\n"]
+)
+def test_the_number_behind_a_sites_notices(text: str) -> None:
+    assert gridengine.job_id(outcome(text)) == "5"
+
+
+def test_refusals() -> None:
+    with pytest.raises(PlanError, match="refuses") as caught:
+        gridengine.job_id(outcome(stderr='Unable to run job: unknown queue "nowhere".', code=1))
+    assert "nowhere" in (caught.value.context or "")
+    with pytest.raises(ToolError, match="did not tell"):
+        gridengine.job_id(outcome("Your job has been submitted\n"))
+
+
+def test_the_parallel_environment_is_the_one_with_so_many_slots_a_node() -> None:
+    rules = {"pe each2": "2 999", "pe each4": "4 8", "pe smp": "$pe_slots 999", "pe mpi": "$round_robin 999"}
+
+    def lines(nodes: int, ranks_per_node: int) -> tuple[str, ...]:
+        job = make_job(topology=Topology(nodes=nodes, ranks_per_node=ranks_per_node))
+        assert gridengine.objection(job, site(**rules)) is None
+        return gridengine.directives(job, site(**rules))
+
+    assert "#$ -pe each2 6" in lines(3, 2)
+    assert "#$ -pe each4 8" in lines(2, 4)
+    assert "#$ -pe smp 3" in lines(1, 3)
+    assert not any("-pe" in line for line in lines(1, 1))
+    for nodes, ranks_per_node in ((3, 3), (3, 4)):  # no rule of three; each4 has 8 slots in all
+        job = make_job(topology=Topology(nodes=nodes, ranks_per_node=ranks_per_node))
+        objection = gridengine.objection(job, site(**rules))
+        assert objection is not None
+        assert f"no parallel environment gives {ranks_per_node} slots on each of 3 nodes" in objection[0]
+        assert "each2 (2)" in objection[1]
+
+
+def test_what_it_does_not_have_is_refused() -> None:
+    one = Topology()
+    for job in (
+        make_job(topology=one, scheduling=Scheduling(qos="short")),
+        make_job(topology=one, scheduling=Scheduling(constraint="skylake")),
+        make_job(topology=Topology(gpus_per_rank=1)),
+    ):
+        assert gridengine.objection(job, site()) is not None
+
+
+def test_memory_and_gpus_are_counted_for_each_slot() -> None:
+    job = make_job(
+        topology=Topology(nodes=2, ranks_per_node=2, cpus_per_rank=2, gpus_per_rank=2),
+        scheduling=Scheduling(mem_per_node_bytes=8 * 2**30, after=("3", "4"), options=("-m e",)),
+    )
+    lines = gridengine.directives(job, site(**{"pe each4": "4 999", "gpu": "gpu"}))
+    assert "#$ -l h_vmem=2048M" in lines
+    assert "#$ -l gpu=1" in lines
+    assert "#$ -hold_jid 3,4" in lines
+    assert lines[-1] == "#$ -m e"

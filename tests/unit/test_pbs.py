@@ -1,0 +1,123 @@
+"""The answers of PBS Professional and Torque, as documented, and of Torque's commands over Slurm, as seen."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_job, make_site
+
+from fairlead.errors import PlanError, ToolError
+from fairlead.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
+from fairlead.schedulers import pbs
+
+#: Torque 6.1, Commands Overview, qstat.
+TORQUE = """\
+Job Id: 17.server.example.org
+    Job_Name = names
+    Job_Owner = ada@login.example.org
+    job_state = R
+    queue = batch
+    exec_host = n01/0-1+n02/0-1
+    Variable_List = PBS_O_QUEUE=batch,PBS_O_HOME=/home/ada,PBS_O_LANG=en_US.UTF-8,
+\tPBS_O_LOGNAME=ada,PBS_O_PATH=/usr/local/bin:/usr/bin:/bin,PBS_O_MAIL=/v
+\tar/spool/mail/ada
+    comment = Job started on Mon
+
+Job Id: 18.server.example.org
+    job_state = C
+    exit_status = 271
+"""
+#: PBS Professional 2021.1, User's Guide, qstat -x -f.
+PROFESSIONAL = """\
+Job Id: 31.pbs01
+    Job_Name = names
+    job_state = F
+    exec_host = n01/0*4+n02/0*4
+    Exit_status = 7
+    comment = Job run at Mon Nov 22 at 03:00 on (n01:ncpus=4)+(n02:ncpus=4) and f
+\tailed
+
+Job Id: 32[].pbs01
+    job_state = Q
+    comment = Not Running: Not enough free nodes available
+"""
+#: Slurm 22.05's contribs/torque: a tab where Torque has blanks.
+FRONT = (
+    "Job Id:\t1\n\tJob_Name = s.sh\n\tJob_Owner = alice@login\n\tjob_state = R\n\tqueue = main\n"
+    "\texec_host = c1/1+c2/1\n\tPriority = 1\n\tResource_List.walltime = 01:00:00\n\n"
+)
+
+
+def outcome(stdout: str = "", stderr: str = "", code: int = 0) -> Outcome:
+    return Outcome(argv=("qsub",), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
+
+
+def told(text: str) -> list[tuple[str, JobState, str, str]]:
+    query = pbs.queries(["1"])[0]
+    return [(e.job_id, e.state, e.reason, e.nodes) for e in query.parse(outcome(text, code=35))]
+
+
+def test_what_the_servers_say() -> None:
+    assert told(TORQUE) == [
+        ("17.server.example.org", JobState.RUNNING, "Job started on Mon", "n01,n02"),
+        ("18.server.example.org", JobState.CANCELLED, "", ""),
+    ]
+    reason = "Job run at Mon Nov 22 at 03:00 on (n01:ncpus=4)+(n02:ncpus=4) and failed"
+    assert told(PROFESSIONAL) == [
+        ("31.pbs01", JobState.FAILED, reason, "n01,n02"),
+        ("32[].pbs01", JobState.PENDING, "Not Running: Not enough free nodes available", ""),
+    ]
+    assert told(FRONT) == [("1", JobState.RUNNING, "", "c1,c2")]
+    assert told("") == []
+    assert told("qstat: Unknown Job Id 17.server\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("17.server.example.org\n", "17.server.example.org"), ("17\n", "17"), ("17[].pbs01\n", "17[].pbs01"),
+     ("Welcome.\n100.0 % of your quota is used\n\n17.pbs01\n", "17.pbs01"), ("2026\n17.pbs01\n", "17.pbs01")],
+)  # fmt: skip
+def test_the_number_behind_a_sites_notices(text: str, number: str) -> None:
+    assert pbs.job_id(outcome(text)) == number
+
+
+def test_refusals() -> None:
+    with pytest.raises(PlanError) as caught:
+        pbs.job_id(outcome(stderr="qsub: Unknown queue", code=170))
+    assert caught.value.context == "qsub: Unknown queue"
+    with pytest.raises(ToolError):
+        pbs.job_id(outcome("thank you\n"))
+
+
+def directives(flavour: str, job: Job) -> tuple[str, ...]:
+    facts = SchedulerFacts(name="pbs", version="1", settings={"flavour": flavour})
+    return pbs.directives(job, make_site(schedulers=(facts,)))
+
+
+def test_the_three_flavours_ask_in_their_own_words() -> None:
+    job = make_job(
+        name="digits, a long name of a job",
+        topology=Topology(nodes=3, ranks_per_node=2, cpus_per_rank=2, gpus_per_rank=1),
+        scheduling=Scheduling(mem_per_node_bytes=2**30, exclusive=True, after=("1.a",), options=("-m e",)),
+    )
+    torque, pro, front = (directives(flavour, job) for flavour in ("torque", "pro", "front"))
+    assert torque[0] == "#PBS -N digits--a-long-"
+    assert "#PBS -l select=3:ncpus=4:mpiprocs=2:ngpus=2:mem=1024mb" in pro
+    assert "#PBS -l place=scatter:excl" in pro
+    assert any(line.startswith("#PBS -l nodes=3:ppn=4") for line in torque)
+    assert "#PBS -l mem=3072mb" in torque
+    assert "#PBS -r y" in torque
+    assert "#PBS -r y" in pro
+    assert front[-2:] == ("#SBATCH --requeue", "#SBATCH --open-mode=append")
+    for lines in (torque, pro, front):
+        assert "#PBS -W depend=afterok:1.a" in lines
+        assert "#PBS -m e" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "flavour"),
+    [("pbs_version = 2021.1.3.20220217134230\n", ("2021.1.3.20220217134230", "pro")),
+     ("Version: 6.1.3\nCommit: 5b4d3f\n", ("6.1.3", "torque")),
+     ("Unknown option: version\nUsage:\n    qsub [-a start_time]\n", ("", "front"))],
+)  # fmt: skip
+def test_whose_commands_they_are(text: str, flavour: tuple[str, str]) -> None:
+    assert pbs._flavour(text) == flavour

@@ -1,0 +1,219 @@
+"""Slurm's answers, as 22.05 and 24.11 print them, and what jobs ask it for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import make_job, make_site
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead import render
+from fairlead.errors import PlanError, ToolError, UsageError
+from fairlead.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
+from fairlead.plan import plan
+from fairlead.schedulers import slurm
+
+SHOWN = """\
+PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A \
+DefaultTime=01:00:00 DisableRootJobs=NO MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 Nodes=c[1-3] \
+State=UP TotalCPUs=12 TotalNodes=3 SelectTypeParameters=NONE
+PartitionName=small AllowAccounts=research,physics Default=NO MaxNodes=1 MaxTime=00:10:00 State=UP TotalNodes=3
+PartitionName=closed AllowAccounts=ALL Default=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED State=DOWN TotalNodes=3
+"""
+NODES = "main|4|16000|gpu:2(S:0)\nmain|64+|515000+|gpu:a100:4,gpu:h100:2(S:0-1)\nsmall|4|16000|(null)\n"
+
+
+def outcome(stdout: str = "", stderr: str = "", code: int = 0, program: str = "sbatch") -> Outcome:
+    return Outcome(argv=(program,), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
+
+
+class Answers:
+    """A machine that answers by the first words of a command."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers = answers
+
+    def which(self, name: str) -> str | None:
+        return f"/usr/bin/{name}" if any(key.split()[0] == name for key in self.answers) else None
+
+    def run(self, argv: Any, *, timeout_s: float = 20.0) -> Outcome:
+        line = " ".join(argv)
+        found = [text for key, text in self.answers.items() if line.startswith(key)]
+        return outcome(found[0], program=argv[0]) if found else outcome(code=1, stderr="no", program=argv[0])
+
+
+def test_the_probe_reads_partitions_accounts_and_plugins() -> None:
+    facts = slurm.probe(
+        Answers(
+            {
+                "sbatch --version": "slurm 24.11.5\n",
+                "scontrol --oneliner show partition": SHOWN,
+                "scontrol show config": "AccountingStorageEnforce = associations,limits,qos\n"
+                "AccountingStorageType   = accounting_storage/slurmdbd\n",
+                "sinfo": NODES,
+                "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
+                "specific pmix plugin versions available: pmix_v5\n",
+                "id -un": "ada\n",
+                "sacctmgr": "research\nphysics\nresearch\n",
+            }
+        )
+    )
+    assert facts is not None
+    main, small, closed = facts.partitions
+    assert (main.default, main.up, main.nodes, main.max_nodes, main.max_time_s) == (
+        True,
+        True,
+        3,
+        None,
+        86400,
+    )
+    assert (main.cpus_per_node, main.mem_per_node_bytes, main.gpus_per_node) == (64, 515000 * 2**20, 6)
+    assert (small.max_nodes, small.max_time_s, small.gpus_per_node) == (1, 600, 0)
+    assert small.accounts == ("research", "physics")
+    assert (closed.up, closed.max_time_s, closed.cpus_per_node) == (False, None, None)
+    assert facts.accounts == ("research", "physics")
+    assert facts.mpi_plugins == ("none", "pmi2", "pmix", "pmix_v5")
+    assert facts.settings == {"accounts": "enforced"}
+
+
+def test_a_controller_that_does_not_answer_is_told() -> None:
+    facts = slurm.probe(Answers({"sbatch": "slurm 22.05.8", "sinfo": ""}))
+    assert facts is not None
+    assert not facts.works
+    assert "Slurm does not answer: no" in facts.detail
+    assert slurm.probe(Answers({})) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1-00:00:00", 86400), ("2-12", 216000), ("00:10:00", 600), ("10:30", 630), ("90", 5400),
+     ("UNLIMITED", None), ("infinite", None), ("", None), ("1:2:3:4", None)],
+)  # fmt: skip
+def test_times(text: str, seconds: int | None) -> None:
+    assert slurm.seconds(text) == seconds
+
+
+@given(st.integers(0, 30), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_times_of_every_size(days: int, hours: int, minutes: int, seconds: int) -> None:
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    assert slurm.seconds(f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}") == total
+
+
+@pytest.mark.parametrize(
+    ("stdout", "number"),
+    [
+        ("17\n", "17"),
+        ("17;cluster2\n", "17"),
+        ("*** Maintenance on Monday ***\n2026\nyour quota: 90 %\n17\n", "17"),
+        ("Job cost: 12 credits\n17;cluster2\n", "17"),
+    ],
+)
+def test_the_number_behind_a_sites_notices(stdout: str, number: str) -> None:
+    assert slurm.job_id(outcome(stdout)) == number
+
+
+@pytest.mark.parametrize("stdout", ["", "queued\n", "Submitted batch job\n"])
+def test_an_answer_without_a_number_is_shown(stdout: str) -> None:
+    with pytest.raises(ToolError, match="did not tell the job's number"):
+        slurm.job_id(outcome(stdout))
+
+
+@pytest.mark.parametrize(
+    ("stderr", "remedy"),
+    [
+        ("sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates "
+         "accounting/QOS policy", "take another --account"),
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination "
+         "specified", "sacctmgr show associations"),
+        ("sbatch: error: invalid partition specified: nowhere", "sinfo"),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", "sacctmgr show qos"),
+        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "sinfo -N"),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller", "scontrol ping"),
+        ("sbatch: error: Batch job submission failed: Unspecified error", "correct [scheduling]"),
+    ],
+)  # fmt: skip
+def test_a_refusal_has_slurms_words_and_a_remedy(stderr: str, remedy: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        slurm.job_id(outcome(stderr=stderr, code=1))
+    assert caught.value.context == stderr
+    assert remedy in (caught.value.remedy or "")
+
+
+def test_what_the_queue_says() -> None:
+    live, ended = slurm.queries(["7", "8", "9"])
+    said = live.parse(
+        outcome("7|RUNNING|None|c[1-3]\n8|PENDING|Resources|\n4|RUNNING|None|c1\n9|COMPLETING|None|c2\n")
+    )
+    assert [(e.job_id, e.state, e.reason, e.nodes) for e in said] == [
+        ("7", JobState.RUNNING, "", "c[1-3]"),
+        ("8", JobState.PENDING, "Resources", ""),
+        ("9", JobState.RUNNING, "", "c2"),
+    ]
+    told = ended.parse(
+        outcome(
+            "7|CANCELLED by 1000|None|None assigned\n8|TIMEOUT|TimeLimit|c1\n9|NODE_FAIL|None|c2\n"
+            "10|OUT_OF_MEMORY|None|c1\n11|FROBNICATED|None|c1\n"
+        )
+    )
+    assert [entry.state for entry in told] == [
+        JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY, JobState.UNKNOWN,
+    ]  # fmt: skip
+    assert told[0].nodes == ""
+    assert ended.argv[-2] == "--jobs=7,8,9"
+    assert ended.parse(outcome(stderr="Slurm accounting storage is disabled", code=1)) == ()
+    with pytest.raises(ToolError, match="squeue does not answer"):
+        live.parse(outcome(stderr="Unable to contact", code=1, program="squeue"))
+
+
+def directives(job: Job) -> list[str]:
+    return list(slurm.directives(job, make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))))
+
+
+@given(st.text(max_size=60))
+def test_a_name_of_any_characters_makes_one_directive(name: str) -> None:
+    try:
+        job = make_job(name=name)
+    except UsageError:
+        return
+    (line,) = [line for line in directives(job) if line.startswith("#SBATCH --job-name=")]
+    value = line.removeprefix("#SBATCH --job-name=")
+    assert value[0].isalpha()
+    assert all(c.isascii() and (c.isalnum() or c in "._-") for c in value)
+
+
+def test_options_stand_as_they_are_behind_the_others() -> None:
+    job = make_job(scheduling=Scheduling(options=("--comment='two words'", "--licenses=matlab:1")))
+    assert directives(job)[-2:] == ["#SBATCH --comment='two words'", "#SBATCH --licenses=matlab:1"]
+    for bad in ("--a\n#SBATCH --b", "", "a\x7f"):
+        with pytest.raises(UsageError, match="under \\[scheduling\\]"):
+            Scheduling(options=(bad,))
+
+
+def test_minutes_are_rounded_up_and_ids_joined() -> None:
+    job = make_job(walltime_s=61, scheduling=Scheduling(after=("3", "4"), requeue=False, warning_s=30))
+    lines = directives(job)
+    assert "#SBATCH --time=00:02:00" in lines
+    assert "#SBATCH --dependency=afterok:3:4" in lines
+    assert "#SBATCH --no-requeue" in lines
+    assert "#SBATCH --signal=B:USR1@30" in lines
+
+
+def test_a_log_with_a_percent_sign_is_no_pattern() -> None:
+    assert slurm.submit("/s", "/a%j/log")[2] == "--output=/a%%j/log"
+
+
+def test_ten_thousand_nodes_make_the_same_script_as_two() -> None:
+    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="24.11"),))
+    sizes = []
+    for nodes in (2, 10_000):
+        for launcher in ("torchrun", "ranks"):
+            job = make_job(
+                scheduler="slurm", launcher=launcher, engine="native",
+                topology=Topology(nodes=nodes, ranks_per_node=8),
+            )  # fmt: skip
+            sizes.append(len(render.script(plan(job, None, None, site))))
+    # Only the numbers themselves are longer.
+    assert abs(sizes[2] - sizes[0]) < 100
+    assert abs(sizes[3] - sizes[1]) < 100

@@ -1,0 +1,224 @@
+"""What is made of a run's own files and of what the scheduler says; the queue is a program that tests write.
+
+A fake: `squeue` and `sacct` print a file each, in Slurm's format. The real ones: tests/cluster/test_queues.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import fake_digest, make_job, make_site
+
+from fairlead import submission
+from fairlead.errors import PlanError, ToolError, UsageError
+from fairlead.model import JobState, SchedulerFacts, Submission, Topology
+from fairlead.plan import plan
+from fairlead.store import Store
+
+Says = Callable[..., None]
+
+
+@pytest.fixture
+def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
+    """Sets what the queue and the accounts answer."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    asked = tmp_path / "asked"
+
+    def write(name: str, body: str) -> None:
+        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {asked}\n{body}\n')
+        (programs / name).chmod(0o755)
+
+    def answer(squeue: str = "", sacct: str = "", sbatch: str = "echo 17", scancel: str = "true") -> None:
+        (tmp_path / "squeue.out").write_text(squeue)
+        (tmp_path / "sacct.out").write_text(sacct)
+        write("squeue", f"cat {tmp_path}/squeue.out")
+        write("sacct", f"cat {tmp_path}/sacct.out")
+        write("sbatch", sbatch)
+        write("scancel", scancel)
+
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setattr(submission, "_SETTLE_S", 0.3)
+    answer()
+    return answer
+
+
+def asked(tmp_path: Path) -> list[str]:
+    path = tmp_path / "asked"
+    return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def make(store: Store, job_id: str | None = "17", *, starts: str = "", code: str = "") -> str:
+    run = store.new_run("train")
+    folder = store.run(run)
+    (folder / "ranks").mkdir()
+    made = Submission(
+        run_id=run, scheduler="slurm", job_id=job_id, name="train", nodes=2, world_size=4, engine="native",
+        submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
+        site_digest=fake_digest("2"),
+    )  # fmt: skip
+    from fairlead import codec
+
+    store.write(folder / "submission.json", codec.to_json(made))
+    if starts:
+        (folder / "ranks" / "starts").write_text(starts)
+    if code:
+        (folder / "ranks" / "exit_code").write_text(code)
+    return run
+
+
+def test_a_refused_job_leaves_no_run(store: Store, says: Says, tmp_path: Path) -> None:
+    says(sbatch="echo 'sbatch: error: Batch job submission failed: no' >&2; exit 1")
+    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
+    job = make_job(scheduler="slurm", engine="native", workdir=str(tmp_path), topology=Topology(nodes=2))
+    made = plan(job, None, None, site)
+    with pytest.raises(PlanError, match="Slurm refuses the job"):
+        submission.submit(store, made, site)
+    assert store.runs() == []
+    says(sbatch="echo '*** notice 1 ***'; echo 17")
+    kept = submission.submit(store, made, site)
+    assert kept.job_id == "17"
+    assert submission.read(store, kept.run_id) == kept
+    assert (
+        (store.run(kept.run_id) / "ranks" / "job.sh").read_text().startswith("#!/usr/bin/env bash\n#SBATCH")
+    )
+
+
+def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(
+    store: Store, says: Says, tmp_path: Path
+) -> None:
+    says(sbatch="echo thanks")
+    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
+    job = make_job(scheduler="slurm", engine="native", workdir=str(tmp_path), topology=Topology(nodes=2))
+    with pytest.raises(ToolError, match="did not tell the job's number"):
+        submission.submit(store, plan(job, None, None, site), site)
+    (run,) = submission.submitted(store)
+    (status,) = submission.look(store, [run])
+    assert status.state is JobState.UNKNOWN
+    assert "nobody heard its answer" in status.reason
+    with pytest.raises(ToolError, match="nobody heard"):
+        submission.cancel(store, run)
+
+
+def test_the_exit_code_file_is_the_truth(store: Store, says: Says, tmp_path: Path) -> None:
+    says(squeue="17|RUNNING|None|c1\n")
+    run = make(store, starts="100 c1 17\n", code="0 160\n")
+    (status,) = submission.look(store, [run])
+    assert (status.state, status.exit_code, status.ended_at_epoch_s) == (JobState.COMPLETED, 0, 160)
+    assert asked(tmp_path) == [], "nobody else is asked"
+    record = submission.record(store, status)
+    assert record is not None
+    assert (record.wall_s, record.exit_code, record.world_size) == (60.0, 0, 4)
+
+
+def test_a_code_that_a_requeue_may_follow_is_believed_when_the_queue_agrees(store: Store, says: Says) -> None:
+    run = make(store, starts="100 c1 17\n", code="143 160\n")
+    says(squeue="17|PENDING|BeginTime|\n")
+    (status,) = submission.look(store, [run])
+    assert (status.state, status.exit_code, status.reason) == (JobState.PENDING, None, "BeginTime")
+    assert submission.record(store, status) is None
+    says(sacct="17|CANCELLED by 1000|None|c1\n")
+    (status,) = submission.look(store, [run])
+    assert (status.state, status.exit_code) == (JobState.CANCELLED, 143)
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ("TIMEOUT|TimeLimit", JobState.TIMEOUT),
+        ("NODE_FAIL|None", JobState.NODE_FAIL),
+        ("OUT_OF_MEMORY|None", JobState.OUT_OF_MEMORY),
+    ],
+)
+def test_why_the_script_was_ended_is_what_the_scheduler_says(
+    store: Store, says: Says, said: str, state: JobState
+) -> None:
+    run = make(store, starts="100 c1 17\n", code="143 160\n")
+    says(sacct=f"17|{said}|c1\n")
+    (status,) = submission.look(store, [run])
+    assert (status.state, status.exit_code) == (state, 143)
+    record = submission.record(store, status)
+    assert record is not None
+    assert record.ended_because.startswith(state.value)
+    says()
+    assert submission.look(store, [run])[0].state is state, "and it is not forgotten"
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "state"),
+    [
+        ("CANCELLED by 0|None", 143, JobState.CANCELLED),
+        ("TIMEOUT|TimeLimit", 124, JobState.TIMEOUT),
+        ("NODE_FAIL|None", 70, JobState.NODE_FAIL),
+        ("OUT_OF_MEMORY|None", 137, JobState.OUT_OF_MEMORY),
+        ("FAILED|RaisedSignal:53", 1, JobState.FAILED),
+        ("COMPLETED|None", 1, JobState.COMPLETED),
+    ],
+)
+def test_a_missing_code_is_explained_by_the_scheduler_once(
+    store: Store, says: Says, said: str, code: int, state: JobState
+) -> None:
+    run = make(store)
+    says(sacct=f"17|{said}|c1\n")
+    (status,) = submission.look(store, [run])
+    assert (status.state, status.exit_code) == (state, code)
+    assert status.reason.startswith(state.value)
+    assert "never started" in status.reason
+    submission.record(store, status)
+    says()
+    assert submission.look(store, [run])[0].exit_code == code
+
+
+def test_one_question_for_all_runs(store: Store, says: Says, tmp_path: Path) -> None:
+    runs = [make(store, str(number)) for number in range(1, 6)]
+    says(squeue="".join(f"{number}|RUNNING|None|c1\n" for number in range(1, 6)))
+    assert {status.state for status in submission.look(store, runs)} == {JobState.RUNNING}
+    assert asked(tmp_path) == ["squeue"]
+
+
+def test_a_job_that_fairlead_cancelled_and_the_scheduler_forgot(store: Store, says: Says) -> None:
+    run = make(store)
+    says(squeue="17|PENDING|Resources|\n", scancel="exit 1")
+    with pytest.raises(ToolError, match="did not cancel"):
+        submission.cancel(store, run)
+    says()
+    assert submission.look(store, [run])[0].state is JobState.UNKNOWN
+    says(squeue="17|PENDING|Resources|\n")
+    submission.cancel(store, run)
+    says()
+    (status,) = submission.look(store, [run])
+    assert (status.state, status.exit_code) == (JobState.CANCELLED, 143)
+    says(scancel="exit 9")
+    submission.record(store, status)
+    submission.cancel(store, run)  # over: nobody is told
+
+
+def test_a_job_that_handed_itself_over_anew_is_followed(store: Store, says: Says) -> None:
+    run = make(store, starts="100 c1 17\n")
+    (store.run(run) / "ranks" / "agains").write_text("18\n21\n")
+    says(squeue="21|RUNNING|None|c2\n17|COMPLETED|None|c1\n")
+    (status,) = submission.look(store, [run])
+    assert (status.state, status.nodes) == (JobState.RUNNING, "c2")
+
+
+def test_runs_that_no_scheduler_has(store: Store) -> None:
+    with pytest.raises(UsageError, match="there is no run nothing"):
+        submission.read(store, "nothing")
+    run = store.new_run("study")
+    with pytest.raises(UsageError, match="was not handed to a scheduler"):
+        submission.read(store, run)
+    assert submission.submitted(store) == []
+
+
+def test_the_record_is_one_and_has_every_start(store: Store, says: Says) -> None:
+    run = make(store, starts="100 c1 17\n150 c3 17\n", code="0 200\n")
+    (status,) = submission.look(store, [run])
+    first = submission.record(store, status)
+    assert first is not None
+    assert [start.node for start in first.starts] == ["c1", "c3"]
+    assert first.wall_s == 100.0
+    assert submission.record(store, status) == first
+    assert json.loads((store.run(run) / "record.json").read_text())["job_id"] == "17"
