@@ -21,7 +21,10 @@ from fairlead.model import (
     Image,
     Job,
     Mount,
+    MpiFacts,
+    MpiFamily,
     Plan,
+    Pmi,
     Prefix,
     Process,
     SchedulerFacts,
@@ -95,7 +98,36 @@ def _cluster(name: str, launcher: str, **facts: Any) -> Plan:
     return plan(job, IMAGE, make_rootfs(IMAGE), site)
 
 
+#: An image with Debian's OpenMPI, and with Horovod, JAX and TensorFlow all at once.
+OPENMPI = MpiFacts(
+    family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",
+    prefix="/usr", speaks=(Pmi.PMIX,), pmix_version="4.2.2", slurm=True,
+)  # fmt: skip
+MPI_IMAGE = make_image(
+    mpis=(OPENMPI,), mpi_users={"mpi4py": ("libmpi.so.40",)}, prefixes=(),
+    frameworks={"mpi4py": "4.1", "horovod": "0.28.1", "jax": "0.10.2", "tensorflow": "2.15.1"},
+)  # fmt: skip
+
+
+def _mpi(launcher: str, scheduler: str = "slurm", nodes: int = 2) -> Plan:
+    facts = SchedulerFacts(name="slurm", version="1", mpi_plugins=("none", "pmi2", "pmix", "pmix_v4"))
+    host = msgspec.structs.replace(OPENMPI, version="5.0.3", launcher="/opt/sw/bin/mpirun", prefix="/opt/sw")
+    site = make_site(schedulers=(facts,), mpis=(host,), other_tools={"ssh": "/usr/bin/ssh"})
+    job = make_job(
+        scheduler=scheduler, launcher=launcher, walltime_s=5400,
+        topology=Topology(nodes=nodes, ranks_per_node=2, cpus_per_rank=4),
+    )  # fmt: skip
+    return plan(job, MPI_IMAGE, make_rootfs(MPI_IMAGE), site)
+
+
 CASES = {
+    "slurm-srun": lambda: _mpi("srun"),
+    "slurm-mpirun": lambda: _mpi("mpirun"),
+    "local-mpirun": lambda: _mpi("mpirun", "local", 1),
+    "slurm-image-mpirun": lambda: _mpi("image-mpirun"),
+    "slurm-horovod": lambda: _mpi("horovod"),
+    "slurm-jax": lambda: _mpi("jax"),
+    "slurm-tensorflow": lambda: _mpi("tensorflow"),
     "slurm": lambda: _cluster("slurm", "torchrun"),
     "slurm-ranks": lambda: _cluster("slurm", "ranks"),
     "gridengine": lambda: _cluster("gridengine", "ranks", settings={"pe mpi8": "8 64", "gpu": "gpu"}),

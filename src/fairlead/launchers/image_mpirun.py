@@ -18,8 +18,7 @@ from fairlead.mpi.rules import Starter
 NAME = "image-mpirun"
 POSITION = Position.INSIDE
 START = Start.NODES
-#: The launcher passes the ranks' output on; this says only that the run has a folder.
-RANK_LOG = "logs/$rank"
+RANK_LOG = None
 
 _RELAY = inspect.getsource(relay)
 
