@@ -99,6 +99,14 @@ if command -v ip >/dev/null; then
   fi
 fi
 
+let_save() { # the other ranks may still write their states; nobody waits longer for ranks that were not told
+  local deadline=$((SECONDS + 60))
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    [ "$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | wc -l)" -lt 4 ] || return
+    sleep 0.2
+  done
+}
+
 # One rank: it is told its names; its output is kept, and goes to the job's line by line, its number before.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
@@ -131,6 +139,7 @@ start_rank() { # $1: its number on this node
     kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
     sleep 0.05
   done
+  [ "$code" -ne 75 ] || let_save
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
 }
@@ -309,6 +318,8 @@ for child in "${children[@]}"; do
   wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
 done
 
+! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save
+
 [ "$code" -eq 0 ] || end_run
 exit "$code"
 
@@ -425,6 +436,7 @@ fi
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again > "$FAIRLEAD_RUN_DIR/again"; then
     tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
     exit "${AGAIN:-75}"
