@@ -1,0 +1,105 @@
+"""Horovod, JAX and TensorFlow on two nodes of a real Slurm, in containers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cluster_jobs import LAB, run_job, write_job
+from clusters import Cluster
+
+HOROVOD = LAB / "horovod" / "env"
+FRAMEWORKS = LAB / "frameworks"
+
+
+def python(folder: Path) -> Path:
+    if not (folder / ".whole").exists():
+        name = "horovod" if folder == HOROVOD else "frameworks"
+        pytest.skip(f"{folder} is not there: sudo tests/lab/{name}.sh")
+    return folder / "bin" / "python"
+
+
+#: Each rank trains on data of its own; equal weights at the end show that they trained one model.
+TRAIN_HOROVOD = """\
+import os, shutil
+import torch
+import horovod.torch as hvd
+hvd.init()
+torch.manual_seed(hvd.rank())
+model = torch.nn.Linear(4, 1)
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters()
+)
+for _ in range(30):
+    x = torch.randn(8, 4)
+    loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+weights = hvd.allgather(model.weight.detach())
+right = bool((weights == weights[0]).all()) and bool((weights - 1).abs().max() < 0.2)
+print("trained", hvd.rank(), hvd.size(), hvd.local_rank(), right, "mpi" if hvd.mpi_enabled() else "gloo",
+      shutil.which("ssh"), flush=True)
+"""
+
+
+def test_horovod_over_mpi_is_inferred(slurm: Cluster) -> None:
+    job = write_job(slurm, "horovod-mpi", python(HOROVOD), TRAIN_HOROVOD)
+    ended = run_job(slurm, job)
+    assert ended.code == 0, ended.log
+    for rank in range(4):
+        assert f"trained {rank} 4 {rank % 2} True mpi" in ended.log, ended.log
+
+
+def test_horovod_over_mpi_by_the_images_own_mpirun(slurm: Cluster) -> None:
+    job = write_job(slurm, "horovod-own", python(HOROVOD), TRAIN_HOROVOD)
+    ended = run_job(slurm, job, "--launcher", "image-mpirun")
+    assert ended.code == 0, ended.log
+    assert ended.log.count(" True mpi") == 4, ended.log
+
+
+def test_horovod_over_gloo_without_mpi_and_without_ssh(slurm: Cluster) -> None:
+    job = write_job(slurm, "horovod-gloo", python(HOROVOD), TRAIN_HOROVOD)
+    ended = run_job(slurm, job, "--launcher", "horovod")
+    assert ended.code == 0, ended.log
+    for rank in range(4):
+        assert f"trained {rank} 4 {rank % 2} True gloo None" in ended.log, ended.log
+    mark = f"FAIRLEAD_RUN={ended.run_id}"
+    slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no store is left")
+
+
+def test_jax_finds_its_ranks(slurm: Cluster) -> None:
+    script = """\
+import jax
+jax.distributed.initialize()
+import jax.numpy as jnp
+from jax.experimental import multihost_utils
+ranks = multihost_utils.process_allgather(jnp.array([jax.process_index()])).ravel().tolist()
+print("found", jax.process_index(), jax.process_count(), ranks, flush=True)
+"""
+    job = write_job(slurm, "jax", python(FRAMEWORKS / "jax"), script)
+    ended = run_job(slurm, job)
+    assert ended.code == 0, ended.log
+    for rank in range(4):
+        assert f"found {rank} 4 [0, 1, 2, 3]" in ended.log, ended.log
+
+
+def test_tensorflows_workers_train_one_model(slurm: Cluster) -> None:
+    script = """\
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+import numpy as np, tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
+    model.compile("sgd", "mse")
+x = np.random.default_rng(1).normal(size=(64, 4)).astype("f")
+model.fit(x, x.sum(1), epochs=3, batch_size=16, verbose=0)
+weights = ",".join(f"{w:.6f}" for w in model.weights[0].numpy().ravel())
+print("trained", strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync, weights, flush=True)
+"""
+    job = write_job(slurm, "tensorflow", python(FRAMEWORKS / "tensorflow"), script)
+    ended = run_job(slurm, job)
+    assert ended.code == 0, ended.log
+    told = [line.split("trained ")[1].split() for line in ended.log.splitlines() if "trained " in line]
+    assert sorted(words[0] for words in told) == ["0", "1", "2", "3"], ended.log
+    assert {tuple(words[1:]) for words in told} == {("4", told[0][2])}, "one model, the same everywhere"

@@ -1,0 +1,230 @@
+"""MPI on a real Slurm: the measured matrix, and that each image ends on a rung of the ladder that works."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from cluster_jobs import LAB, Ended, run_job, write_job
+from clusters import Cluster
+
+from fairlead.images.inside import look
+from fairlead.model import MpiFacts, Pmi
+from fairlead.mpi import proving
+from fairlead.mpi.rules import Ending, Launch, Layout, Setting, Starter, judge, launch_of
+
+NAMES = ("debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2")
+
+HELLO = """\
+import os, socket
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank + 1)
+ours = os.environ["RANK"], os.environ["WORLD_SIZE"]
+told = ours == (str(world.rank), str(world.size))
+print("hello", world.rank, world.size, total, told, socket.gethostname())
+"""
+
+
+@pytest.fixture(scope="session")
+def mpis() -> dict[str, MpiFacts]:
+    """The MPIs of the lab, told by their files as in an image."""
+    found = {}
+    for name in NAMES:
+        folder = LAB / "mpi" / name
+        if not (folder / ".whole").exists():
+            pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+        all_mpis = look([Path("/")], environment={"PATH": f"{folder}/bin:/usr/bin:/bin"}).mpis
+        prefix = "/usr" if name == "debian" else str(folder)
+        found[name] = next(mpi for mpi in all_mpis if mpi.prefix == prefix)
+    return found
+
+
+def python(name: str) -> Path:
+    return LAB / "mpi" / name / "bin" / "python"
+
+
+def hellos(ended: Ended, size: int) -> set[int]:
+    """The ranks that were one world of this size, and knew it by the variables too."""
+    wanted = f"{size} {size * (size + 1) // 2} True"
+    return {
+        int(line.split("hello ")[1].split()[0])
+        for line in ended.log.splitlines()
+        if "hello " in line and wanted in line
+    }
+
+
+# -- the matrix ------------------------------------------------------------------------------------
+
+#: What takes the launcher's own variables from the ranks, as a container does.
+_CLEAN = "unset LD_LIBRARY_PATH OPAL_PREFIX PMIX_PREFIX PRTE_PREFIX PMIX_INSTALL_PREFIX OMPI_LIBDIR_LOC "
+_CLEAN += "OMPI_MCA_mca_base_component_path; "
+_PATIENCE_S = 25
+
+
+def start(up: Cluster, words: str, name: str, settings: tuple[Setting, ...], size: int) -> Ending:
+    """Ranks of an MPI, started in an allocation by these words; what became of them."""
+    given = " ".join(f"{s.name}={shlex.quote(s.value)}" for s in settings if s.value is not None)
+    rank = shlex.join(proving.command(str(python(name)), size=size, timeout_s=_PATIENCE_S - 10))
+    program = up.home / f"rank-{name}.sh"
+    program.write_text(f"{_CLEAN}exec env {given} {rank}\n")
+    line = f"timeout -k 2 {_PATIENCE_S} {words} bash {program}"
+    nodes = 2
+    done = up.login(
+        ["salloc", "--quiet", f"--nodes={nodes}", f"--ntasks-per-node={size // nodes}", "bash", "-c", line],
+        check=False,
+    )
+    found = proving.read(done.stdout, exit_code=done.returncode, asked=size)
+    if found.holds:
+        return Ending.WORKS
+    if found.singletons:
+        return Ending.SINGLETONS
+    return Ending.HANGS if "Timeout (0:00:" in done.stderr else Ending.FAILS
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("pmi", [Pmi.PMIX, Pmi.PMI2, None])
+def test_srun_does_what_is_foretold(
+    slurm: Cluster, mpis: dict[str, MpiFacts], pmi: Pmi | None, name: str
+) -> None:
+    launch = Launch(starter=Starter.SRUN, pmi=pmi, in_slurm=True, pmix_version="4")
+    verdict = judge(launch, mpis[name], Layout(nodes=2, ranks_per_node=2))
+    place = tuple(setting for setting in verdict.settings if setting.name == "OPAL_PREFIX")
+    words = f"srun --mpi={pmi.value if pmi else 'none'}"
+    assert start(slurm, words, name, place, 4) is verdict.bare
+
+
+@pytest.mark.parametrize("ranks", [2, 1])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("launcher", ["debian", "openmpi-5.0.11", "mpich-5.0.2"])
+def test_what_a_launcher_starts_in_an_allocation_with_the_settings(
+    slurm: Cluster, mpis: dict[str, MpiFacts], launcher: str, name: str, ranks: int
+) -> None:
+    """With the settings of the rules it works, or it is known not to."""
+    launch = launch_of(mpis[launcher], in_slurm=True)
+    assert launch is not None
+    verdict = judge(launch, mpis[name], Layout(nodes=2, ranks_per_node=ranks))
+    many = f"-ppn {ranks}" if launch.starter is Starter.HYDRA else f"--map-by ppr:{ranks}:node"
+    words = f"{mpis[launcher].launcher} -n {2 * ranks} {many}"
+    assert start(slurm, words, name, verdict.settings, 2 * ranks) is verdict.ending
+
+
+# -- the ladder ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "apptainer"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_image_is_started_by_a_pmi_that_both_know(slurm: Cluster, name: str, engine: str) -> None:
+    """Nothing is asked for: the launcher is inferred."""
+    job = write_job(slurm, f"direct-{name}", python(name), HELLO, nodes=3)
+    ended = run_job(slurm, job, "--engine", engine)
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 6) == set(range(6)), ended.log
+    plan = slurm.login(["fairlead", "plan", job, "--engine", engine], cwd=job.parent).stdout
+    pmi = "pmi2" if name.startswith("mpich") else "pmix"
+    assert f"srun --mpi={pmi}" in plan
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_image_brings_its_own_mpirun(slurm: Cluster, name: str) -> None:
+    """Inside the container, on three nodes, with neither srun nor ssh in there."""
+    job = write_job(slurm, f"own-{name}", python(name), HELLO, nodes=3)
+    ended = run_job(slurm, job, "--launcher", "image-mpirun")
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 6) == set(range(6)), ended.log
+    assert all(f" c{number}" in ended.log for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("debian", "debian"),
+        ("debian", "openmpi-4.1.8"),
+        ("debian", "openmpi-5.0.11"),
+        ("openmpi-5.0.11", "debian"),
+        ("openmpi-5.0.11", "openmpi-4.1.8"),
+        ("openmpi-5.0.11", "openmpi-5.0.11"),
+        ("mpich-5.0.2", "mpich-5.0.2"),
+    ],
+)
+def test_the_hosts_mpirun_starts_a_container_for_each_rank(slurm: Cluster, host: str, name: str) -> None:
+    job = write_job(slurm, f"host-{host}-{name}", python(name), HELLO)
+    path = slurm.path if host == "debian" else f"{LAB / 'mpi' / host / 'bin'}:{slurm.path}"
+    ended = run_job(slurm, job, "--launcher", "mpirun", path=path)
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 4) == set(range(4)), ended.log
+
+
+def test_one_rank_a_node_does_not_spin(slurm: Cluster) -> None:
+    """ORTE with OpenMPI 5 inside: the hang of the matrix, cured by a setting."""
+    job = write_job(slurm, "lonely", python("openmpi-5.0.11"), HELLO, nodes=3, ranks=1)
+    ended = run_job(slurm, job, "--launcher", "mpirun")
+    assert hellos(ended, 3) == {0, 1, 2}, ended.log
+
+
+def test_a_pair_that_cannot_work_is_refused_beforehand(slurm: Cluster) -> None:
+    job = write_job(slurm, "refused", python("mpich-5.0.2"), HELLO)
+    done = slurm.login(["fairlead", "submit", job, "--launcher", "mpirun"], cwd=job.parent, check=False)
+    assert done.returncode == 3
+    assert "was built without PMIx" in done.stderr
+    assert "try: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+ALONE = 'environment = { OMPI_MCA_pmix = "isolated", OMPI_MCA_ess = "singleton" }'
+
+
+def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
+    """A setting of the user's keeps OpenMPI from its PMIx: N worlds of size 1, which nobody would notice."""
+    job = write_job(slurm, "alone", python("debian"), HELLO, more=ALONE)
+    ended = run_job(slurm, job)
+    assert ended.code == 3
+    assert "the MPI world has size 1, not 4" in ended.log
+    assert "the ranks did not find each other; the job is not started" in ended.log
+    assert "hello" not in ended.log
+
+
+FAILING = """\
+import os, sys, time
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+if MPI.COMM_WORLD.rank == 2:
+    sys.stderr.flush()
+    os._exit(7)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun", "image-mpirun"])
+def test_a_rank_that_fails_ends_all_and_gives_its_code(slurm: Cluster, launcher: str) -> None:
+    job = write_job(slurm, f"failing-{launcher}", python("debian"), FAILING)
+    ended = run_job(slurm, job, "--launcher", launcher)
+    assert ended.code == 7, ended.log
+    mark = f"FAIRLEAD_RUN={ended.run_id}"
+    slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no process of the run")
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun", "image-mpirun"])
+def test_cancelled_it_leaves_nothing_on_any_node(slurm: Cluster, launcher: str) -> None:
+    waiting = "from mpi4py import MPI\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
+    job = write_job(slurm, f"cancelled-{launcher}", python("debian"), waiting)
+    submitted = slurm.login(["fairlead", "submit", job, "--launcher", launcher], cwd=job.parent)
+    run_id = submitted.stdout.strip().splitlines()[-1]
+    slurm.wait(
+        lambda: slurm.login(["fairlead", "logs", run_id], check=False).stdout.count("up") >= 4, "four ranks"
+    )
+    slurm.login(["fairlead", "cancel", run_id])
+    ours = os.fspath(python("debian"))
+
+    def gone() -> bool:
+        return not any(
+            ours in each.command or "mpirun" in each.command or "orted" in each.command
+            for name in slurm.nodes
+            for each in slurm.processes(name)
+        )
+
+    slurm.wait(gone, "no rank, no daemon and no mpirun on any node", timeout_s=60)
