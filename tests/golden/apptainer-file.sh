@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:846340a9ad69.
+# Written by Fairlead 0.1.0, plan sha256:1b57c5157bd4.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -109,6 +109,7 @@ fi
   ${FAIRLEAD_METER_DIR:+FAIRLEAD_METER_DIR="$FAIRLEAD_METER_DIR"} \
   ${FAIRLEAD_GATE:+FAIRLEAD_GATE="$FAIRLEAD_GATE"} \
   ${FAIRLEAD_RUN_DIR:+FAIRLEAD_RUN_DIR="$FAIRLEAD_RUN_DIR"} /env/bin/python \
+  -u \
   -m torch.distributed.run \
   --standalone \
   --local-addr=127.0.0.1 \

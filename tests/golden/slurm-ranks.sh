@@ -117,10 +117,10 @@ if command -v ip >/dev/null; then
   fi
 fi
 
-let_save() { # the other ranks may still write their states; nobody waits longer for ranks that were not told
-  local deadline=$((SECONDS + 60))
+let_save() { # $1: the beginning of files' names, $2: how many lines they have when all have saved
+  local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | wc -l)" -lt 4 ] || return
+    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
@@ -149,7 +149,7 @@ start_rank() { # $1: its number on this node
     kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
     sleep 0.05
   done
-  [ "$code" -ne 75 ] || let_save
+  [ "$code" -ne 75 ] || let_save exits 4
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
 }
@@ -214,7 +214,8 @@ for child in "${children[@]}"; do
   wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
 done
 
-! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save
+echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
+! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save over "$FAIRLEAD_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -226,7 +227,7 @@ mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
 # By this the run's processes on different nodes know each other.
 (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
 printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
 starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
 [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
 script=$FAIRLEAD_RUN_DIR/job.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:dfd14e3d5d1f.
+# Written by Fairlead 0.1.0, plan sha256:2f35793de5ce.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -97,7 +97,7 @@ fi
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=1 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/0 --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
+  /env/bin/python -u -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=1 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/0 --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
 ) <&0 &
 child=$!
 wait "$child"

@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:ac13c51e1ad6.
+# Written by Fairlead 0.1.0, plan sha256:90f1242f96af.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -122,10 +122,10 @@ if command -v ip >/dev/null; then
   fi
 fi
 
-let_save() { # the other ranks may still write their states; nobody waits longer for ranks that were not told
-  local deadline=$((SECONDS + 60))
+let_save() { # $1: the beginning of files' names, $2: how many lines they have when all have saved
+  local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | wc -l)" -lt 4 ] || return
+    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
@@ -179,13 +179,14 @@ let_save() { # the other ranks may still write their states; nobody waits longer
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/"$FAIRLEAD_NODE" --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
+  /env/bin/python -u -m torch.distributed.run --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/"$FAIRLEAD_NODE" --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
 ) <&0 &
 child=$!
 wait "$child"
 code=$?
 
-! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save
+echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
+! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save over "$FAIRLEAD_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -197,7 +198,7 @@ mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
 # By this the run's processes on different nodes know each other.
 (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
 printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
 starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
 [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
 script=$FAIRLEAD_RUN_DIR/job.sh

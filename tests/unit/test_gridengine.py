@@ -10,8 +10,8 @@ from fairlead.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, 
 from fairlead.schedulers import gridengine
 
 QSTAT = """\
-job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID
------------------------------------------------------------------------------------------------------------------
+job-ID  prior   name       user         state submit/start at     queue                          slots
+----------------------------------------------------------------------------------------------------
       2 0.50500 names      alice        r     11/22/2026 02:57:29 main@c1                            6
       3 0.50500 waits      alice        qw    11/22/2026 02:57:30                                    6
       4 0.50500 again      alice        Rq    11/22/2026 02:57:31                                    6

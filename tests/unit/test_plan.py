@@ -237,7 +237,7 @@ def test_ranks_of_a_python_script_are_started_by_torchrun_inside_the_container()
     assert rejected(made, "launcher", "single").reason == (
         "it starts one process, and the topology asks for 6"
     )
-    assert inner(made.command)[:3] == ("/env/bin/python", "-m", "torch.distributed.run")
+    assert inner(made.command)[:4] == ("/env/bin/python", "-u", "-m", "torch.distributed.run")
     assert "--nproc-per-node=6" in inner(made.command)
     assert inner(made.command)[-4:] == ("python", "digits.py", "--epochs", "40")
     assert environment(made.command)["OMP_NUM_THREADS"] == "3"

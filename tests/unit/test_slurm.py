@@ -19,7 +19,7 @@ SHOWN = """\
 PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A \
 DefaultTime=01:00:00 DisableRootJobs=NO MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 Nodes=c[1-3] \
 State=UP TotalCPUs=12 TotalNodes=3 SelectTypeParameters=NONE
-PartitionName=small AllowAccounts=research,physics Default=NO MaxNodes=1 MaxTime=00:10:00 State=UP TotalNodes=3
+PartitionName=small AllowAccounts=research,physics Default=NO MaxNodes=1 MaxTime=00:10:00 State=UP
 PartitionName=closed AllowAccounts=ALL Default=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED State=DOWN TotalNodes=3
 """
 NODES = "main|4|16000|gpu:2(S:0)\nmain|64+|515000+|gpu:a100:4,gpu:h100:2(S:0-1)\nsmall|4|16000|(null)\n"
@@ -38,7 +38,7 @@ class Answers:
     def which(self, name: str) -> str | None:
         return f"/usr/bin/{name}" if any(key.split()[0] == name for key in self.answers) else None
 
-    def run(self, argv: Any, *, timeout_s: float = 20.0) -> Outcome:
+    def run(self, argv: Any, *, timeout_s: float = 20.0) -> Outcome:  # noqa: ARG002
         line = " ".join(argv)
         found = [text for key, text in self.answers.items() if line.startswith(key)]
         return outcome(found[0], program=argv[0]) if found else outcome(code=1, stderr="no", program=argv[0])
@@ -129,7 +129,7 @@ def test_an_answer_without_a_number_is_shown(stdout: str) -> None:
          "specified", "sacctmgr show associations"),
         ("sbatch: error: invalid partition specified: nowhere", "sinfo"),
         ("sbatch: error: Batch job submission failed: Invalid qos specification", "sacctmgr show qos"),
-        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "sinfo -N"),
+        ("sbatch: error: Requested node configuration is not available", "sinfo -N"),
         ("sbatch: error: Batch job submission failed: Unable to contact slurm controller", "scontrol ping"),
         ("sbatch: error: Batch job submission failed: Unspecified error", "correct [scheduling]"),
     ],

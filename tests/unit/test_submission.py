@@ -1,6 +1,6 @@
 """What is made of a run's own files and of what the scheduler says; the queue is a program that tests write.
 
-A fake: `squeue` and `sacct` print a file each, in Slurm's format. The real ones: tests/cluster/test_queues.py.
+A fake: `squeue` and `sacct` print a file each, in Slurm's format. The real ones are in tests/cluster.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def test_runs_that_no_scheduler_has(store: Store) -> None:
     assert submission.submitted(store) == []
 
 
-def test_the_record_is_one_and_has_every_start(store: Store, says: Says) -> None:
+def test_the_record_is_one_and_has_every_start(store: Store) -> None:
     run = make(store, starts="100 c1 17\n150 c3 17\n", code="0 200\n")
     (status,) = submission.look(store, [run])
     first = submission.record(store, status)

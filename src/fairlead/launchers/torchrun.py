@@ -58,7 +58,8 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
         )
     node = "0" if topology.nodes == 1 else Variable("FAIRLEAD_NODE")
     argv = (
-        surroundings.python, "-m", "torch.distributed.run",
+        # -u: it keeps back what the ranks print otherwise, until some pages are full or it ends.
+        surroundings.python, "-u", "-m", "torch.distributed.run",
         *rendezvous,
         f"--nproc-per-node={topology.ranks_per_node}",
         "--max-restarts=0",

@@ -53,7 +53,7 @@ def _at_once(plan: Plan) -> list[str]:
         found.append(parts.RUN_FOLDER)
     if plan.start is Start.RANKS:
         found.append(
-            parts.LET_SAVE.format(world_size=plan.job.topology.world_size)
+            parts.LET_SAVE
             + "\nFAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$\n"
             + parts.PORT
         )
@@ -105,7 +105,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         _modules(plan),
         _needs(plan),
         parts.CLUSTER_INTERFACE,
-        parts.LET_SAVE.format(world_size=plan.job.topology.world_size) if saves else "",
+        parts.LET_SAVE if saves else "",
         _start(plan),
         parts.CLUSTER_NODE_END if saves else "",
         parts.END,

@@ -1,0 +1,140 @@
+"""PBS Professional, LSF and Flux: by fakes that follow their documentation (tests/fakes/fake_queue.py).
+
+What the real ones do is not shown here. On real ones the same is in tests/cluster/test_queues.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from desks import ranks_said
+from processes import command, left_after
+
+HERE = Path(__file__).parents[1]
+COMMANDS = {
+    "pbs": ("qsub", "qstat", "qdel", "qrerun", "pbsnodes", "pbs_tmrsh"),
+    "lsf": ("bsub", "bjobs", "bkill", "brequeue", "blaunch", "lsid", "bqueues"),
+    "flux": ("flux",),
+}
+#: The real commands that this machine may have.
+HIDDEN = {
+    "sbatch",
+    "sinfo",
+    "squeue",
+    "srun",
+    "scontrol",
+    "qconf",
+    "qsub",
+    "qstat",
+    "qdel",
+    "qacct",
+    "pbsnodes",
+}
+
+Fairlead = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def without_schedulers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("machine")
+    for place in ("/usr/bin", "/bin"):
+        for program in Path(place).iterdir():
+            if program.name not in HIDDEN and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return folder
+
+
+@pytest.fixture(params=COMMANDS)
+def scheduler(
+    request: pytest.FixtureRequest, tmp_path: Path, without_schedulers: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    name = str(request.param)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program in COMMANDS[name]:
+        (programs / program).symlink_to(HERE / "fakes" / "fake_queue.py")
+    (tmp_path / "queue").mkdir()
+    monkeypatch.setenv("FAKE_QUEUE", str(tmp_path / "queue"))
+    monkeypatch.setenv("PATH", f"{programs}:{without_schedulers}")
+    shutil.copy(HERE / "lab" / "rank.py", tmp_path)
+    return name
+
+
+@pytest.fixture
+def fairlead(tmp_path: Path) -> Fairlead:
+    def run(*words: str, timeout_s: float = 120.0) -> tuple[int, str, str]:
+        done = subprocess.run(
+            command(*words), cwd=tmp_path, capture_output=True, text=True, timeout=timeout_s, env=os.environ,
+            check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def submit(fairlead: Fairlead, folder: Path, what: str, more: str = "") -> str:
+    words = json.dumps([sys.executable, "rank.py", what])
+    (folder / "job.toml").write_text(
+        f'name = "{what}-{os.getpid()}"\ncommand = {words}\nengine = "native"\nlauncher = "ranks"\n{more}\n'
+        "[topology]\nnodes = 2\nranks_per_node = 2\n"
+    )
+    code, out, err = fairlead("submit", "job.toml")
+    assert code == 0, err
+    return out.strip()
+
+
+def log(folder: Path, run: str) -> str:
+    path = folder / "store" / "runs" / run / "output.log"
+    return path.read_text() if path.exists() else ""
+
+
+def test_ranks_on_two_hosts_know_their_names(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
+    run = submit(fairlead, tmp_path, "tell")
+    code, _, err = fairlead("wait", run)
+    assert code == 0, err + log(tmp_path, run)
+    told = {rank: json.loads(lines[0]) for rank, lines in ranks_said(log(tmp_path, run)).items()}
+    assert [told[rank]["LOCAL_RANK"] for rank in range(4)] == ["0", "1", "0", "1"]
+    assert {names["WORLD_SIZE"] for names in told.values()} == {"4"}
+    (status,) = json.loads(fairlead("status", run, "--json")[1])
+    assert (status["scheduler"], status["state"]) == (scheduler, "completed")
+
+
+def test_the_first_failure_gives_the_code(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
+    run = submit(fairlead, tmp_path, "fail")
+    code, _, err = fairlead("wait", run)
+    assert code == 7, f"{scheduler}: {err}" + log(tmp_path, run)
+    assert "rank 3 ended first, with exit code 7; its last output:" in log(tmp_path, run)
+    assert left_after(run) == []
+
+
+def test_told_before_the_end_it_goes_on_later(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
+    more = "walltime_s = 600\n[scheduling]\nwarning_s = 598"
+    run = submit(fairlead, tmp_path, "warned", more)
+    code, _, err = fairlead("wait", run)
+    assert code == 0, f"{scheduler}: {err}" + log(tmp_path, run)
+    said = ranks_said(log(tmp_path, run))
+    assert [said[rank] for rank in range(4)] == [["ready", "told", "resumed"]] * 4
+    record = json.loads((tmp_path / "store" / "runs" / run / "record.json").read_text())
+    assert len(record["starts"]) == 2
+
+
+def test_cancel(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
+    run = submit(fairlead, tmp_path, "sleep")
+    deadline = time.monotonic() + 60
+    while len(ranks_said(log(tmp_path, run))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (status,) = json.loads(fairlead("status", run, "--json")[1])
+    assert status["state"] == "running", scheduler
+    assert fairlead("cancel", run)[0] == 0
+    assert fairlead("wait", run)[0] == 143
+    (status,) = json.loads(fairlead("status", run, "--json")[1])
+    assert status["state"] == "cancelled"
+    assert left_after(run) == []
