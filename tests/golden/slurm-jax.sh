@@ -99,7 +99,7 @@ if command -v ip >/dev/null; then
   fi
 fi
 
-let_save() { # $1: the beginning of files' names, $2: how many lines they have when all have saved
+let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
     [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return

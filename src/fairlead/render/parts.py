@@ -55,7 +55,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 
 #: 75: a rank has saved its state and wants to go on later. The others are not ended for it at once.
 LET_SAVE = """\
-let_save() { # $1: the beginning of files' names, $2: how many lines they have when all have saved
+let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
     [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return

@@ -1,0 +1,76 @@
+"""Questions to a compute node by files: the job's own bash answers them here, without a queue between."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import make_job, make_site
+
+from fairlead.errors import PlanError
+from fairlead.model import SchedulerFacts, Scheduling
+from fairlead.plan import plan
+from fairlead.probe import compute
+from fairlead.store import Store
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[compute.NodeHost]:
+    folder = tmp_path / "asked here"
+    folder.mkdir()
+    script = compute._SCRIPT.format(folder=shlex.quote(str(folder)), walltime_s=120)
+    job = subprocess.Popen(["bash", "-c", script], stdin=subprocess.DEVNULL)
+    yield compute.NodeHost(folder, {"/here/bwrap": "/bin/echo"})
+    (folder / "stop").touch()
+    assert job.wait(30) == 0
+
+
+def test_words_streams_and_codes_come_through(node: compute.NodeHost) -> None:
+    odd = 'it\'s $HOME; "two\nlines" \udcff'
+    said = node.run([sys.executable, "-c", "import sys; print(sys.argv[1]); sys.exit(7)", odd])
+    assert (said.exit_code, said.stdout) == (7, f"{odd}\n")
+    assert node.run(["no-such-program"]).exit_code == 127
+    assert node.shell("echo out; echo err >&2") == "out\n"
+    assert node.which("bash") is not None
+    assert node.which("no such program") is None
+
+
+def test_programs_of_the_store_take_the_place_of_the_login_nodes(node: compute.NodeHost) -> None:
+    said = node.run(["/here/bwrap", "--version"])
+    assert said.argv[0] == "/here/bwrap", "as it was asked"
+    assert "echo" in said.stdout
+
+
+def test_what_the_node_says_of_itself(node: compute.NodeHost, store: Store) -> None:
+    store.root.mkdir(exist_ok=True)
+    login = make_site(home="/no/such/home", hostname="login")
+    site = compute._site(node, store, login)
+    assert site.hostname == os.uname().nodename
+    assert site.cpus == len(os.sched_getaffinity(0))
+    assert site.unseen == ("/no/such/home",)
+    assert (site.user, site.uid) == (login.user, login.uid)
+    assert {"native"} <= {facts.name for facts in site.engines if facts.works}
+    (kept,) = [system for system in site.file_systems if system.purpose == "store"]
+    assert kept.path == str(store.root)
+    assert kept.free_bytes > 0
+
+
+def test_a_node_that_does_not_see_the_store_refuses_the_job(store: Store) -> None:
+    login = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
+    (system,) = login.file_systems
+    blind = msgspec.structs.replace(compute._blind(store, login), unseen=(system.path,))
+    with pytest.raises(PlanError, match="do not see /scratch/ada, where the store is") as caught:
+        plan(make_job(scheduler="slurm", engine="native"), None, None, login, node=blind)
+    assert "--store DIR" in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize(("partition", "name"), [(None, "slurm-default"), ("gpu", "slurm-gpu")])
+def test_facts_are_kept_by_scheduler_and_partition(partition: str | None, name: str) -> None:
+    job = make_job(scheduler="slurm", scheduling=Scheduling(partition=partition))
+    assert compute.site_name(job) == name
