@@ -331,12 +331,13 @@ def test_without_a_terminal_the_standard_input_is_empty(lab: Lab, how: str) -> N
 
 def test_a_reader_who_goes_away_ends_the_command(lab: Lab) -> None:
     script = lab.script("sh", "-c", "while echo line; do :; done", name="unread")
-    run = subprocess.Popen(["bash", script, "unread-run"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    mark = f"unread-{os.getpid()}-run"
+    run = subprocess.Popen(["bash", script, mark], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert run.stdout is not None
     assert run.stdout.readline() == b"line\n"
     run.stdout.close()
     assert run.wait(timeout=30) != 0
-    assert left_after("unread-run") == []
+    assert left_after(mark) == []
     assert run.stderr is not None
     run.stderr.close()
 

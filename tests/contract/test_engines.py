@@ -85,13 +85,14 @@ while True:
 def test_sigterm_to_the_script_reaches_the_command(lab: Lab) -> None:
     """The command has the time to say goodbye."""
     script = lab.script("python", "-c", _WAITS, name="terminated")
-    run = subprocess.Popen(["bash", str(script), "terminated-run"], stdout=subprocess.PIPE)
+    mark = f"terminated-{os.getpid()}-run"
+    run = subprocess.Popen(["bash", str(script), mark], stdout=subprocess.PIPE)
     assert run.stdout is not None
     assert run.stdout.readline() == b"ready\n"
     run.send_signal(signal.SIGTERM)
     assert run.wait(timeout=30) == 143
     run.stdout.close()
-    assert left_after("terminated-run") == []
+    assert left_after(mark) == []
     assert (lab.workdir / "said").read_text() == "goodbye"
 
 
@@ -107,9 +108,10 @@ def test_no_process_and_no_file_is_left_after_fifty_starts(lab: Lab) -> None:
     script = script or str(lab.script("true"))
     mounts = Path("/proc/self/mounts").read_text()
     temporary = set(os.listdir("/tmp"))
+    mark = f"fifty-starts-{os.getpid()}"
     for _ in range(50):
-        subprocess.run(["bash", script, "fifty-starts"], check=True, stdin=subprocess.DEVNULL)
-    assert left_after("fifty-starts") == []
+        subprocess.run(["bash", script, mark], check=True, stdin=subprocess.DEVNULL)
+    assert left_after(mark) == []
     assert files() == before
     assert Path("/proc/self/mounts").read_text() == mounts
     assert [name for name in set(os.listdir("/tmp")) - temporary if "left-by-job" in name] == []
@@ -206,7 +208,7 @@ def test_what_the_image_has_in_the_home_is_seen_there_and_stays_what_it_is(
     program = """
 import os, sys, ware
 home = os.environ["HOME"]
-print(os.path.relpath(sys.prefix, home), ware.NAME, os.path.exists(home + "/store"))
+print(os.path.relpath(sys.prefix, home), ware.NAME, os.path.exists(home + "/store/version"))
 print(open(home + "/data/words").read(), os.listdir(home + "/data/inner"))
 open(home + "/new", "w").close()
 """
@@ -220,6 +222,14 @@ open(home + "/new", "w").close()
     assert (home / "new").exists() != lab.contains
     (home / "new").unlink(missing_ok=True)
     assert tree_digests(homely) == [each.diff_id for each in homely.image.layers]
+
+
+def test_a_store_in_the_home_is_not_seen(lab: Lab, homely: Captured) -> None:
+    """Where it is, unless told otherwise."""
+    home = homely.folder.parents[1]
+    at_home = replace(lab, captured=homely, site=msgspec.structs.replace(lab.site, home=str(home)))
+    said = at_home.says("import os; print(os.path.exists(os.environ['HOME'] + '/store'))")
+    assert said == str(not lab.contains)
 
 
 def test_files_outside_the_mounts_are_not_seen(lab: Lab) -> None:

@@ -135,6 +135,12 @@ ALONE_IN_NAMESPACE = (
     "in another (CMA): ranks that are started one by one must copy through /dev/shm"
 )
 
+#: A limit of every engine whose containers are guarded by Landlock, each by rules of its own.
+#: https://docs.kernel.org/userspace-api/landlock.html#ptrace-restrictions
+GUARDED_APART = (
+    "Landlock, which guards the image, lets no process read the memory of one outside its own container"
+)
+
 #: Variables of a run that Fairlead itself sets; every engine passes them on when they are set.
 RUN_VARIABLES = ("FAIRLEAD_RUN", "FAIRLEAD_METER_DIR", "FAIRLEAD_GATE", "FAIRLEAD_RUN_DIR")
 #: Of these, the ones that name a folder which the command must be able to write.

@@ -18,7 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fairlead.engines import (
+    GUARDED_APART,
     HOST_FILES,
+    PASSED_ASSIGNMENT,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -27,6 +29,7 @@ from fairlead.engines import (
     Unsuitable,
     basic_environment,
     fakechroot_start,
+    passed_on,
     proot_start,
 )
 from fairlead.errors import PlanError
@@ -40,11 +43,24 @@ LIMITS = {
         "libfakechroot works by variables, which the command sees: FAKECHROOT, FAKECHROOT_BASE, "
         "FAKECHROOT_EXCLUDE_PATH, FAKECHROOT_VERSION, LD_LIBRARY_PATH, LD_PRELOAD"
     ),
+    "test_packages_and_settings_of_the_caller_do_not_leak": (
+        "libfakechroot needs an LD_LIBRARY_PATH, of the image's folders, which the command sees; the caller's "
+        "is not in it"
+    ),
+    "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
     "test_the_project_s_own_venv_is_the_image_s_not_the_host_s": (
         "nothing can be shown in place of what lies in a mounted folder: the planner refuses the job"
     ),
     "test_what_the_image_has_in_the_home_is_seen_there_and_stays_what_it_is": (
         "nothing can be mounted in a folder that the image has in the home: the planner refuses the job"
+    ),
+    "test_a_folder_mounted_at_the_image_s_workdir_is_worked_in": (
+        "a mount is a link: it can be worked in, and a command that asks where it is (getcwd) is told the "
+        "name of the mount's source"
+    ),
+    "test_a_store_in_the_home_is_not_seen": (
+        "the links to the image and to the mounts are followed step by step, so that the folders on the way "
+        "to them are seen, with nothing else in them"
     ),
 }
 
@@ -195,12 +211,19 @@ def wrap(facts: EngineFacts, command: Command, container: Container, site: Site)
         words += ["--env", f"{name}={value}"]
     for name in RUN_VARIABLES:
         words.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
+    words += passed_on(container, "--env", PASSED_ASSIGNMENT)
     return Command(argv=(*words, "--", *command.argv), where=command.where)
 
 
 def refuse(container: Container) -> None:
     """Raises PlanError for mounts that a link cannot stand for."""
     remedy = "choose another engine: fairlead doctor"
+    if container.driver is not None and container.driver.libraries:
+        raise PlanError(
+            "under fakechroot a GPU's driver cannot be shown: the loader, which nothing is preloaded into, "
+            "would look for its libraries by the host's names",
+            remedy=remedy,
+        )
     for mount in container.mounts:
         for path in (mount.source, mount.target):
             if ":" in path:

@@ -100,7 +100,7 @@ def fakechroot(words: "list[str]") -> int:
         places.update({_inside(image, target): source for _, source, target in mounts})
         for path in (image, *(source for _, source, _ in mounts)):
             _add_way(image, places, path)
-        empty = _make_view(base, image, places)
+        empty = _make_view(base, image, places, _inside(image, one["--cwd"]))
         # The kernel answers with a mount's own name when a program asks where it is.
         excluded = {path for _, source, _ in mounts for path in (source, os.path.realpath(source))}
         excluded = {image, *excluded}
@@ -148,20 +148,23 @@ def _add_way(image: str, places: "dict[str, str]", path: str) -> None:
         places[path] = path
 
 
-def _make_view(base: str, image: str, places: "dict[str, str]") -> "list[str]":
+def _make_view(base: str, image: str, places: "dict[str, str]", cwd: str) -> "list[str]":
     """The command's root: `places` maps what is mounted to its source, and what may be written to nothing.
     Everything else is a link to the image. Returns the folders that may be written."""
     empty = []
+    ways = list(places)
+    if os.path.isdir(_origin(image, places, cwd)):
+        ways.append(cwd + "/")  # a real folder: by way of a link, getcwd(2) would name what it leads to
     #: Path in the container -> where its entries are (None: nowhere); the folders that are to be real.
     real: dict[str, str | None] = {"": image}
-    for target in sorted(places, key=lambda path: path.split("/")):
+    for target in sorted(ways, key=lambda path: path.split("/")):
         parts = target.split("/")
         for end in range(2, len(parts)):
             path = "/".join(parts[:end])
             if path not in real:
                 outer = real[path.rpartition("/")[0]]
                 real[path] = places.get(path) or (None if outer is None else outer + "/" + parts[end - 1])
-        if not places[target]:
+        if target in places and not places[target]:
             real[target] = None
             empty.append(base + target)
     for path, origin in real.items():  # outer before inner
@@ -185,6 +188,13 @@ def _make_view(base: str, image: str, places: "dict[str, str]") -> "list[str]":
         if target not in real:
             os.symlink(source, base + target)
     return empty
+
+
+def _origin(image: str, places: "dict[str, str]", path: str) -> str:
+    """Where a folder of the container lies in the image; empty where it is not the image's."""
+    outer = max((place for place in places if (path + "/").startswith(place + "/")), key=len, default=None)
+    found = image + path if outer is None else places[outer] and places[outer] + path[len(outer) :]
+    return found if (os.path.realpath(found) + "/").startswith(image + "/") else ""
 
 
 def _program(base: str, command: "list[str]", path: str) -> "tuple[str, list[str]]":

@@ -39,6 +39,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.engines import (
+    GUARDED_APART,
     HOST_FILES,
     PASSED_ASSIGNMENT,
     PROGRAMS_IN_STORE,
@@ -64,9 +65,7 @@ CONTAINS = True
 STACKS = False
 FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {
-    "test_ranks_of_two_containers_read_each_other_s_memory": (
-        "Landlock, which guards the image, lets no process read the memory of one outside its own container"
-    ),
+    "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
 }
 
 #: PRoot's, fastest first: P1 stops a program only at the calls that matter, P2 at every one.
@@ -425,6 +424,7 @@ MODES: Mapping[str, Mode] = {
             mode,
             functools.partial(_judge_proot, mode),
             functools.partial(_wrap_proot, mode),
+            LIMITS=LIMITS,
         )
         for mode in PROOT_MODES
     },
