@@ -532,8 +532,11 @@ class Site(Struct, frozen=True, kw_only=True):
         return next((facts for facts in self.schedulers if facts.name == name), None)
 
     def engine(self, name: str) -> EngineFacts | None:
-        """The first working engine of this name, else the first that does not work, else None."""
-        found = sorted((e for e in self.engines if e.name == name), key=lambda e: not e.works)
+        """The first working engine of this name, or of this NAME:MODE, else the first that does not work,
+        else None."""
+        base, _, mode = name.partition(":")
+        found = [e for e in self.engines if e.name == base and (not mode or mode in (*e.modes, *e.faults))]
+        found.sort(key=lambda e: (not e.works, mode not in e.modes))
         return found[0] if found else None
 
     def check(self, name: str) -> Check | None:

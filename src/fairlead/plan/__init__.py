@@ -15,7 +15,7 @@ from fairlead.launchers import Surroundings
 from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.engine import choose_engine
-from fairlead.plan.gpus import Gpu, choose_driver
+from fairlead.plan.gpus import choose_driver
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
@@ -38,7 +38,8 @@ def plan(
 
     def attempt(engine: Engine, suitable: Suitable) -> None:
         process = choose_process(job, image, runs_on, engine, [])
-        container = make_container(job, image, rootfs, runs_on, engine, suitable, Gpu(), [])
+        gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, [])
+        container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, [])
         engine.wrap(Command(argv=process.argv, workdir=process.workdir), container, runs_on)
 
     engine, suitable = choose_engine(job, image, runs_on, decisions, attempt)
