@@ -21,7 +21,7 @@ from drivers import ANSWER, GLIBC, VERSION, make_tree
 from environments import Captured
 
 from fairlead import registry, render
-from fairlead.engines import bubblewrap
+from fairlead.engines import bubblewrap, fakechroot, udocker, untested
 from fairlead.errors import PlanError
 from fairlead.gpu import find, inject
 from fairlead.images.layers import layer
@@ -31,11 +31,15 @@ from fairlead.model import Image, Job, Mount, Plan, Site, Topology
 from fairlead.plan import plan
 from fairlead.probe import probe
 
+#: These show no GPUs, and refuse.
+_WITHOUT = (f"{udocker.NAME}:{fakechroot.MODE}",)
+
 _CASES = [
     (name, overlay)
-    for name in registry.names("engines")
+    for each in registry.names("engines")
+    for name in registry.modes(each)
     for overlay in ((True, False) if registry.engine(name).STACKS else (False,))
-    if registry.engine(name).CONTAINS
+    if registry.engine(name).CONTAINS and not untested(registry.engine(name)) and name not in _WITHOUT
 ]
 
 
@@ -65,7 +69,7 @@ class Lab:
     ) -> subprocess.CompletedProcess[str]:
         made = self.plan(*command, **changes)
         if made.needs_flat:
-            make_flat(self.captured.store, self.captured.image, made.mount_points)
+            make_flat(self.captured.store, self.captured.image, made.mount_points, relinked=made.relinked)
         script = self.workdir.parent / "job.sh"
         script.write_text(render.script(made))
         return subprocess.run(
@@ -103,9 +107,10 @@ def lab(
     engines = tuple(
         msgspec.structs.replace(facts, overlay=facts.overlay and overlay)
         for facts in base_site.engines
-        if facts.name == name and facts.works
+        if facts.name == name.partition(":")[0] and facts.works
     )
-    if not engines:
+    site = msgspec.structs.replace(base_site, engines=engines)
+    if site.engine(name) is None:
         pytest.skip(f"{name} does not work here")
     for folder in ("work", "home"):
         (tmp_path / folder).mkdir()
@@ -257,6 +262,25 @@ def test_an_image_with_a_newer_cuda_is_refused_before_the_run(lab: Lab) -> None:
     assert f"driver {VERSION} serves CUDA up to 12.4, and the image has 13.0" in caught.value.message
 
 
+@pytest.mark.parametrize("lab", [("udocker:P1", False)], ids=lambda case: case[0], indirect=True)
+def test_a_mode_without_gpus_says_so_and_the_next_is_taken(lab: Lab) -> None:
+    """The loader, into which nothing can be preloaded, looks for libcuda.so.1 by the host's names."""
+    refused = Lab("udocker:F1", lab.captured, lab.site, lab.workdir, lab.root)
+    if lab.site.engine("udocker:F1") is None:
+        pytest.skip("there is no libfakechroot")
+    with pytest.raises(PlanError, match="under fakechroot a GPU's driver cannot be shown"):
+        refused.plan("true")
+    assert refused.plan("true", gpus=0).engine == "udocker:F1"
+    only = tuple(
+        msgspec.structs.replace(facts, modes=tuple(mode for mode in facts.modes if mode != "S1"))
+        for facts in lab.site.engines
+    )
+    there = msgspec.structs.replace(lab.site, engines=only)
+    any_mode = Lab("udocker", lab.captured, there, lab.workdir, lab.root)
+    assert any_mode.plan("true").engine == "udocker:P1"
+    assert any_mode.plan("true", gpus=0, walltime_s=6000).engine == "udocker:F1"
+
+
 @pytest.mark.parametrize(
     "lab",
     [case for case in _CASES if case[0] in ("apptainer", "singularity")],
@@ -266,7 +290,7 @@ def test_an_image_with_a_newer_cuda_is_refused_before_the_run(lab: Lab) -> None:
 def test_apptainer_s_own_way_with_gpus_does_no_harm(lab: Lab, tmp_path: Path) -> None:
     """--nv looks into the machine's own cache and PATH: a machine is made on which it finds the driver
     there, in a mount namespace around the job."""
-    bwrap = bubblewrap._embedded()
+    bwrap = bubblewrap._embedded(None)
     if not isinstance(bwrap, str):
         pytest.skip("no bwrap, with which such a machine is made")
     configured, cache = tmp_path / "ld.so.conf", tmp_path / "ld.so.cache"
