@@ -44,8 +44,8 @@ LIMITS = {
         "FAKECHROOT_EXCLUDE_PATH, FAKECHROOT_VERSION, LD_LIBRARY_PATH, LD_PRELOAD"
     ),
     "test_packages_and_settings_of_the_caller_do_not_leak": (
-        "libfakechroot needs an LD_LIBRARY_PATH, of the image's folders, which the command sees; the caller's "
-        "is not in it"
+        "libfakechroot needs an LD_LIBRARY_PATH, of the image's folders, which the command sees; the "
+        "caller's is not in it"
     ),
     "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
     "test_the_project_s_own_venv_is_the_image_s_not_the_host_s": (
