@@ -24,20 +24,12 @@ COMMANDS = {
     "lsf": ("bsub", "bjobs", "bkill", "brequeue", "blaunch", "lsid", "bqueues"),
     "flux": ("flux",),
 }
-#: The real commands that this machine may have.
+#: The real commands that this machine may have; and podman, whose pause process would outlive the test.
 HIDDEN = {
-    "sbatch",
-    "sinfo",
-    "squeue",
-    "srun",
-    "scontrol",
-    "qconf",
-    "qsub",
-    "qstat",
-    "qdel",
-    "qacct",
-    "pbsnodes",
-}
+    "sbatch", "sinfo", "squeue", "srun", "scontrol", "qconf", "qsub", "qstat", "qdel", "qacct",
+    "pbsnodes", "podman",
+}  # fmt: skip
+
 
 Fairlead = Callable[..., tuple[int, str, str]]
 
