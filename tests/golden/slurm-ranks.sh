@@ -145,9 +145,9 @@ start_rank() { # $1: its number on this node
   exec 3>&- 4>&-
   echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
   # The last lines; whoever holds the pipe after the rank's end is not waited for.
-  for attempt in {1..20}; do
+  for attempt in {1..100}; do
     kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
-    sleep 0.05
+    sleep 0.01
   done
   [ "$code" -ne 75 ] || let_save exits 4
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever

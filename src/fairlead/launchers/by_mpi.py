@@ -6,7 +6,14 @@ from typing import assert_never
 
 import msgspec
 
-from fairlead.launchers import Launchable, NotLaunchable, Passed, Surroundings, threads
+from fairlead.launchers import (
+    RANK_VARIABLES,
+    Launchable,
+    NotLaunchable,
+    Passed,
+    Surroundings,
+    threads,
+)
 from fairlead.model import Command, Job, Topology, Where
 from fairlead.mpi import proving
 from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
@@ -89,10 +96,7 @@ def ranks(starter: Starter, topology: Topology) -> tuple[str, ...]:
 
 
 def passed() -> Passed:
-    return Passed((*_RANK_NAMES, "GLOO_SOCKET_IFNAME"), PASSED)
-
-
-_RANK_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return Passed(RANK_VARIABLES, PASSED)
 
 
 def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
