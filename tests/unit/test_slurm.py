@@ -74,13 +74,15 @@ def test_the_probe_reads_partitions_accounts_and_plugins() -> None:
     assert small.accounts == ("research", "physics")
     assert (closed.up, closed.max_time_s, closed.cpus_per_node) == (False, None, None)
     assert facts.accounts == ("research", "physics")
+    assert facts.version == "24.11.5"
     assert facts.mpi_plugins == ("none", "pmi2", "pmix", "pmix_v5")
     assert facts.settings == {"accounts": "enforced"}
 
 
 def test_a_controller_that_does_not_answer_is_told() -> None:
-    facts = slurm.probe(Answers({"sbatch": "slurm 22.05.8", "sinfo": ""}))
+    facts = slurm.probe(Answers({"sbatch": "slurm-wlm 22.05.8\n", "sinfo": ""}))
     assert facts is not None
+    assert facts.version == "22.05.8"  # as Debian's says it
     assert not facts.works
     assert "Slurm does not answer: no" in facts.detail
     assert slurm.probe(Answers({})) is None

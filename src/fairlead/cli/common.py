@@ -169,7 +169,7 @@ def _bring(context: Context, job: Job) -> Image:
     if context.options.verb == "plan" or getattr(context.options, "dry_run", False):
         raise StoreError(
             f"there is no image {job.image!r} in the store {context.store.root}",
-            remedy=f"fairlead image pull {shlex.quote(job.image)}   # run and prove do it by themselves",
+            remedy=f"fairlead image pull {shlex.quote(job.image)}  # run, submit, prove do it too",
         )
     from fairlead.images.layers.limits import Limits
     from fairlead.images.obtain import obtain

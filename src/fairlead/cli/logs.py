@@ -66,7 +66,7 @@ def _follow(context: Context, run_id: str, path: Path) -> int:
             over = status.over
             if not path.exists():
                 reason = f" ({status.reason})" if status.reason else ""
-                context.progress.say(f"{run_id}: {status.state.value}{reason}")
+                context.progress.say(f"{run_id} {status.state.value}{reason}")
         if position != before:
             context.progress.end()
         time.sleep(0 if over else _POLL_S)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead import config
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_common, add_dry_run, add_scheduling
+from fairlead.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling
 from fairlead.errors import UsageError
 from fairlead.toml import TomlFile
 
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("add", "show"), help="write the settings, or show them")
     parser.add_argument("file", metavar="FILE", nargs="?", help="take them from a colleague's file")
     add_scheduling(parser)
-    parser.add_argument("--engine", metavar="NAME", help="run with this engine")
+    add_engine(parser)
     parser.add_argument("--modules", metavar="NAMES", help="environment modules, with commas between")
     add_dry_run(parser)
 

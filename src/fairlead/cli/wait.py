@@ -29,7 +29,7 @@ def until_over(context: Context, run_id: str) -> int:
 
     def tell(status: submission.Status) -> None:
         reason = f" ({status.reason})" if status.reason else ""
-        context.progress.say(f"{run_id}: {status.state.value}{reason}")
+        context.progress.say(f"{run_id} {status.state.value}{reason}")
 
     try:
         status = submission.wait(context.store, run_id, each=tell)

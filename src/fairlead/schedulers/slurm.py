@@ -74,7 +74,8 @@ _STATES = {
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("sbatch") is None or asks.which("sinfo") is None:
         return None
-    version = asks.run(["sbatch", "--version"]).stdout.removeprefix("slurm").strip()
+    # "slurm 24.11.5"; Debian's says "slurm-wlm 22.05.8".
+    version = asks.run(["sbatch", "--version"]).stdout.strip().rpartition(" ")[2]
     shown = asks.run(["scontrol", "--oneliner", "show", "partition"])
     if not shown.ok:
         return SchedulerFacts(
