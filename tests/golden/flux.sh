@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Fairlead 0.1.0, plan sha256:5ac158ef19a2.
+# Written by Fairlead 0.1.0, plan sha256:4802a720b6bb.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

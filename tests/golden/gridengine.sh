@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Fairlead 0.1.0, plan sha256:aebb988e3153.
+# Written by Fairlead 0.1.0, plan sha256:1d79b3d2653a.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

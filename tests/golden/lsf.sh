@@ -11,7 +11,7 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Fairlead 0.1.0, plan sha256:eec9434cb0ed.
+# Written by Fairlead 0.1.0, plan sha256:b685885fbbb1.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

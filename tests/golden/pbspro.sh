@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:1ff9476e28fc.
+# Written by Fairlead 0.1.0, plan sha256:4c5f884c2fd8.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:4240262053b3.
+# Written by Fairlead 0.1.0, plan sha256:6e329d74eb9b.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:e0668ec5cb06.
+# Written by Fairlead 0.1.0, plan sha256:02f4f42f8a22.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher jax, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:6f1c69c557aa.
+# Written by Fairlead 0.1.0, plan sha256:addb08b56376.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

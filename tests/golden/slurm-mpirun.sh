@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:eac7a1ba323f.
+# Written by Fairlead 0.1.0, plan sha256:9b18aec303d0.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:c47707484d38.
+# Written by Fairlead 0.1.0, plan sha256:48c998b1cba5.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

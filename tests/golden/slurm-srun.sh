@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:8193bd22ee48.
+# Written by Fairlead 0.1.0, plan sha256:cdfbe5279e49.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

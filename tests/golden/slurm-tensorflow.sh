@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher tensorflow, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:067b24ec621a.
+# Written by Fairlead 0.1.0, plan sha256:2eb74d91f565.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

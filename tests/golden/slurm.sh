@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:b2a0bdbca824.
+# Written by Fairlead 0.1.0, plan sha256:d1dc98e36cd9.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

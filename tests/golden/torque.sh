@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:90f1242f96af.
+# Written by Fairlead 0.1.0, plan sha256:8064a8c26deb.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

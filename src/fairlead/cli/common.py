@@ -40,11 +40,13 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
+    """What the job is run with: its engine and its launcher."""
     parser.add_argument(
         "--engine",
         metavar="NAME[:MODE]",
         help="run with this engine, in this of its modes; native is no container",
     )
+    parser.add_argument("--launcher", metavar="NAME", help="start the ranks with this launcher")
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +69,6 @@ def add_scheduling(parser: argparse.ArgumentParser) -> None:
         ("qos", "quality of service"),
         ("reservation", "reservation to run in"),
         ("constraint", "features that the nodes must have"),
-        ("launcher", "start the ranks with this launcher"),
     ):
         parser.add_argument(f"--{name}", metavar="NAME", help=meaning)
 

@@ -33,11 +33,11 @@ def choose_scheduler(job: Job, site: Site, decisions: list[Decision]) -> Schedul
 def tell_topology(job: Job, node: Site, decisions: list[Decision]) -> None:
     """`node` is a machine of those that the ranks run on."""
     topology = job.topology
+    nodes = "1 node" if topology.nodes == 1 else f"{topology.nodes} nodes"
     decisions.append(
         Decision(
             subject="topology",
-            choice=f"{topology.nodes} node x {topology.ranks_per_node} ranks = "
-            f"world size {topology.world_size}",
+            choice=f"{nodes} x {topology.ranks_per_node} ranks = world size {topology.world_size}",
             reason=f"{node.hostname} has {node.cpus} CPUs and {len(node.gpus)} GPUs",
         )
     )
