@@ -22,6 +22,7 @@ from fairlead.engines import bubblewrap, udocker
 from fairlead.errors import ToolError, UsageError
 from fairlead.model import Check, EngineFacts, Topology
 from fairlead.plan import plan
+from fairlead.probe.compute import NodeHost
 from fairlead.probe.host import RealHost
 from fairlead.store import Store
 
@@ -241,3 +242,11 @@ def test_a_tarball_that_is_none_is_one_error_and_leaves_nothing(
 def test_flags_of_a_fix_need_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--dry-run"]) == 2
     assert "go with --fix" in capsys.readouterr().err
+
+
+def test_what_was_installed_for_the_user_is_found_on_a_node_too(store: Store, tmp_path: Path) -> None:
+    """It lies in the store, which the node shares."""
+    host = NodeHost(tmp_path, store, {})
+    assert host.tool("udocker") is None
+    store.tool("udocker").mkdir(parents=True)
+    assert host.tool("udocker") == str(store.tool("udocker"))

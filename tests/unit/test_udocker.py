@@ -16,9 +16,9 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from fairlead import registry
-from fairlead.engines import Unsuitable, proot_start, udocker
+from fairlead.engines import Container, Unsuitable, proot_start, udocker
 from fairlead.errors import PlanError
-from fairlead.model import EngineFacts, Mount, Topology
+from fairlead.model import Command, EngineFacts, Mount, PassedOn, Topology
 from fairlead.plan import plan
 from fairlead.probe.host import RealHost
 
@@ -262,3 +262,36 @@ def test_an_apptainer_that_fails_is_told_as_mode_s1(tmp_path: Path, monkeypatch:
     assert (facts.path, facts.works, facts.modes) == (str(program), False, ())
     verdict = registry.engine("udocker:S1").judge(make_site(engines=(facts,)), make_image())
     assert verdict == Unsuitable(facts.faults["S1"], remedy=facts.remedy)
+
+
+# -- what the planner makes of a mode ------------------------------------------------------------------
+
+FOUND = (
+    EngineFacts(
+        name="udocker", path="/opt/libfakechroot.so", version="", origin="x", works=True, modes=("F1",)
+    ),
+    EngineFacts(name="udocker", path="/opt/proot", version="", origin="x", works=True, modes=("P1", "P2")),
+)
+
+
+@pytest.mark.parametrize(
+    ("engine", "program"), [("udocker:F1", "/opt/libfakechroot.so"), ("udocker:P2", "/opt/proot")]
+)
+def test_the_program_of_the_mode_is_looked_for_before_anything_runs(engine: str, program: str) -> None:
+    image = make_image()
+    job = make_job(engine=engine, topology=Topology())
+    made = plan(job, image, make_rootfs(image), make_site(engines=FOUND))
+    needed = {each.path: each.what for each in made.requirements}
+    assert needed[program] == "the engine udocker"
+    assert not needed.keys() & {facts.path for facts in FOUND} - {program}
+
+
+@pytest.mark.parametrize("engine", ["udocker:F1", "udocker:P1"])
+def test_a_mode_passes_on_what_the_launcher_and_the_scheduler_say(engine: str) -> None:
+    site = make_site(engines=FOUND)
+    container = Container(
+        flat="/image", home="/home/ada", passed=("CUDA_VISIBLE_DEVICES",), passed_prefixes=("PMI",)
+    )
+    wrapped = registry.engine(engine).wrap(Command(argv=("true",), workdir="/"), container, site)
+    passed = [word for word in wrapped.argv if isinstance(word, PassedOn)]
+    assert [(word.names, word.prefixes) for word in passed] == [(("CUDA_VISIBLE_DEVICES",), ("PMI",))]
