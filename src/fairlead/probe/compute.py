@@ -21,6 +21,7 @@ from fairlead import codec, execute, registry
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, ToolError
 from fairlead.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
+from fairlead.probe.engines import probe_engine
 from fairlead.probe.host import SWITCHES, obstacle_of
 from fairlead.schedulers import Scheduler
 from fairlead.store import Store
@@ -227,7 +228,7 @@ def _site(host: NodeHost, store: Store, login: Site) -> Site:
     one = {name: values[0] for name, values in facts.items()}
     names = registry.names("engines")
     with ThreadPoolExecutor(len(names), thread_name_prefix="probe") as pool:
-        engines = tuple(pool.map(lambda name: registry.engine(name).probe(host), names))
+        engines = tuple(pool.map(lambda name: probe_engine(name, host), names))
     purposes = {path: purpose for purpose, path in asked.items()}
     return msgspec.structs.replace(
         login,

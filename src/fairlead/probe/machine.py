@@ -13,6 +13,7 @@ from fairlead.clock import utc_now
 from fairlead.gpu import find
 from fairlead.model import FileSystem, Site
 from fairlead.probe import permits
+from fairlead.probe.engines import probe_engine
 from fairlead.probe.files import read_text
 from fairlead.probe.host import RealHost, cpus
 from fairlead.probe.mpis import probe_mpis
@@ -42,7 +43,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         with ThreadPoolExecutor(len(names) + 1, thread_name_prefix="probe") as pool:
             if thorough:
                 pool.submit(host.trials.answers)
-            found = pool.map(lambda name: registry.engine(name).probe(host), names)
+            found = pool.map(lambda name: probe_engine(name, host), names)
             schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
         mpis = probe_mpis(host)

@@ -1,0 +1,37 @@
+"""An engine that hangs when it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from builders import make_image, make_site
+
+from fairlead import registry
+from fairlead.engines import Unsuitable
+from fairlead.model import Outcome
+from fairlead.probe.engines import probe_engine
+from fairlead.probe.host import RealHost
+
+
+class Impatient(RealHost):
+    """This machine, with two programs that never end."""
+
+    def which(self, name: str) -> str | None:
+        return "/usr/bin/sleep" if name in ("podman", "proot") else None
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:  # noqa: ARG002
+        return super().run(["sleep", "60"], timeout_s=0.1)
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("podman", "podman"), ("udocker", "udocker:P1")])
+def test_it_does_not_work_and_says_why(
+    name: str, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDOCKER_DIR", str(tmp_path))
+    found = probe_engine(name, Impatient(tmp_path))
+    assert [facts.works for facts in found] == [False]
+    verdict = registry.engine(chosen).judge(make_site(engines=found), make_image())
+    assert isinstance(verdict, Unsuitable)
+    assert verdict.reason == "when tried, sleep did not answer within 0 s"
