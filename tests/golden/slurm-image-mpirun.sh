@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:02f4f42f8a22.
+# Written by Fairlead 0.1.0, plan sha256:91f6df6faac4.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -155,6 +155,7 @@ NAMES for those without the number of ranks. The proof (fairlead.mpi.proof) is r
 
 import argparse
 import contextlib
+import ctypes
 import hashlib
 import hmac
 import json
@@ -207,6 +208,30 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
     parser.add_argument("--secret", default="")
     split = words.index("--")
     return parser.parse_args(words[:split]), words[split + 1 :]
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+#: mpirun and its daemons do not carry the mark by which a run is ended, because they would kill the ranks a
+#: second after they were told. So the ranks are told directly, have their ten seconds, and mpirun ends after
+#: them. The ranks take the mark up again from this variable.
+_MARK, _HIDDEN_MARK = "FAIRLEAD_RUN", "FAIRLEAD_MARK"
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def _unmarked() -> "dict[str, str]":
+    environment = dict(os.environ)
+    mark = environment.pop(_MARK, None)
+    return environment if mark is None else {**environment, _HIDDEN_MARK: mark}
+
+
+def _leave_to_the_ranks(number: int, frame: "Any") -> None:
+    """They were told too; when they have ended, so does mpirun."""
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 # -- talking -----------------------------------------------------------------------------------------
@@ -312,6 +337,8 @@ def _obey(options: "Any", secret: bytes) -> int:
                 ["/bin/sh", "-c", " ".join(message["words"])],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                env=_unmarked(),
+                preexec_fn=_die_with_parent,
             )
             children[number] = child
             threading.Thread(target=_report, args=(line, number, child), daemon=True).start()
@@ -471,19 +498,22 @@ class _Lead:
         words = [given.get(word, word) for word in start] + command
         stderr = None if output is None else subprocess.STDOUT
         stdin = None if output is None else subprocess.DEVNULL
-        self._child = subprocess.Popen(words, stdin=stdin, stdout=output, stderr=stderr)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._pass_on)
+            signal.signal(number, _leave_to_the_ranks)
+        self._child = subprocess.Popen(
+            words,
+            stdin=stdin,
+            stdout=output,
+            stderr=stderr,
+            env=_unmarked(),
+            preexec_fn=_die_with_parent,
+        )
         code = self._child.wait()
         self._child = None
         if self._lost:
             sys.stderr.write(f"fairlead: the node {self._lost} was lost\n")
             return code or 1
         return code if code >= 0 else 128 - code
-
-    def _pass_on(self, number: int, _frame: "Any") -> None:
-        if self._child is not None:
-            self._child.send_signal(number)
 
     def close(self) -> None:
         self._child = None
@@ -520,8 +550,8 @@ def _agent(path: str, words: "list[str]") -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-' --nodes 2 --ranks 2 --node "$FAIRLEAD_NODE" --master "$FAIRLEAD_MASTER" --port "$FAIRLEAD_PORT" --secret /run/fairlead/FAIRLEAD_RUN_DIR/secret --launcher 23 --proof 7 -- \
-  /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT --mca odls_base_sigkill_timeout 10 --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to none --oversubscribe /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
+' --nodes 2 --ranks 2 --node "$FAIRLEAD_NODE" --master "$FAIRLEAD_MASTER" --port "$FAIRLEAD_PORT" --secret /run/fairlead/FAIRLEAD_RUN_DIR/secret --launcher 20 --proof 7 -- \
+  /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to none --oversubscribe /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
 3.6 or newer of any image.
 
     python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40]
@@ -674,7 +704,8 @@ if __name__ == "__main__":
     sys.exit(main())
 ' --size 4 --timeout 120 /bin/sh -c 'RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
 LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
-export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE
+[ -z "${FAIRLEAD_MARK:-}" ] || FAIRLEAD_RUN=$FAIRLEAD_MARK
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE ${FAIRLEAD_RUN+FAIRLEAD_RUN}
 "$@"
 code=$?
 [ -z "${FAIRLEAD_RUN_DIR:-}" ] || echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$RANK"

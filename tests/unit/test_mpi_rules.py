@@ -31,6 +31,7 @@ MPICH = MpiFacts(
 )  # fmt: skip
 LIBRARIES = (DEBIAN, WHEEL_4, WHEEL_5, MPICH)
 
+HERE = Layout(nodes=1, ranks_per_node=2)
 NODES = Layout(nodes=2, ranks_per_node=2)
 ONE_A_NODE = Layout(nodes=2, ranks_per_node=1)
 
@@ -53,11 +54,11 @@ def variables(verdict: Verdict) -> dict[str, str | None]:
 
 #: The matrix as it was measured, without any help: O S F H for DEBIAN, WHEEL_4, WHEEL_5, MPICH.
 MEASURED = [
-    ("mpirun 4.1.4", launcher(DEBIAN, in_slurm=False), NODES, "OOOF"),
-    ("mpirun 4.1.4 in Slurm", launcher(DEBIAN, in_slurm=True), NODES, "OOOF"),
+    ("mpirun 4.1.4", launcher(DEBIAN, in_slurm=False), HERE, "OOOF"),
+    ("mpirun 4.1.4 on two nodes", launcher(DEBIAN, in_slurm=True), NODES, "OOHF"),
     ("mpirun 4.1.4, one rank a node", launcher(DEBIAN, in_slurm=True), ONE_A_NODE, "OOHF"),
-    ("mpirun 4.1.8", launcher(WHEEL_4, in_slurm=False), NODES, "OOOF"),
-    ("mpirun 5.0.11", launcher(WHEEL_5, in_slurm=False), NODES, "SSOF"),
+    ("mpirun 4.1.8", launcher(WHEEL_4, in_slurm=False), HERE, "OOOF"),
+    ("mpirun 5.0.11", launcher(WHEEL_5, in_slurm=False), HERE, "SSOF"),
     ("mpirun 5.0.11 in Slurm", launcher(WHEEL_5, in_slurm=True), NODES, "OFOF"),
     ("mpiexec of MPICH", launcher(MPICH, in_slurm=False), NODES, "SSSO"),
     ("mpiexec of MPICH in Slurm", launcher(MPICH, in_slurm=True), NODES, "FFSO"),
@@ -87,17 +88,24 @@ def test_matrix(launch: Launch, library: MpiFacts, layout: Layout, expected: End
 def test_openmpi_5_starts_an_older_library_when_that_is_told_to_ask_pmix(library: MpiFacts) -> None:
     """The silent pair of the matrix, measured to work with this."""
     for in_slurm in (False, True):
-        verdict = judge(launcher(WHEEL_5, in_slurm=in_slurm), library, NODES)
+        verdict = judge(launcher(WHEEL_5, in_slurm=in_slurm), library, HERE)
         assert verdict.works
         assert variables(verdict)["OMPI_MCA_schizo"] == "^orte"
 
 
 def test_an_old_bundled_pmix_is_told_what_every_server_has() -> None:
     new = launcher(WHEEL_5, in_slurm=True)
-    assert variables(judge(new, WHEEL_4, NODES))["PMIX_MCA_gds"] == "hash"
-    assert "PMIX_MCA_gds" not in variables(judge(new, DEBIAN, NODES)), "PMIx 4 copes"
+    assert variables(judge(new, WHEEL_4, HERE))["PMIX_MCA_gds"] == "hash"
+    assert "PMIX_MCA_gds" not in variables(judge(new, DEBIAN, HERE)), "PMIx 4 copes"
     old = launcher(DEBIAN, in_slurm=True)
-    assert "PMIX_MCA_gds" not in variables(judge(old, WHEEL_4, NODES)), "a PMIx 4 server offers what 3 knows"
+    assert "PMIX_MCA_gds" not in variables(judge(old, WHEEL_4, HERE)), "a PMIx 4 server offers what 3 knows"
+
+
+def test_over_several_nodes_a_pmix_3_does_not_understand_openmpi_5() -> None:
+    verdict = judge(launcher(WHEEL_5, in_slurm=True), WHEEL_4, NODES)
+    assert verdict.ending is FAILS
+    assert "several nodes" in verdict.reason
+    assert judge(launcher(WHEEL_5, in_slurm=True), DEBIAN, NODES).works
 
 
 def test_a_server_of_unknown_version_is_taken_for_a_new_one() -> None:
@@ -106,12 +114,14 @@ def test_a_server_of_unknown_version_is_taken_for_a_new_one() -> None:
     assert verdict.bare is WORKS, "not known to fail"
 
 
-def test_one_rank_a_node_has_collectives_that_do_not_spin() -> None:
+@pytest.mark.parametrize("layout", [NODES, ONE_A_NODE])
+def test_on_several_nodes_orte_needs_collectives_that_do_not_spin(layout: Layout) -> None:
     launch = launcher(DEBIAN, in_slurm=True)
-    assert judge(launch, WHEEL_5, ONE_A_NODE).works
-    assert variables(judge(launch, WHEEL_5, ONE_A_NODE))["OMPI_MCA_coll"] == "^han,adapt"
-    assert "OMPI_MCA_coll" not in variables(judge(launch, WHEEL_5, NODES))
-    assert "OMPI_MCA_coll" not in variables(judge(launch, WHEEL_4, ONE_A_NODE))
+    assert judge(launch, WHEEL_5, layout).works
+    assert variables(judge(launch, WHEEL_5, layout))["OMPI_MCA_coll"] == "^han,adapt"
+    assert "OMPI_MCA_coll" not in variables(judge(launch, WHEEL_5, HERE))
+    assert "OMPI_MCA_coll" not in variables(judge(launch, WHEEL_4, layout))
+    assert "OMPI_MCA_coll" not in variables(judge(launcher(WHEEL_5, in_slurm=True), WHEEL_5, layout))
 
 
 def test_a_container_for_each_rank_reads_no_other_ranks_memory() -> None:

@@ -26,7 +26,8 @@ _RELAY = inspect.getsource(relay)
 _RANK = """\
 RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
 LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
-export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE
+[ -z "${FAIRLEAD_MARK:-}" ] || FAIRLEAD_RUN=$FAIRLEAD_MARK
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE ${FAIRLEAD_RUN+FAIRLEAD_RUN}
 "$@"
 code=$?
 [ -z "${FAIRLEAD_RUN_DIR:-}" ] || echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$RANK"
@@ -73,9 +74,7 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
 
 
 def _options(found: Step, job: Job) -> tuple[str, ...]:
-    """How many ranks, where, and by what it reaches the other nodes: AGENT, HOSTS and NAMES are the relay's.
-
-    Ranks get ten seconds to end, as everywhere."""
+    """How many ranks, where, and by what it reaches the other nodes. AGENT, HOSTS, NAMES are the relay's."""
     topology = job.topology
     several = topology.nodes > 1
     way: tuple[str, ...]
@@ -84,14 +83,12 @@ def _options(found: Step, job: Job) -> tuple[str, ...]:
     match found.launch.starter:
         case Starter.ORTE:
             # Without an "ssh" it does not even start on one node.
-            options = ("--mca", "plm", "rsh", "--mca", "plm_rsh_agent", "AGENT",
-                       "--mca", "odls_base_sigkill_timeout", "10")  # fmt: skip
+            options = ("--mca", "plm", "rsh", "--mca", "plm_rsh_agent", "AGENT")
             way = ("--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached", "--host", "HOSTS")
         case Starter.PRRTE:
             way = ("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", "AGENT",
                    "--prtemca", "plm_ssh_no_tree_spawn", "1", "--leave-session-attached",
                    "--host", "HOSTS")  # fmt: skip
-            options = ("--prtemca", "odls_base_sigkill_timeout", "10")
         case Starter.HYDRA:
             way = ("-launcher", "ssh", "-launcher-exec", "AGENT", "-hosts", "NAMES")
         case Starter.SRUN:

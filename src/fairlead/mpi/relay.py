@@ -14,6 +14,7 @@ NAMES for those without the number of ranks. The proof (fairlead.mpi.proof) is r
 
 import argparse
 import contextlib
+import ctypes
 import hashlib
 import hmac
 import json
@@ -66,6 +67,30 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
     parser.add_argument("--secret", default="")
     split = words.index("--")
     return parser.parse_args(words[:split]), words[split + 1 :]
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+#: mpirun and its daemons do not carry the mark by which a run is ended, because they would kill the ranks a
+#: second after they were told. So the ranks are told directly, have their ten seconds, and mpirun ends after
+#: them. The ranks take the mark up again from this variable.
+_MARK, _HIDDEN_MARK = "FAIRLEAD_RUN", "FAIRLEAD_MARK"
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def _unmarked() -> "dict[str, str]":
+    environment = dict(os.environ)
+    mark = environment.pop(_MARK, None)
+    return environment if mark is None else {**environment, _HIDDEN_MARK: mark}
+
+
+def _leave_to_the_ranks(number: int, frame: "Any") -> None:
+    """They were told too; when they have ended, so does mpirun."""
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 # -- talking -----------------------------------------------------------------------------------------
@@ -171,6 +196,8 @@ def _obey(options: "Any", secret: bytes) -> int:
                 ["/bin/sh", "-c", " ".join(message["words"])],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                env=_unmarked(),
+                preexec_fn=_die_with_parent,
             )
             children[number] = child
             threading.Thread(target=_report, args=(line, number, child), daemon=True).start()
@@ -330,19 +357,22 @@ class _Lead:
         words = [given.get(word, word) for word in start] + command
         stderr = None if output is None else subprocess.STDOUT
         stdin = None if output is None else subprocess.DEVNULL
-        self._child = subprocess.Popen(words, stdin=stdin, stdout=output, stderr=stderr)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._pass_on)
+            signal.signal(number, _leave_to_the_ranks)
+        self._child = subprocess.Popen(
+            words,
+            stdin=stdin,
+            stdout=output,
+            stderr=stderr,
+            env=_unmarked(),
+            preexec_fn=_die_with_parent,
+        )
         code = self._child.wait()
         self._child = None
         if self._lost:
             sys.stderr.write(f"fairlead: the node {self._lost} was lost\n")
             return code or 1
         return code if code >= 0 else 128 - code
-
-    def _pass_on(self, number: int, _frame: "Any") -> None:
-        if self._child is not None:
-            self._child.send_signal(number)
 
     def close(self) -> None:
         self._child = None

@@ -153,6 +153,13 @@ def _openmpi(launch: Launch, library: MpiFacts, layout: Layout) -> Verdict:
             f"{library.title} speaks PMIx 1, which servers of today do not understand",
             "use an image whose OpenMPI is 4.0 or later",
         )
+    if launch.starter is Starter.PRRTE and 0 < major(library.pmix_version) < 4 and layout.nodes > 1:
+        return _no(
+            Ending.FAILS,
+            f"the PMIx {library.pmix_version} inside {library.title} cannot read what {launch.title} tells "
+            "it of ranks on several nodes",
+            "start the ranks by the image's own mpirun, or by srun --mpi=pmix",
+        )
     settings = [*_place(library), *_container(library, layout)]
     if launch.starter is not Starter.SRUN and not launch.own:
         settings += _leaks(settings)
@@ -169,7 +176,7 @@ def _openmpi(launch: Launch, library: MpiFacts, layout: Layout) -> Verdict:
         if not launch.in_slurm:
             bare = Ending.SINGLETONS
         reason = f"{library.title} is told to ask PMIx, by which {launch.title} speaks"
-    elif launch.starter is Starter.ORTE and is_5 and layout.nodes > 1 and layout.ranks_per_node == 1:
+    elif launch.starter is Starter.ORTE and is_5 and layout.nodes > 1:
         bare = Ending.HANGS
         settings.append(_PLAIN_COLLECTIVES)
     return _yes(reason, settings, bare=bare)
@@ -224,7 +231,7 @@ _ASK_PMIX = Setting(
 _PLAIN_COLLECTIVES = Setting(
     name="OMPI_MCA_coll",
     value="^han,adapt",
-    reason="coll/han of OpenMPI 5 spins for ever where ORTE started one rank on each node",
+    reason="coll/han of OpenMPI 5 spins for ever where ORTE started the ranks on several nodes",
 )
 
 
