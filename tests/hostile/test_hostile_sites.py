@@ -35,6 +35,7 @@ PROGRAMS = {
     "podman": ("podman",),
     "podman-hpc": ("podman", "podman-hpc"),
     "udocker": ("udocker", "proot"),
+    "udocker:P1": ("udocker", "proot"),
 }
 _ALL = tuple(name for names in PROGRAMS.values() for name in names)
 
@@ -67,10 +68,10 @@ _SECCOMP = r"a seccomp filter is on this process.*mount"
 #: Where an engine that runs when nothing is forbidden must refuse, and what it must say. Elsewhere it runs.
 REFUSED = {
     **{("programs in the store", engine): _NOEXEC for engine in PROGRAMS if engine != "bubblewrap"},
-    **{("mounts", engine): _SECCOMP for engine in PROGRAMS if engine != "udocker"},
+    **{("mounts", engine): _SECCOMP for engine in PROGRAMS if "udocker" not in engine},
     ("overlays of the store", "apptainer"): "overlay",
     ("overlays of the store", "singularity"): "overlay",
-    ("ptrace", "udocker"): "processes may not be traced, by the seccomp filter",
+    ("ptrace", "udocker:P1"): "processes may not be traced, by the seccomp filter",
     ("writes to the home", "podman"): "read-only file system",
 }
 
@@ -94,9 +95,10 @@ class Node:
     def fairlead(self, *arguments: str | Path, engine: str | None = None) -> subprocess.CompletedProcess[str]:
         """`fairlead …`, on a machine that has no engine but bubblewrap and this one (None: all of them)."""
         missing = [name for name in _ALL if engine is not None and name not in PROGRAMS[engine]]
+        folder = self.top / f"programs-{engine}".replace(":", "-")  # a colon parts one from the next
         environment = {
             **os.environ,
-            "PATH": path_without(self.top / f"programs-{engine}", *missing),
+            "PATH": path_without(folder, *missing),
             "HOME": str(self.home),
             "FAIRLEAD_STORE": str(self.captured.store.root),
         }
@@ -154,7 +156,10 @@ def test_the_job_runs_or_is_refused_before_it_begins(
     assert done.returncode == 3, done.stderr
     assert done.stdout == ""
     assert not (there.work / "began").exists()
-    assert f"the engine {engine} cannot run here: " in done.stderr
+    # An engine with several modes has a reason for each.
+    assert re.search(
+        f"the engine {engine} cannot run here(: |, in none of its modes\n +{engine}:)", done.stderr
+    )
     assert re.search(r"^ *try: \S", done.stderr, re.MULTILINE)
     if refusal is not None and runs_here(engine):
         assert re.search(refusal, done.stderr), done.stderr
@@ -165,7 +170,7 @@ def test_the_job_runs_or_is_refused_before_it_begins(
     [
         ("overlays of the store", "bubblewrap", "overlayfs cannot be mounted by this user here"),
         ("programs in the store", "bubblewrap", "no program that lies in"),
-        ("mounts", "udocker", "forbids user namespaces or mounts in them: mount"),
+        ("mounts", "udocker:F1", "forbids user namespaces or mounts in them: mount"),
         ("ptrace", "bubblewrap", "processes may not be traced"),
     ],
 )
