@@ -167,7 +167,7 @@ def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the
         )
         assert refused.returncode == 3
         assert (
-            f"the engine udocker:{mode} cannot run here: it failed with: proot error: ptrace"
+            f"the engine udocker:{mode} cannot run here: processes may not be traced, by the seccomp filter"
             in refused.stderr
         )
 
