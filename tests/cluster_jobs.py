@@ -22,9 +22,17 @@ class Ended:
 
 
 def write_job(
-    up: Cluster, name: str, python: Path, script: str, *, nodes: int = 2, ranks: int = 2, more: str = ""
+    up: Cluster,
+    name: str,
+    python: Path,
+    script: str,
+    *,
+    nodes: int = 2,
+    ranks: int = 2,
+    more: str = "",
+    capture: str = "",
 ) -> Path:
-    """A job file in the shared home for a script of its own."""
+    """A job file in the shared home for a script of its own. `more`, `capture`: further lines of TOML."""
     folder = up.home / name
     folder.mkdir(exist_ok=True)
     (folder / "script.py").write_text(script)
@@ -32,7 +40,7 @@ def write_job(
     job.write_text(
         f'command = ["{python}", "script.py"]\nscheduler = "slurm"\nwalltime_s = 300\n{more}\n'
         f"[topology]\nnodes = {nodes}\nranks_per_node = {ranks}\n"
-        f'[capture]\npython = "{python}"\n'
+        f'[capture]\npython = "{python}"\n{capture}\n'
     )
     return job
 

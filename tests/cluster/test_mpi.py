@@ -186,15 +186,18 @@ def test_a_pair_that_cannot_work_is_refused_beforehand(slurm: Cluster) -> None:
 
 # -- what goes wrong -------------------------------------------------------------------------------
 
-ALONE = 'environment = { OMPI_MCA_pmix = "isolated", OMPI_MCA_ess = "singleton" }'
-
 
 def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
-    """A setting of the user's keeps OpenMPI from its PMIx: N worlds of size 1, which nobody would notice."""
-    job = write_job(slurm, "alone", python("debian"), HELLO, more=ALONE)
+    """The image has MPICH, which Slurm starts by PMI-2; a setting of the user's lets mpi4py load an OpenMPI
+    that lies there too. By itself that would run N worlds of size 1, with exit code 0."""
+    other = LAB / "mpi" / "openmpi-5.0.11" / "lib"
+    wrong = f'environment = {{ LD_LIBRARY_PATH = "{other}", MPI4PY_MPIABI = "openmpi" }}'
+    job = write_job(
+        slurm, "alone", python("mpich-5.0.2"), HELLO, more=wrong, capture=f'include = ["{other}"]'
+    )
     ended = run_job(slurm, job)
     assert ended.code == 3
-    assert "the MPI world has size 1, not 4" in ended.log
+    assert "the MPI world has size 1, not 4: 4 ranks were started, and each is alone" in ended.log
     assert "the ranks did not find each other; the job is not started" in ended.log
     assert "hello" not in ended.log
 
