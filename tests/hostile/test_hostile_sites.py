@@ -168,7 +168,7 @@ def test_the_job_runs_or_is_refused_before_it_begins(
 @pytest.mark.parametrize(
     ("forbids", "chosen", "reason"),
     [
-        ("overlays of the store", "bubblewrap", "overlayfs cannot be mounted by this user here"),
+        ("overlays of the store", "bubblewrap", "one flat tree, read-only"),
         ("programs in the store", "bubblewrap", "no program that lies in"),
         ("mounts", "udocker:F1", "forbids user namespaces or mounts in them: mount"),
         ("ptrace", "bubblewrap", "processes may not be traced"),
