@@ -45,7 +45,7 @@ class Case:
 def cases() -> list[Case]:
     found = []
     for name in [mode for each in registry.names("engines") for mode in registry.modes(each)]:
-        if untested(registry.engine(name)):  # no real one: tests/unit/test_untested_engines.py
+        if untested(registry.engine(name)):  # no real one: tests/contract/test_untested_engines.py
             continue
         origins = ["embedded"] if name == "bubblewrap" else [""]
         if name == "bubblewrap" and _system_bwrap_is_new():
