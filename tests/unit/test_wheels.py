@@ -72,7 +72,7 @@ def test_everything_that_fairlead_needs_is_there(packed: dict[str, bytes]) -> No
     names = [file.partition("-")[0] for file in packed]
     assert names == sorted(names)
     needed = {
-        requirement.partition(";")[0].partition("=")[0].partition(">")[0].strip().replace("-", "_")
+        requirement.partition(";")[0].partition("=")[0].partition(">")[0].strip().replace("-", "_").lower()
         for requirement in importlib.metadata.requires("fairlead") or ()
         if "extra" not in requirement
     }
