@@ -156,8 +156,8 @@ def _openmpi(launch: Launch, library: MpiFacts, layout: Layout) -> Verdict:
     if launch.starter is Starter.PRRTE and 0 < major(library.pmix_version) < 4 and layout.nodes > 1:
         return _no(
             Ending.FAILS,
-            f"the PMIx {library.pmix_version} inside {library.title} cannot read what {launch.title} tells "
-            "it of ranks on several nodes",
+            f"the PMIx {library.pmix_version} inside {library.title} cannot read what {launch.title} "
+            "tells it of ranks on several nodes",
             "start the ranks by the image's own mpirun, or by srun --mpi=pmix",
         )
     settings = [*_place(library), *_container(library, layout)]

@@ -1,0 +1,140 @@
+"""Launchers that start real MPIs and frameworks on this machine, by `fairlead run`, in a container each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from processes import command
+
+LAB = Path("/opt/fairlead-lab")
+HELLO = """\
+import os
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank + 1)
+told = (os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"])
+print("hello", world.rank, world.size, total, told == (str(world.rank), str(world.rank), str(world.size)))
+"""
+
+
+def python(folder: str) -> Path:
+    if not (LAB / folder / ".whole").exists():
+        pytest.skip(f"{LAB / folder} is not there: sudo tests/lab/*.sh")
+    return LAB / folder / "bin" / "python"
+
+
+def job(folder: Path, python: Path, script: str, launcher: str) -> Path:
+    (folder / "script.py").write_text(script)
+    path = folder / "job.toml"
+    path.write_text(
+        f'command = ["{python}", "script.py"]\nlauncher = "{launcher}"\nengine = "bubblewrap"\n'
+        f'[topology]\nranks_per_node = 2\n[capture]\npython = "{python}"\n'
+    )
+    return path
+
+
+def run(path: Path, *, first_on_path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    folders = [*([str(first_on_path)] if first_on_path else []), os.environ["PATH"]]
+    return subprocess.run(
+        command("run", path),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env={**os.environ, "PATH": ":".join(folders)},
+        cwd=path.parent,
+    )
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])
+@pytest.mark.parametrize("name", ["debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2"])
+def test_two_ranks_are_one_world(tmp_path: Path, name: str, launcher: str) -> None:
+    interpreter = python(f"mpi/{name}")
+    done = run(job(tmp_path, interpreter, HELLO, launcher), first_on_path=interpreter.parent)
+    assert done.returncode == 0, done.stderr
+    # The proof says nothing: the job's output is its own.
+    assert sorted(done.stdout.splitlines()) == ["hello 0 2 3 True", "hello 1 2 3 True"]
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])
+def test_the_rank_that_failed_gives_the_exit_code(tmp_path: Path, launcher: str) -> None:
+    script = (
+        "import os, time\nfrom mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1: os._exit(7)\ntime.sleep(300)\n"
+    )
+    done = run(job(tmp_path, python("mpi/debian"), script, launcher))
+    assert done.returncode == 7, done.stderr
+
+
+SLOW = """\
+import signal, sys, time
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+def end(number, frame):
+    time.sleep(3)  # writes a checkpoint
+    open(f"saved-{rank}", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+open(f"up-{rank}", "w").close()
+while True:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])
+def test_ended_it_gives_the_ranks_time_and_leaves_nothing(tmp_path: Path, launcher: str) -> None:
+    """By themselves mpiruns kill their ranks a second after they were told."""
+    path = job(tmp_path, python("mpi/debian"), SLOW, launcher)
+    with subprocess.Popen(command("run", path), cwd=tmp_path) as process:
+        deadline = time.monotonic() + 120
+        while not all((tmp_path / f"up-{rank}").exists() for rank in (0, 1)):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert all((tmp_path / f"saved-{rank}").exists() for rank in (0, 1))
+    deadline = time.monotonic() + 20
+    while left := working_in(tmp_path):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def working_in(folder: Path) -> list[str]:
+    """The command lines of processes in a folder, whether or not they carry a run's mark."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if pid != str(os.getpid()) and os.readlink(f"/proc/{pid}/cwd") == str(folder):
+                found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def test_horovod_over_gloo(tmp_path: Path) -> None:
+    script = """\
+import torch, horovod.torch as hvd
+hvd.init()
+total = hvd.allreduce(torch.tensor([float(hvd.rank() + 1)]), op=hvd.Sum)
+print("horovod", hvd.rank(), hvd.size(), hvd.local_rank(), int(total), hvd.mpi_enabled())
+"""
+    done = run(job(tmp_path, python("horovod/env"), script, "horovod"))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "[rank 0] horovod 0 2 0 3 False",
+        "[rank 1] horovod 1 2 1 3 False",
+    ]
+
+
+def test_jax(tmp_path: Path) -> None:
+    script = (
+        "import jax\njax.distributed.initialize()\nprint('jax', jax.process_index(), jax.process_count())\n"
+    )
+    done = run(job(tmp_path, python("frameworks/jax"), script, "jax"))
+    assert done.returncode == 0, done.stderr
+    found = sorted(line for line in done.stdout.splitlines() if "] jax " in line)
+    assert found == ["[rank 0] jax 0 2", "[rank 1] jax 1 2"]

@@ -1,0 +1,158 @@
+"""The launchers of MPI programs and of frameworks: which is taken unasked, and what ranks are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import make_image, make_job, make_rootfs, make_site
+
+from fairlead.errors import PlanError
+from fairlead.model import Image, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Start, Topology
+from fairlead.plan import plan
+
+OPENMPI = MpiFacts(
+    family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",
+    prefix="/usr", speaks=(Pmi.PMIX,), pmix_version="4.2.2", slurm=True,
+)  # fmt: skip
+MPICH = MpiFacts(
+    family=MpiFamily.MPICH, version="4.2.0", library="/usr/lib/libmpi.so.12", launcher="/usr/bin/mpiexec",
+    prefix="/usr", speaks=(Pmi.PMI2, Pmi.PMI1), slurm=True,
+)  # fmt: skip
+MPI4PY = {"mpi4py": ("libmpi.so.12", "libmpi.so.40")}
+
+
+def image(*frameworks: str, mpis: tuple[MpiFacts, ...] = (), users: dict[str, Any] | None = None) -> Image:
+    return make_image(frameworks=dict.fromkeys(frameworks, "1.0"), mpis=mpis, mpi_users=users or {})
+
+
+def planned(
+    image: Image, *, host: tuple[MpiFacts, ...] = (), plugins: tuple[str, ...] = (), scheduler: str = "slurm",
+    nodes: int = 2, **job: Any,
+) -> Plan:  # fmt: skip
+    facts = SchedulerFacts(name="slurm", version="23.11", mpi_plugins=plugins)
+    site = make_site(schedulers=(facts,), mpis=host, other_tools={"ssh": "/usr/bin/ssh"})
+    asked = make_job(
+        scheduler=scheduler, walltime_s=600, topology=Topology(nodes=nodes, ranks_per_node=2), **job
+    )
+    return plan(asked, image, make_rootfs(image), site)
+
+
+def inside(plan: Plan) -> dict[str, str]:
+    """What bubblewrap sets for the command."""
+    words = [str(word) for word in plan.command.argv]
+    return {words[at + 1]: words[at + 2] for at, word in enumerate(words) if word == "--setenv"}
+
+
+def reasons(plan: Plan) -> dict[str, str]:
+    (launcher,) = (decision for decision in plan.decisions if decision.subject == "launcher")
+    return {rejected.choice: rejected.reason for rejected in launcher.rejected}
+
+
+@pytest.mark.parametrize(
+    ("of", "plugins", "expected"),
+    [
+        (image("torch"), ("pmix",), "torchrun"),
+        (image("torch", "mpi4py", mpis=(OPENMPI,), users=MPI4PY), ("pmix",), "torchrun"),
+        (image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), ("none", "pmix"), "srun"),
+        (image("mpi4py", mpis=(MPICH,), users=MPI4PY), ("none", "pmix", "pmi2"), "srun"),
+        (image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), ("none", "pmi2"), "mpirun"),
+        (image("mpi4py", mpis=(MPICH,), users=MPI4PY), ("none", "pmix"), "image-mpirun"),
+        (
+            image("torch", "horovod", mpis=(OPENMPI,), users={"horovod.torch": ("libmpi.so.40",)}),
+            ("pmix",),
+            "srun",
+        ),
+        (image("torch", "horovod", users={"horovod.torch": ()}), ("pmix",), "horovod"),
+        (image("jax"), ("pmix",), "jax"),
+        (image("tensorflow-cpu"), ("pmix",), "tensorflow"),
+        (image("numpy"), ("pmix",), "ranks"),
+        (image("numpy", mpis=(OPENMPI,)), ("pmix",), "ranks"),
+    ],
+)
+def test_the_launcher_is_inferred_from_what_is_in_the_image(
+    of: Image, plugins: tuple[str, ...], expected: str
+) -> None:
+    made = planned(of, plugins=plugins, host=(OPENMPI,))
+    assert made.launcher == expected
+    assert all(reasons(made).values())
+
+
+def test_srun_starts_and_proves_before_the_job() -> None:
+    made = planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), plugins=("pmix", "pmix_v4"))
+    assert made.start is Start.PROGRAM
+    assert made.program[:2] == ("srun", "--mpi=pmix")
+    assert "--ntasks=4" in made.program
+    assert made.proof is not None
+    assert "--size" in made.proof.argv
+    assert inside(made)["OMPI_MCA_btl_vader_single_copy_mechanism"] == "none"
+
+
+def test_what_the_job_sets_stands_above_a_setting() -> None:
+    made = planned(
+        image("mpi4py", mpis=(OPENMPI,), users=MPI4PY),
+        plugins=("pmix",),
+        environment={"OMPI_MCA_btl_vader_single_copy_mechanism": "cma"},
+    )
+    assert inside(made)["OMPI_MCA_btl_vader_single_copy_mechanism"] == "cma"
+
+
+def test_what_mpirun_exports_is_taken_from_the_ranks() -> None:
+    made = planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), launcher="mpirun", host=(OPENMPI,))
+    (taken,) = (line for line in made.prelude.splitlines() if line.startswith("unset "))
+    assert {"LD_LIBRARY_PATH", "OMPI_MCA_mca_base_component_path"} <= set(taken.split())
+    assert made.program[0] == "/usr/bin/mpirun"
+
+
+def test_one_rank_needs_no_proof_and_no_mpi() -> None:
+    of = image("mpi4py", mpis=(OPENMPI,), users=MPI4PY)
+    alone = make_job(topology=Topology(), launcher=None)
+    made = plan(alone, of, make_rootfs(of), make_site())
+    assert (made.launcher, made.proof) == ("single", None)
+
+
+def test_the_images_launcher_on_several_nodes_goes_through_the_relay() -> None:
+    of = image("mpi4py", mpis=(OPENMPI,), users=MPI4PY)
+    words = [str(word) for word in planned(of, launcher="image-mpirun").command.argv]
+    assert {"AGENT", "HOSTS", "--secret"} <= set(words)
+    alone = planned(of, launcher="image-mpirun", scheduler="local", nodes=1)
+    words = [str(word) for word in alone.command.argv]
+    assert "HOSTS" not in words
+    assert "--secret" not in words
+
+
+def test_a_launcher_that_was_asked_for_and_cannot_says_why() -> None:
+    with pytest.raises(PlanError) as raised:
+        planned(image("mpi4py", mpis=(MPICH,), users=MPI4PY), launcher="mpirun", host=(OPENMPI,))
+    assert "was built without PMIx" in raised.value.context
+    with pytest.raises(PlanError) as raised:
+        planned(image("torch"), launcher="jax")
+    assert "JAX is not in the environment" in raised.value.context
+    with pytest.raises(PlanError) as raised:
+        planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), launcher="srun", scheduler="local", nodes=1)
+    assert "the job is not Slurm's" in raised.value.context
+
+
+def test_an_mpi_that_lies_in_the_image_is_used_when_it_is_asked_for() -> None:
+    """A program in C, of which nothing in the image's Python tells."""
+    of = image("numpy", mpis=(OPENMPI,))
+    made = planned(of, launcher="srun", plugins=("pmix",), command=("/opt/solver", "-n", "3"))
+    assert made.launcher == "srun"
+    assert made.proof is not None
+    assert "/usr/lib/libmpi.so.40" in made.proof.argv
+
+
+def test_horovod_over_gloo_gets_what_horovodrun_tells() -> None:
+    made = planned(image("torch", "horovod", users={"horovod.torch": ()}))
+    for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "CONTROLLER",
+                 "GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT"):  # fmt: skip
+        assert f"HOROVOD_{name}=" in made.prelude
+    assert "HOROVOD_CROSS_SIZE=2" in made.prelude
+
+
+def test_jax_with_several_devices_a_rank() -> None:
+    of = image("jax")
+    site = make_site(gpus=tuple(f"/dev/nvidia{number}" for number in range(4)))
+    job = make_job(topology=Topology(ranks_per_node=2, gpus_per_rank=2), launcher="jax", engine="native")
+    made = plan(job, of, make_rootfs(of), site)
+    assert 'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + 1))")' in made.prelude

@@ -1,0 +1,223 @@
+"""The relay that starts an image's mpirun over several nodes; here the nodes are processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.mpi import relay
+
+#: A node: the relay, with a name and a patience of its own.
+NODE = f"""
+import importlib.util, os, sys
+spec = importlib.util.spec_from_file_location("relay", {relay.__file__!r})
+relay = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(relay)
+relay.socket.gethostname = lambda: os.environ["NODE"]
+relay._folder = lambda _: relay.tempfile.mkdtemp()  # they have one /tmp
+relay._PATIENCE_S = float(os.environ.get("PATIENCE", "20"))
+sys.exit(relay.main(sys.argv[1:]))
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Nodes:
+    """Starts the relay as the job script does on every node."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.started: list[subprocess.Popen[str]] = []
+        self.secret("0123456789abcdef0123456789abcdef")
+
+    def secret(self, text: str, name: str = "secret") -> None:
+        (self.folder / name).write_text(text)
+
+    def start(
+        self, node: int, nodes: int, *command: str, launcher: int = 0, proof: int = 0, secret: str = "secret",
+        patience: float = 20,
+    ) -> subprocess.Popen[str]:  # fmt: skip
+        process = subprocess.Popen(
+            [
+                sys.executable, "-c", NODE, "--node", str(node), "--nodes", str(nodes), "--ranks", "2",
+                "--master", "127.0.0.1", "--port", str(self.port), "--secret", str(self.folder / secret),
+                "--launcher", str(launcher), "--proof", str(proof), "--", *command,
+            ],
+            env={**os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "FAIRLEAD_RUN": "a-run"},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    found = Nodes(tmp_path)
+    yield found
+    for process in found.started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=20)
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+#: In the place of mpirun: starts a daemon on the second node by its "ssh", and then the command.
+MPIRUN = (
+    "shift; agent=$1 hosts=$2 names=$3; shift 3; "
+    '"$agent" -x me@c2 "$DAEMON" || exit; echo "$hosts $names"; "$@"'
+)
+
+
+def mpirun(daemon: str) -> tuple[str, ...]:
+    return (
+        "/bin/sh",
+        "-c",
+        f"DAEMON='{daemon}'; {MPIRUN}",
+        "mpirun",
+        "-",
+        "AGENT",
+        "HOSTS",
+        "NAMES",
+    )
+
+
+def test_the_launchers_ssh_runs_a_command_on_the_other_node(nodes: Nodes) -> None:
+    start = mpirun("echo daemon on $NODE")
+    lead = nodes.start(0, 2, *start, "sh", "-c", "echo job; exit 7", launcher=len(start))
+    other = nodes.start(1, 2, "-")
+    assert said(lead)[:2] == (7, "c1:2,c2:2 c1,c2\njob\n")
+    assert said(other)[:2] == (0, "daemon on c2\n")
+
+
+def test_a_daemons_exit_code_is_that_of_the_ssh(nodes: Nodes) -> None:
+    start = mpirun("exit 5")
+    lead = nodes.start(0, 2, *start, "true", launcher=len(start))
+    nodes.start(1, 2, "-")
+    assert said(lead)[0] == 5
+
+
+def test_a_node_that_is_not_of_the_run_is_unknown(nodes: Nodes) -> None:
+    start = ("/bin/sh", "-c", '"$1" c9 true; echo "$?"; shift; "$@"', "-", "AGENT")
+    lead = nodes.start(0, 2, *start, "true", launcher=len(start))
+    nodes.start(1, 2, "-")
+    code, out, err = said(lead)
+    assert (code, out) == (0, "255\n")
+    assert "there is no node 'c9' in this run" in err
+
+
+def test_an_ssh_that_is_ended_ends_its_daemon(nodes: Nodes) -> None:
+    daemon = f"echo \\$\\$ > {nodes.folder}/pid; sleep 300"
+    start = ("/bin/sh", "-c", f'"$1" c2 "{daemon}" & until [ -s {nodes.folder}/pid ]; do sleep 0.1; done; '
+             'kill "$!"; sleep 2; shift; "$@"', "-", "AGENT")  # fmt: skip
+    lead = nodes.start(0, 2, *start, "echo", "job", launcher=len(start))
+    nodes.start(1, 2, "-")
+    assert said(lead)[:2] == (0, "job\n")
+    assert not Path("/proc", (nodes.folder / "pid").read_text().strip()).exists()
+
+
+def test_a_lost_node_ends_the_launcher(nodes: Nodes) -> None:
+    start = ("/bin/sh", "-c", 'echo up; exec "$@"', "-")
+    lead = nodes.start(0, 2, *start, "sleep", "300", launcher=len(start))
+    other = nodes.start(1, 2, "-")
+    assert lead.stdout is not None
+    assert lead.stdout.readline() == "up\n"
+    other.kill()
+    code, _, err = said(lead)
+    assert code != 0
+    assert "the node c2 was lost" in err
+
+
+def test_the_other_nodes_end_with_the_first(nodes: Nodes) -> None:
+    script = (
+        f'"$1" c2 "echo \\$\\$ > {nodes.folder}/pid; exec sleep 300" & '
+        f'until [ -s {nodes.folder}/pid ]; do sleep 0.1; done; echo up; shift; exec "$@"'
+    )
+    start = ("/bin/sh", "-c", script, "-", "AGENT")
+    lead = nodes.start(0, 2, *start, "sleep", "300", launcher=len(start))
+    other = nodes.start(1, 2, "-")
+    assert lead.stdout is not None
+    assert lead.stdout.readline() == "up\n"
+    lead.kill()
+    assert said(other)[0] == 1
+    daemon = Path("/proc", (nodes.folder / "pid").read_text().strip())
+    deadline = time.monotonic() + 20
+    while daemon.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not daemon.exists()
+
+
+def test_who_does_not_know_the_secret_is_neither_obeyed_nor_let_in(nodes: Nodes) -> None:
+    nodes.secret("another secret of the right length", "stolen")
+    lead = nodes.start(0, 2, "echo", "job", launcher=1, patience=6)
+    stranger = nodes.start(1, 2, "-", secret="stolen")
+    code, _, err = said(stranger)
+    assert code == 1
+    assert "not of this run" in err
+    code, out, err = said(lead)
+    assert code == 1
+    assert "only 1 of 2 nodes came" in err
+    assert out == ""
+
+
+def test_what_is_no_node_does_not_hold_up_the_run(nodes: Nodes) -> None:
+    lead = nodes.start(0, 2, "echo", "job", launcher=1)
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            stranger = socket.create_connection(("127.0.0.1", nodes.port), timeout=5)
+            break
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    nodes.start(1, 2, "-")
+    assert said(lead)[:2] == (0, "job\n")
+    stranger.close()
+
+
+def test_a_secret_that_is_empty_is_none(nodes: Nodes) -> None:
+    nodes.secret("")
+    code, _, err = said(nodes.start(0, 2, "echo", launcher=1))
+    assert code == 1
+    assert "the run's secret is not there" in err
+
+
+def test_one_node_needs_nobody(nodes: Nodes) -> None:
+    lead = nodes.start(0, 1, "env", "sh", "-c", 'echo "${FAIRLEAD_RUN-unmarked} $FAIRLEAD_MARK"', launcher=1)
+    assert said(lead)[:2] == (0, "unmarked a-run\n")
+
+
+def test_a_proof_that_fails_is_shown_and_stops_the_job(nodes: Nodes) -> None:
+    command = ("env", "sh", "-c", "echo each alone; exit 3", "echo", "job")
+    code, out, err = said(nodes.start(0, 1, *command, launcher=1, proof=3))
+    assert (code, out) == (3, "")
+    assert err.splitlines()[-2:] == [
+        "each alone",
+        "fairlead: the ranks did not find each other; the job is not started",
+    ]
+
+
+def test_a_proof_that_holds_is_silent(nodes: Nodes) -> None:
+    command = ("env", "sh", "-c", "echo one world", "echo", "job")
+    assert said(nodes.start(0, 1, *command, launcher=1, proof=3)) == (0, "job\n", "")
+
+
+def test_a_launcher_that_dies_of_a_signal(nodes: Nodes) -> None:
+    command = ("env", "sh", "-c", "kill -9 $$")
+    assert said(nodes.start(0, 1, *command, launcher=1))[0] == 137
