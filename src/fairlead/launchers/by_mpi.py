@@ -72,6 +72,21 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable |
     )
 
 
+def alone(name: str, job: Job, around: Surroundings) -> NotLaunchable | None:
+    """Why a launcher that tells ranks nothing of MPI is not to be taken unasked: programs that use MPI would
+    run as N worlds of one rank each, and nobody would notice. None when there is no such program."""
+    if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
+        return None
+    found = walk(around.image, ground(around), layout(job, around))
+    users = ", ".join(sorted(around.image.mpi_users)) if around.image is not None else ""
+    return NotLaunchable(
+        f"{users} would find N worlds of one rank each",
+        remedy=found.remedy
+        if isinstance(found, Refusal)
+        else f'set launcher = "{name}", if nothing uses MPI',
+    )
+
+
 def wrap(found: Step, command: Command, job: Job) -> Command:
     """Every rank's environment."""
     given = {each.name: each.value for each in found.settings if each.value is not None}

@@ -15,6 +15,7 @@ from fairlead.launchers import (
     NotLaunchable,
     Passed,
     Surroundings,
+    by_mpi,
     threads,
 )
 from fairlead.model import Command, Job, Position, Start, Where, Word
@@ -26,6 +27,9 @@ RANK_LOG = "logs/$rank"
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    refusal = by_mpi.alone(NAME, job, surroundings)
+    if refusal is not None:
+        return refusal
     return Launchable(
         "the job script starts each rank and tells it RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
     )
