@@ -134,7 +134,7 @@ def test_a_launcher_that_was_asked_for_and_cannot_says_why() -> None:
 
 
 def test_programs_that_use_mpi_are_not_started_alone_unasked() -> None:
-    """Where no rung of the ladder holds there is a refusal that says what to install, and no silent failure."""
+    """Where no rung of the ladder holds there is a refusal that says what to install."""
     broken = image("mpi4py", users=MPI4PY)
     with pytest.raises(PlanError) as raised:
         planned(broken, scheduler="local", nodes=1)
