@@ -67,8 +67,20 @@ def test_horovod_over_gloo_without_mpi_and_without_ssh(slurm: Cluster) -> None:
     slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no store is left")
 
 
-def test_jax_finds_its_ranks(slurm: Cluster) -> None:
-    script = """\
+@pytest.mark.parametrize("launcher", ["horovod", "jax"])
+def test_the_same_on_one_machine_without_a_scheduler(slurm: Cluster, launcher: str) -> None:
+    """On the login node, at once."""
+    folder, script = (HOROVOD, TRAIN_HOROVOD) if launcher == "horovod" else (FRAMEWORKS / "jax", FIND_RANKS)
+    job = write_job(slurm, f"here-{launcher}", python(folder), script, nodes=1)
+    job.write_text(job.read_text().replace('scheduler = "slurm"', f'launcher = "{launcher}"'))
+    done = slurm.login(["fairlead", "run", job], cwd=job.parent, check=False)
+    assert done.returncode == 0, done.stderr
+    told = "trained {} 2 {} True gloo None" if launcher == "horovod" else "found {} 2 [0, 1]"
+    for rank in range(2):
+        assert f"[rank {rank}] {told.format(rank, rank)}" in done.stdout, done.stdout
+
+
+FIND_RANKS = """\
 import jax
 jax.distributed.initialize()
 import jax.numpy as jnp
@@ -76,7 +88,10 @@ from jax.experimental import multihost_utils
 ranks = multihost_utils.process_allgather(jnp.array([jax.process_index()])).ravel().tolist()
 print("found", jax.process_index(), jax.process_count(), ranks, flush=True)
 """
-    job = write_job(slurm, "jax", python(FRAMEWORKS / "jax"), script)
+
+
+def test_jax_finds_its_ranks(slurm: Cluster) -> None:
+    job = write_job(slurm, "jax", python(FRAMEWORKS / "jax"), FIND_RANKS)
     ended = run_job(slurm, job)
     assert ended.code == 0, ended.log
     for rank in range(4):

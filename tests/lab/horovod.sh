@@ -84,7 +84,8 @@ build() {
     cd "$source"
     export HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1
     export HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1
-    export CXXFLAGS=-DOMPI_SKIP_MPICXX MAKEFLAGS="-j$(nproc)"
+    MAKEFLAGS=-j$(nproc)
+    export CXXFLAGS=-DOMPI_SKIP_MPICXX MAKEFLAGS
     nice "$prefix/env/bin/pip" --disable-pip-version-check wheel --no-deps --no-build-isolation \
       --wheel-dir "$work/built" .
   ) >"$work/log" 2>&1; then
