@@ -21,12 +21,12 @@ from fairlead.store import Store
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[compute.NodeHost]:
+def node(tmp_path: Path, store: Store) -> Iterator[compute.NodeHost]:
     folder = tmp_path / "asked here"
     folder.mkdir()
     script = compute._SCRIPT.format(folder=shlex.quote(str(folder)), walltime_s=120)
     job = subprocess.Popen(["bash", "-c", script], stdin=subprocess.DEVNULL)
-    yield compute.NodeHost(folder, {"/here/bwrap": "/bin/echo"})
+    yield compute.NodeHost(folder, store, {"/here/bwrap": "/bin/echo"})
     (folder / "stop").touch()
     assert job.wait(30) == 0
 

@@ -51,9 +51,6 @@ LIMITS = {
     "test_the_project_s_own_venv_is_the_image_s_not_the_host_s": (
         "nothing can be shown in place of what lies in a mounted folder: the planner refuses the job"
     ),
-    "test_what_the_image_has_in_the_home_is_seen_there_and_stays_what_it_is": (
-        "nothing can be mounted in a folder that the image has in the home: the planner refuses the job"
-    ),
     "test_a_folder_mounted_at_the_image_s_workdir_is_worked_in": (
         "a mount is a link: it can be worked in, and a command that asks where it is (getcwd) is told the "
         "name of the mount's source"
