@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ def image_of(store: Store, *trees: dict[str, str | None]) -> Image:
             tree.mkdir(parents=True)
             for name, content in files.items():
                 _make(tree / name, content)
+            for path in (tree, *tree.rglob("*")):
+                os.utime(path, (0, 0), follow_symlinks=False)
             diff_id, size = canonical.digest_tree(str(tree))
             facts: dict[str, Any] = {"diff_id": diff_id, "size_bytes": size, "unpacked_bytes": 1, "inodes": 9}
             store.publish_layer(scratch / "made", StoredLayer(**facts))
