@@ -300,6 +300,11 @@ def test_doctors_exit_code_says_whether_a_container_can_be_run(
     assert ("try: turn it on" in fairlead("doctor").out) is not works
 
 
+@pytest.mark.parametrize("flag", [["--dry-run"], ["--tarball", "x"]])
+def test_doctor_without_fix_changes_nothing_and_says_so(fairlead: Fairlead, flag: list[str]) -> None:
+    refused(fairlead("doctor", *flag), f"{flag[0]} goes with --fix: without it doctor only looks")
+
+
 def test_doctor_leaves_nothing_behind(fairlead: Fairlead, tmp_path: Path) -> None:
     fairlead("doctor")
     assert list((tmp_path / "store/tmp").iterdir()) == []

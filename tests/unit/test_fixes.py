@@ -241,7 +241,7 @@ def test_a_tarball_that_is_none_is_one_error_and_leaves_nothing(
 
 def test_flags_of_a_fix_need_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--dry-run"]) == 2
-    assert "go with --fix" in capsys.readouterr().err
+    assert "goes with --fix" in capsys.readouterr().err
 
 
 def test_what_was_installed_for_the_user_is_found_on_a_node_too(store: Store, tmp_path: Path) -> None:

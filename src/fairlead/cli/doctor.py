@@ -10,7 +10,6 @@ from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
     add_common,
-    add_dry_run,
     add_scheduling,
     probe_site,
     scheduler_here,
@@ -23,7 +22,9 @@ EXAMPLE = "fairlead doctor --fix --dry-run"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    add_dry_run(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --fix: say what would be installed, and install nothing"
+    )
     parser.add_argument(
         "--fix",
         action="store_true",
@@ -44,7 +45,11 @@ def run(context: Context) -> int:
     """Exit code 0 when a container can be run, 3 when not."""
     options = context.options
     if not options.fix and (options.dry_run or options.tarball):
-        raise UsageError("--dry-run and --tarball go with --fix", remedy="fairlead doctor --fix --dry-run")
+        flag = "--dry-run" if options.dry_run else "--tarball"
+        raise UsageError(
+            f"{flag} goes with --fix: without it doctor only looks, and changes nothing",
+            remedy="fairlead doctor, or fairlead doctor --fix --dry-run",
+        )
     site = probe_site(context, thorough=True)
     if options.fix:
         site = _fix(context, site)
