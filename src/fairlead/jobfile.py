@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import UNSET, UnsetType
+
+from fairlead import sweep
 from fairlead.config import Settings
 from fairlead.errors import UsageError
 from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Scheduling, Topology, check_variable
+from fairlead.sweep import Sweep
 from fairlead.toml import TomlFile
 
 T = TypeVar("T")
@@ -46,6 +50,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             "the job has no command", context=str(path), remedy='add command = ["python", "train.py"]'
         )
     folder = path.resolve().parent
+    points = _sweep(file)
     workdir = _workdir(file, folder)
     if workdir is not None and not os.path.isdir(workdir):
         raise UsageError(
@@ -56,7 +61,8 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
     try:
         command = _words(values["command"], file, "command") if "command" in values else ()
         if "command" in values:
-            check_script(command, workdir, image=image, wrapped=bool(values.get("entrypoint")))
+            for each in _at_every_point(command, points):
+                check_script(each, workdir, image=image, wrapped=bool(values.get("entrypoint")))
     except UsageError as error:
         raise file.placed(error, "command") from None
     entrypoint = values.get("entrypoint")
@@ -66,6 +72,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
     for variable, value in environment.items():
         try:
             check_variable(variable, value)
+            _at_every_point((value,), points)
         except UsageError as error:
             raise file.placed(error, "environment", variable) from None
     capture = file.convert(values.get("capture", {}), CaptureRequest, "capture")
@@ -100,6 +107,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
                 include=tuple(_resolved(folder, p) for p in capture.include),
             ),
             prove=file.convert(settings.over_job(prove), ProveRequest),
+            sweep=points,
         )
     except UsageError as error:
         raise file.placed(error) from None
@@ -122,6 +130,28 @@ def job_of_command(
         workdir=workdir if command else None,
         image=image,
         prove=ProveRequest(**settings.over_job({})),
+    )
+
+
+def _sweep(file: TomlFile) -> Sweep | UnsetType:
+    if "sweep" not in file.values:
+        return UNSET
+    if not isinstance(file.values["sweep"], dict):
+        raise UsageError("sweep must be a table", context=file.at("sweep"), remedy="write [sweep]")
+    try:
+        return sweep.read(file.values["sweep"])
+    except UsageError as error:
+        raise file.placed(error, "sweep") from None
+
+
+def _at_every_point(words: tuple[str, ...], points: Sweep | UnsetType) -> Iterable[tuple[str, ...]]:
+    """The words as the sweep's points have them. Raises UsageError for a placeholder of no value."""
+    if points is UNSET:
+        return (words,)
+    if not any(isinstance(part, sweep.Field) for word in words for part in sweep.parse(word, points.names)):
+        return (tuple(sweep.fill(word, points, 0) for word in words),)
+    return dict.fromkeys(
+        tuple(sweep.fill(word, points, index) for word in words) for index in range(len(points.points))
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from fairlead.errors import UsageError
+from fairlead.sweep import Sweep
 
 # --------------------------------------------------------------------------------------------------
 # The job: what the user asks for.
@@ -140,7 +141,8 @@ class Job(Struct, frozen=True, kw_only=True):
     the image's, False for nothing, words for these; None is False for a command and True without one.
     `workdir`: None is the image's, with nothing of the host mounted there. `writable`: the command may write
     anywhere in the image; what it writes vanishes with the container. `form`: the image as a "tree" of files
-    or as one "file"; None: as the planner finds.
+    or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset, and not
+    part of its digest, when it is no sweep.
     """
 
     name: str
@@ -161,6 +163,7 @@ class Job(Struct, frozen=True, kw_only=True):
     form: str | None = None
     capture: CaptureRequest = field(default_factory=CaptureRequest)
     prove: ProveRequest = field(default_factory=ProveRequest)
+    sweep: Sweep | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.walltime_s is not None and self.walltime_s < 1:
@@ -566,14 +569,16 @@ class WhenSet(Struct, frozen=True):
     words: tuple[str | Variable | Joined, ...]
 
 
-class PassedOn(Struct, frozen=True):
+class PassedOn(Struct, frozen=True, omit_defaults=True):
     """Variables of the job script that the command is to see: those of these names and those whose names
     begin with these prefixes, as far as they are set when the command starts. `words` are there once for
-    each, with its name and value as the variables `name` and `value`."""
+    each, with its name and value as the variables `name` and `value`; and once for each of `given`, names
+    with values that only the job script knows."""
 
     names: tuple[str, ...]
     prefixes: tuple[str, ...]
     words: tuple[str | Variable | Joined, ...]
+    given: tuple[tuple[str, Joined], ...] = ()
 
 
 Word = str | Variable | Joined | WhenSet | PassedOn
@@ -716,6 +721,8 @@ class Submission(Struct, frozen=True, kw_only=True):
     image_digest: str | None
     site_digest: str
     walltime_s: int | None = None
+    #: Of a sweep, whose points are runs of their own; 0: it is none.
+    points: int = 0
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@
     sites/NAME.json          what was seen of compute nodes
     tools/NAME/              a tool that `fairlead doctor --fix` has installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
+    runs/ID/points/N/        the run ID.N: a point of the sweep ID
     tmp/                     work in progress, renamed into place when whole
 
 A thing becomes visible by one rename, so a reader sees all of it or nothing, and a killed writer leaves
@@ -53,6 +54,7 @@ VERSION = "2"
 FILE_KINDS = ("sif", "squashfs")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
 _OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _serials = itertools.count(1)  # of the process, which may hold several stores at one place
@@ -119,6 +121,8 @@ class Store:
             raise UsageError(
                 f"{run_id!r} is not the name of a run", remedy="fairlead report  # lists the runs"
             )
+        if (point := _POINT.fullmatch(run_id)) is not None:
+            return self.root / "runs" / point[1] / "points" / point[2]
         return self.root / "runs" / run_id
 
     def rootfs(self, image: Image) -> Rootfs:

@@ -24,7 +24,7 @@ from fairlead import codec, execute, registry, render
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, ToolError, UsageError
 from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
-from fairlead.schedulers import said
+from fairlead.schedulers import Scheduler, said
 from fairlead.store import Store
 
 #: The exit codes of runs whose script could not leave one.
@@ -51,6 +51,8 @@ class Status:
     starts: tuple[JobStart, ...] = ()
     reason: str = ""
     nodes: str = ""
+    #: Of a sweep: how its points stand, in their order.
+    points: tuple[Status, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -65,16 +67,18 @@ def output_log(store: Store, run_id: str) -> Path:
     return store.run(run_id) / "output.log"
 
 
-def submit(store: Store, plan: Plan, site: Site) -> Submission:
-    """Hand the plan's script to its scheduler. Raises PlanError, and leaves nothing, when that refuses it."""
+def queue_of(plan: Plan) -> Scheduler:
     scheduler = registry.scheduler(plan.scheduler)
     if scheduler.AT_ONCE:
         raise UsageError(
             f"{plan.scheduler} has no queue to hand a job to", remedy="fairlead run, or --scheduler NAME"
         )
-    run_id = store.new_run(plan.job.name)
-    folder = store.run(run_id)
-    submission = Submission(
+    return scheduler
+
+
+def describe(plan: Plan, site: Site, run_id: str) -> Submission:
+    """What is handed over, before a scheduler has given it a number."""
+    return Submission(
         run_id=run_id,
         scheduler=plan.scheduler,
         job_id=None,
@@ -88,17 +92,30 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
         site_digest=codec.digest(site),
         walltime_s=plan.job.walltime_s,
     )
+
+
+def hand_over(scheduler: Scheduler, plan: Plan, script: Path, log: str, *arguments: str) -> str:
+    """Give the script to the scheduler, with these arguments; the job's number. Raises PlanError for a
+    refusal."""
+    argv = (*scheduler.submit(str(script), log), *arguments)
+    stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
+    return scheduler.job_id(execute.run(argv, stdin=stdin, timeout_s=120.0, folder=plan.job.workdir))
+
+
+def submit(store: Store, plan: Plan, site: Site) -> Submission:
+    """Hand the plan's script to its scheduler. Raises PlanError, and leaves nothing, when that refuses it."""
+    scheduler = queue_of(plan)
+    run_id = store.new_run(plan.job.name)
+    folder = store.run(run_id)
+    submission = describe(plan, site, run_id)
     (folder / "ranks").mkdir()
     script = folder / "ranks" / "job.sh"
     place = render.Place(run_id, str(folder / "ranks"))
     store.write(script, os.fsencode(render.script(plan, place)))
     store.write(folder / "plan.json", codec.to_json(plan))
     store.write(folder / "submission.json", codec.to_json(submission))
-    argv = scheduler.submit(str(script), str(output_log(store, run_id)))
-    stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
     try:
-        outcome = execute.run(argv, stdin=stdin, timeout_s=120.0, folder=plan.job.workdir)
-        job_id = scheduler.job_id(outcome)
+        job_id = hand_over(scheduler, plan, script, str(output_log(store, run_id)))
     except PlanError:
         store.discard(folder)
         raise
@@ -110,6 +127,8 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
 def read(store: Store, run_id: str) -> Submission:
     path = store.run(run_id) / "submission.json"
     if not path.exists():
+        if (element := _element(store, run_id)) is not None:
+            return element
         raise UsageError(
             f"{run_id} was not handed to a scheduler"
             if path.parent.exists()
@@ -117,6 +136,20 @@ def read(store: Store, run_id: str) -> Submission:
             remedy="fairlead status   # lists the runs that were",
         )
     return store.read(path, Submission)
+
+
+def _element(store: Store, run_id: str) -> Submission | None:
+    """A point of a sweep that was handed over as one array job."""
+    name, _, number = run_id.rpartition(".")
+    if not number.isdigit() or not name or not (store.run(name) / "submission.json").exists():
+        return None
+    whole = read(store, name)
+    if int(number) >= whole.points:
+        return None
+    job_id = whole.job_id
+    if job_id is not None:
+        job_id = registry.scheduler(whole.scheduler).element(job_id, int(number))
+    return msgspec.structs.replace(whole, run_id=run_id, job_id=job_id, points=0)
 
 
 def submitted(store: Store) -> list[str]:
@@ -136,7 +169,7 @@ def look(store: Store, run_ids: Sequence[str]) -> list[Status]:
         else:
             open_runs.setdefault(submission.scheduler, []).append(submission)
     for name, submissions in open_runs.items():
-        numbers = {s.run_id: _job_id(store, s) for s in submissions}
+        numbers = {s.run_id: job_id_now(store, s) for s in submissions}
         entries = _ask(name, [number for number in numbers.values() if number is not None])
         for submission in submissions:
             # A script that is told to end leaves a code, and does not know whether it will be started again.
@@ -181,7 +214,7 @@ def _is_recorded(store: Store, run_id: str) -> bool:
     return (store.run(run_id) / "record.json").exists()
 
 
-def _job_id(store: Store, submission: Submission) -> str | None:
+def job_id_now(store: Store, submission: Submission) -> str | None:
     """The job's number now: where nothing can be requeued, a job that wants to go on hands itself over
     anew."""
     try:
@@ -258,7 +291,14 @@ def _with_reason(store: Store, status: Status, entry: QueueEntry | None) -> Stat
     return dataclasses.replace(status, state=entry.state, reason=reason)
 
 
-def wait(store: Store, run_id: str, *, each: Callable[[Status], None], poll_s: float = 2.0) -> Status:
+def wait(
+    store: Store,
+    run_id: str,
+    *,
+    each: Callable[[Status], None],
+    poll_s: float = 2.0,
+    look: Callable[[Store, Sequence[str]], list[Status]] = look,
+) -> Status:
     """Look until the run is over, and tell `each` of every look. Raises ToolError for one nobody knows."""
     unknown = 0
     while True:
@@ -308,7 +348,7 @@ def cancel(store: Store, run_id: str) -> None:
     (status,) = look(store, [run_id])
     if status.over:
         return
-    job_id = _job_id(store, status.submission)
+    job_id = job_id_now(store, status.submission)
     if job_id is None:
         raise ToolError(status.reason, remedy="look for the job in the queue by its name")
     store.write(store.run(run_id) / "cancelled", b"")
@@ -328,7 +368,7 @@ def attach(store: Store, run_id: str) -> int:
             f"{run_id} is {status.state.value}, not running", remedy=f"fairlead status {run_id}"
         )
     scheduler = registry.scheduler(status.submission.scheduler)
-    argv = scheduler.attach(_job_id(store, status.submission) or "")
+    argv = scheduler.attach(job_id_now(store, status.submission) or "")
     if argv is None:
         raise FairleadError(
             f"{scheduler.NAME} has no way to a running job",

@@ -33,6 +33,7 @@ from fairlead.model import (
     Topology,
 )
 from fairlead.plan import plan
+from fairlead.sweep import Sweep
 
 HERE = Path(__file__).parent
 ONE = Topology()
@@ -120,7 +121,27 @@ def _mpi(launcher: str, scheduler: str = "slurm", nodes: int = 2) -> Plan:
     return plan(job, MPI_IMAGE, make_rootfs(MPI_IMAGE), site)
 
 
+def _sweep(name: str, **facts: Any) -> Plan:
+    """Six points, two at once where the scheduler can, each on two nodes of two ranks."""
+    site = make_site(schedulers=(SchedulerFacts(name=name, version="1", **facts),))
+    points = tuple((lr, seed) for lr in ("0.1", "0.01") for seed in ("1", "2", "3"))
+    job = make_job(
+        scheduler=name, launcher="ranks", walltime_s=5400,
+        topology=Topology(nodes=1 if name == "local" else 2, ranks_per_node=2),
+        command=("python", "train.py", "--lr={lr}", "--seed", "{seed}"), environment={"TAG": "lr {lr}"},
+        sweep=Sweep(names=("lr", "seed"), points=points, at_once=None if name in ("flux", "local") else 2),
+    )  # fmt: skip
+    return plan(job, IMAGE, make_rootfs(IMAGE), site)
+
+
 CASES = {
+    "sweep-local": lambda: _sweep("local"),
+    "sweep-slurm": lambda: _sweep("slurm"),
+    "sweep-gridengine": lambda: _sweep("gridengine", settings={"pe each2": "2 64"}),
+    "sweep-torque": lambda: _sweep("pbs", settings={"flavour": "torque"}),
+    "sweep-pbspro": lambda: _sweep("pbs", settings={"flavour": "pro"}),
+    "sweep-lsf": lambda: _sweep("lsf"),
+    "sweep-flux": lambda: _sweep("flux"),
     "slurm-srun": lambda: _mpi("srun"),
     "slurm-mpirun": lambda: _mpi("mpirun"),
     "local-mpirun": lambda: _mpi("mpirun", "local", 1),

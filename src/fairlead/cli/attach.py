@@ -6,6 +6,7 @@ import argparse
 
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.status import add_run, newest
+from fairlead.errors import UsageError
 
 EXAMPLE = "fairlead attach digits-20261120-101500"
 
@@ -17,6 +18,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """The exit code is that of the shell."""
-    from fairlead import submission
+    from fairlead import submission, sweeps
 
-    return submission.attach(context.store, newest(context))
+    if context.options.json:
+        raise UsageError("attach is a shell: there is nothing to print as JSON", remedy="leave --json out")
+    run_id = newest(context)
+    if sweeps.find(context.store, run_id) is not None:
+        raise UsageError(f"{run_id} is a sweep", remedy=f"name one of its points: fairlead attach {run_id}.0")
+    return submission.attach(context.store, run_id)

@@ -17,19 +17,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from fairlead import registry, submission
+    from fairlead import registry, sweeps
 
-    found = submission.look(context.store, context.options.runs)
+    found = sweeps.look(context.store, context.options.runs)
     ended = []
     for status in found:
         run_id = status.submission.run_id
         if status.over:
             console.note(f"{run_id} is over already, with exit code {status.exit_code}")
         elif context.options.dry_run:
-            argv = registry.scheduler(status.submission.scheduler).cancel(status.submission.job_id or "?")
-            console.note(f"would end {run_id}: {' '.join(argv)}")
+            for each in [status] if status.submission.job_id else status.points or [status]:
+                made = each.submission
+                argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
+                console.note(f"would end {made.run_id}: {' '.join(argv)}")
         else:
-            submission.cancel(context.store, run_id)
+            sweeps.cancel(context.store, run_id)
             ended.append(run_id)
             console.note(f"told {status.submission.scheduler} to end {run_id}")
     if context.options.json:

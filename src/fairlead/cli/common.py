@@ -73,6 +73,12 @@ def add_scheduling(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="NAME", help=meaning)
 
 
+def add_at_once(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--at-once", metavar="N", type=int, help="of a sweep's points no more than N at the same time"
+    )
+
+
 def add_python(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python",
@@ -112,6 +118,10 @@ def read_job(context: Context) -> Job:
         job = msgspec.structs.replace(job, writable=True)
     if getattr(options, "form", None):
         job = msgspec.structs.replace(job, form=options.form)
+    if (at_once := getattr(options, "at_once", None)) is not None:
+        if job.sweep is msgspec.UNSET:
+            raise UsageError("--at-once is for sweeps, and the job has no [sweep]", remedy="leave it out")
+        job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
     for name in ("engine", "launcher", "scheduler"):
         if name != "scheduler" or hasattr(options, "scheduler"):
             job = msgspec.structs.replace(job, **{name: _over(context, name, getattr(job, name))})
@@ -202,6 +212,10 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     from fairlead.plan import plan
 
     job = read_job(context)
+    if context.options.verb == "prove" and job.sweep is not msgspec.UNSET:
+        raise UsageError(
+            "a proof measures one job, and this is a sweep of many", remedy="take [sweep] out of the job file"
+        )
     site = probe_site(context)
     if context.options.verb == "submit" and job.scheduler in (None, "local"):
         job = msgspec.structs.replace(job, scheduler=scheduler_here(site))

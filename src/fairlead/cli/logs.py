@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.status import add_run, newest
 from fairlead.errors import StoreError, UsageError
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "fairlead logs -f digits-20261120-101500"
 _POLL_S = 0.5
+#: As job scripts and torchrun put a rank's number before its lines.
+_RANK = re.compile(r"\[rank (\d+)\] (.*)", re.DOTALL)
 #: While there is nothing new, the scheduler is asked so seldom whether the run is over.
 _ASK_S = 5.0
 
@@ -31,12 +36,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from fairlead import submission
+    from fairlead import submission, sweeps
 
     run_id = newest(context)
-    submission.read(context.store, run_id)
-    if context.options.rank is not None:
-        return _of_rank(context.store, submission.read(context.store, run_id), context.options.rank)
+    made = submission.read(context.store, run_id)
+    options = context.options
+    if made.points:
+        if options.follow or options.rank is not None:
+            raise UsageError(
+                f"{run_id} is a sweep of {made.points} points",
+                remedy=f"name one of them: fairlead logs -f {run_id}.0",
+            )
+        return _of_points(sweeps.logs(context.store, run_id), _Lines() if options.json else None)
+    if options.rank is not None:
+        return _of_rank(context.store, made, options.rank, _Lines() if options.json else None)
     path = submission.output_log(context.store, run_id)
     if not context.options.follow:
         if not path.exists():
@@ -46,18 +59,53 @@ def run(context: Context) -> int:
                 context=status.reason,
                 remedy=f"fairlead logs -f {run_id}",
             )
-        _copy(path, 0)
+        _copy(path, 0, _Lines() if options.json else None)
         return 0
     return _follow(context, run_id, path)
+
+
+class _Lines:
+    """What was printed, as JSON lines {"rank": …, "line": …}; rank is null for what no rank is known to have
+    printed. `more` stands in each of them; `rank`: of all lines."""
+
+    def __init__(self, rank: int | None = None, **more: str) -> None:
+        self._rank, self._more, self._rest = rank, more, b""
+
+    def write(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._say(line)
+
+    def end(self) -> None:
+        """The last line, which may have no end."""
+        if self._rest:
+            self._say(self._rest)
+            self._rest = b""
+
+    def _say(self, line: bytes) -> None:
+        rank, text = self._rank, line.decode(errors="replace")
+        if rank is None and (found := _RANK.fullmatch(text)) is not None:
+            rank, text = int(found[1]), found[2]
+        print(json.dumps({**self._more, "rank": rank, "line": text}), flush=True)
+
+
+def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
+    """The points' output, one after another, each below its name."""
+    for name, path in logs:
+        if lines is None:
+            console.result(f"==> {name} <==")
+        _copy(path, 0, None if lines is None else _Lines(run=name))
+    return 0
 
 
 def _follow(context: Context, run_id: str, path: Path) -> int:
     from fairlead import submission
 
     position, asked, over = 0, 0.0, False
+    lines = _Lines() if context.options.json else None
     while True:
         before = position
-        position = _copy(path, position)
+        position = _copy(path, position, lines, to_end=over)
         if over:
             return 0
         if position == before and time.monotonic() - asked > _ASK_S:
@@ -72,21 +120,27 @@ def _follow(context: Context, run_id: str, path: Path) -> int:
         time.sleep(0 if over else _POLL_S)
 
 
-def _copy(path: Path, position: int) -> int:
-    """What stands in the file from there on goes to stdout; the position behind it."""
+def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = True) -> int:
+    """What stands in the file from there on goes to stdout; the position behind it. `to_end`: no more will
+    come."""
     try:
         with open(path, "rb") as stream:
             stream.seek(position)
             while data := stream.read(1 << 16):
                 position += len(data)
-                sys.stdout.buffer.write(data)
+                if lines is None:
+                    sys.stdout.buffer.write(data)
+                else:
+                    lines.write(data)
     except FileNotFoundError:
         return position
+    if lines is not None and to_end:
+        lines.end()
     sys.stdout.flush()
     return position
 
 
-def _of_rank(store: Store, made: Submission, rank: int) -> int:
+def _of_rank(store: Store, made: Submission, rank: int, lines: _Lines | None) -> int:
     from fairlead import submission
 
     if not 0 <= rank < made.world_size:
@@ -105,5 +159,5 @@ def _of_rank(store: Store, made: Submission, rank: int) -> int:
     if not found:
         raise UsageError(f"nothing is kept of rank {rank}", remedy="fairlead logs, without --rank")
     for path in found:
-        _copy(path, 0)
+        _copy(path, 0, None if lines is None else _Lines(rank))
     return 0

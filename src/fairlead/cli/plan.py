@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from msgspec import UNSET
+
 from fairlead import render
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
+    add_at_once,
     add_common,
     add_engine,
     add_job,
@@ -27,6 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--script", action="store_true", help="print the job script, in plain bash")
     add_engine(parser)
     add_scheduling(parser)
+    add_at_once(parser)
     add_python(parser)
     add_root(parser)
 
@@ -36,6 +40,8 @@ def run(context: Context) -> int:
     plan = make_plan(context, job, image, site)
     if context.options.script:
         console.result(render.script(plan))
+        if job.sweep is not UNSET and not context.options.quiet:
+            console.note("its points are in a table beside it, which run and submit write")
     elif context.options.json:
         console.result_json(plan)
     else:

@@ -117,6 +117,11 @@ def _list(context: Context) -> int:
 
 
 def _state(store: Store, run_id: str) -> str:
+    from fairlead import sweeps
+
+    if (found := sweeps.find(store, run_id)) is not None:
+        over = sum((store.run(name) / "record.json").exists() for name in sweeps.points(store, run_id))
+        return f"sweep, {over} of {len(found.points)} points recorded"
     if not (store.run(run_id) / "study.json").exists():
         return "run" if (store.run(run_id) / "record.json").exists() else "stopped before it was done"
     from fairlead.study import prove

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
+
+from msgspec import UNSET
 
 from fairlead import codec, execute, render
 from fairlead.cli import console
@@ -19,7 +22,9 @@ from fairlead.cli.common import (
     prepare,
 )
 from fairlead.clock import utc_now
-from fairlead.model import MemorySample, Record
+from fairlead.model import MemorySample, Plan, Record, Site
+from fairlead.store import Store
+from fairlead.sweep import Sweep
 
 _SAMPLE_S = 0.5
 
@@ -37,19 +42,67 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """The exit code is that of the job: of its first rank that failed."""
+    """The exit code is that of the job, of its first rank that failed; of a sweep that of the first point
+    with another than 0."""
     job, site, image = prepare(context)
     plan = make_plan(context, job, image, site)
     if context.options.dry_run:
         console.result_json(plan) if context.options.json else console.result(render.text(plan))
         return 0
-    for warning in plan.warnings:
+    for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")
-    store = context.store
-    run_id = store.new_run(job.name)
-    folder = store.run(run_id)
+    if job.sweep is not UNSET:
+        return _run_sweep(context, plan, job.sweep, site)
+    run_id = context.store.new_run(job.name)
+    folder = context.store.run(run_id)
     script = folder / "job.sh"
-    store.write(script, os.fsencode(render.script(plan)))
+    context.store.write(script, os.fsencode(render.script(plan)))
+    record = _run_one(context.store, plan, site, run_id, script)
+    if context.options.json:
+        console.result_json(record)
+    elif not context.options.quiet:
+        console.note(
+            f"run {run_id}: exit code {record.exit_code} after {record.wall_s:.1f} s; record in {folder}"
+        )
+    return record.exit_code
+
+
+def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
+    """One point after another. One that fails does not stop the others; Ctrl-C does."""
+    from fairlead import sweep, sweeps
+
+    run_id = sweeps.make(context.store, plan)
+    folder = context.store.run(run_id)
+    records: list[Record] = []
+    for index, point in enumerate(sweeps.points(context.store, run_id)):
+        if not context.options.quiet:
+            console.note(f"point {index} of {len(points.points)}: {_shown(sweep.told(points, index))}")
+        context.store.run(point).mkdir(parents=True)
+        records.append(_run_one(context.store, plan, site, point, folder / "job.sh"))
+        if records[-1].exit_code == 130:
+            break
+    stopped = records[-1].exit_code == 130
+    code = 130 if stopped else next((record.exit_code for record in records if record.exit_code), 0)
+    if context.options.json:
+        console.result_json(records)
+    elif not context.options.quiet:
+        rows = [("point", "exit", "s", "")]
+        for index in range(len(points.points)):
+            record = records[index] if index < len(records) else None
+            ended = ("not run", "") if record is None else (str(record.exit_code), f"{record.wall_s:.1f}")
+            rows.append((str(index), *ended, _shown(sweep.told(points, index))))
+        console.note(console.table(rows, right=(0, 1, 2)))
+        console.note(f"sweep {run_id}: exit code {code}; records in {folder}/points")
+    return code
+
+
+def _shown(text: str) -> str:
+    """On one line, whatever it holds."""
+    return text.encode("unicode_escape").decode()
+
+
+def _run_one(store: Store, plan: Plan, site: Site, run_id: str, script: Path) -> Record:
+    folder = store.run(run_id)
     for name in ("meter", "ranks"):
         (folder / name).mkdir()
     environment = {
@@ -78,15 +131,11 @@ def run(context: Context) -> int:
         plan_digest=render.digest(plan),
         image_digest=plan.image_digest,
         site_digest=codec.digest(site),
-        world_size=job.topology.world_size,
+        world_size=plan.job.topology.world_size,
         memory=tuple(memory),
         memory_kind="rss",
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
     )
     store.write(folder / "record.json", codec.to_json(record))
-    if context.options.json:
-        console.result_json(record)
-    elif not context.options.quiet:
-        console.note(f"run {run_id}: exit code {code} after {live.wall_s:.1f} s; record in {folder}")
-    return code
+    return record

@@ -12,6 +12,7 @@ from fairlead.cli.common import Context, add_common
 from fairlead.errors import UsageError
 
 if TYPE_CHECKING:
+    from fairlead.store import Store
     from fairlead.submission import Status
 
 EXAMPLE = "fairlead status --watch"
@@ -46,21 +47,22 @@ def newest(context: Context) -> str:
 
 def run(context: Context) -> int:
     """Exit code 0; of one run that was named and is over, its exit code."""
-    from fairlead import submission
+    from fairlead import submission, sweeps
 
     options = context.options
     while True:
         runs = options.runs or submission.submitted(context.store)
         if not options.all and not options.runs:
             runs = runs[-_NEWEST:]
-        found = submission.look(context.store, runs)
+        found = sweeps.look(context.store, runs)
         for status in found:
-            submission.record(context.store, status)
+            sweeps.records(context.store, status)
         over = all(status.over for status in found)
         if options.json:
-            console.result_json([_plain(status) for status in found])
+            console.result_json([_plain(context.store, status) for status in found])
         else:
-            _show(found, live=options.watch)
+            # A sweep that was asked for by its name is shown point by point.
+            _show(context.store, found, live=options.watch, apart=bool(options.runs))
         if not options.watch or over:
             break
         time.sleep(_WATCH_S)
@@ -69,8 +71,15 @@ def run(context: Context) -> int:
     return 0
 
 
-def _plain(status: Status) -> dict[str, Any]:
+def _plain(store: Store, status: Status) -> dict[str, Any]:
+    from fairlead import sweeps
+
+    of = sweeps.of_point(store, status.submission.run_id)
+    more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
+    if status.points:
+        more = {"points": [_plain(store, each) for each in status.points]}
     return {
+        **more,
         "run": status.submission.run_id,
         "scheduler": status.submission.scheduler,
         "job_id": status.submission.job_id,
@@ -83,12 +92,12 @@ def _plain(status: Status) -> dict[str, Any]:
     }
 
 
-def _show(found: list[Status], *, live: bool) -> None:
+def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None:
     if not found:
         console.result("no run was handed to a queue yet")
         return
     rows = [("run", "job", "state", "exit", "for", "nodes", "starts", "")]
-    for status in found:
+    for status in [one for each in found for one in ((apart and each.points) or (each,))]:
         code = "" if status.exit_code is None else str(status.exit_code)
         rows.append(
             (
@@ -97,13 +106,26 @@ def _show(found: list[Status], *, live: bool) -> None:
                 status.state.value,
                 code,
                 _duration(status),
-                status.nodes or (status.starts[-1].node if status.starts else str(status.submission.nodes)),
+                _nodes(status),
                 str(len(status.starts)),
-                status.reason,
+                " ".join(filter(None, (_values(store, status), status.reason))),
             )
         )
     clear = "\033[H\033[2J" if live and sys.stdout.isatty() else ""
     console.result(clear + console.table(rows, right=(3, 4, 6)))
+
+
+def _values(store: Store, status: Status) -> str:
+    from fairlead import sweep, sweeps
+
+    of = sweeps.of_point(store, status.submission.run_id)
+    return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
+
+
+def _nodes(status: Status) -> str:
+    if status.nodes or not status.starts or status.points:
+        return status.nodes or str(status.submission.nodes)
+    return status.starts[-1].node
 
 
 def _duration(status: Status) -> str:

@@ -8,6 +8,7 @@ from fairlead import render
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
+    add_at_once,
     add_common,
     add_dry_run,
     add_engine,
@@ -27,6 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     add_engine(parser)
     add_scheduling(parser)
+    add_at_once(parser)
     add_python(parser)
     add_root(parser)
     add_dry_run(parser)
@@ -34,16 +36,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from fairlead import submission
+    from msgspec import UNSET
+
+    from fairlead import submission, sweeps
 
     job, site, image = prepare(context)
     plan = make_plan(context, job, image, site)
     if context.options.dry_run:
         console.result_json(plan) if context.options.json else console.result(render.text(plan))
         return 0
-    for warning in plan.warnings:
+    for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")
-    made = submission.submit(context.store, plan, site)
+    submit = submission.submit if job.sweep is UNSET else sweeps.submit
+    made = submit(context.store, plan, site)
     if context.options.wait:
         from fairlead.cli.wait import until_over
 
@@ -53,8 +58,10 @@ def run(context: Context) -> int:
     else:
         console.result(made.run_id)
         if not context.options.quiet:
+            points = f" of {made.points} points" if made.points else ""
+            jobs = "a job for each" if made.job_id is None else f"job {made.job_id}"
             console.note(
-                f"{made.scheduler} has it as job {made.job_id}: fairlead status {made.run_id}, "
+                f"{made.scheduler} has it as {jobs}{points}: fairlead status {made.run_id}, "
                 f"logs -f, wait, cancel"
             )
     return 0

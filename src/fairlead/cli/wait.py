@@ -23,7 +23,7 @@ def run(context: Context) -> int:
 
 
 def until_over(context: Context, run_id: str) -> int:
-    from fairlead import submission
+    from fairlead import submission, sweeps
 
     began = time.monotonic()
 
@@ -32,16 +32,18 @@ def until_over(context: Context, run_id: str) -> int:
         context.progress.say(f"{run_id} {status.state.value}{reason}")
 
     try:
-        status = submission.wait(context.store, run_id, each=tell)
+        status = sweeps.wait(context.store, run_id, each=tell)
     finally:
         context.progress.end()
-    record = submission.record(context.store, status)
+    records = sweeps.records(context.store, status)
     assert status.exit_code is not None
     if context.options.json:
-        console.result_json(record)
+        console.result_json(records if status.points else records[0])
     elif not context.options.quiet:
         reason = f", {status.reason}" if status.reason else ""
-        again = f", started {len(status.starts)} times" if len(status.starts) > 1 else ""
+        again = (
+            f", started {len(status.starts)} times" if len(status.starts) > 1 and not status.points else ""
+        )
         console.note(
             f"run {run_id}: exit code {status.exit_code}{reason}{again}; "
             f"waited {time.monotonic() - began:.1f} s; fairlead logs {run_id}"

@@ -53,7 +53,8 @@ class Container:
     the same. `identity`: a folder with the etc/passwd and etc/group that the command is to see; None: the
     image's own. `missing`: folders that the layers do not have and the command needs; a tree or file has
     been given them. `passed`: variables of the job script that the command gets when they are set, by name
-    and by the beginning of their names. `driver`: the GPU driver whose files are among the mounts."""
+    and by the beginning of their names; `given`: variables with values that the script puts together.
+    `driver`: the GPU driver whose files are among the mounts."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
@@ -66,6 +67,7 @@ class Container:
     home: str
     passed: tuple[str, ...] = ()
     passed_prefixes: tuple[str, ...] = ()
+    given: tuple[tuple[str, Joined], ...] = ()
     driver: GpuDriver | None = None
 
     @property
@@ -155,7 +157,7 @@ def passed_on(container: Container, *words: str | Variable | Joined) -> tuple[Pa
     """These words, once for each variable that the launcher and the scheduler want the command to see."""
     if not container.passed and not container.passed_prefixes:
         return ()
-    return (PassedOn(container.passed, container.passed_prefixes, words),)
+    return (PassedOn(container.passed, container.passed_prefixes, words, container.given),)
 
 
 #: What programs expect of the host: the names of machines. (The user's name is in the captured image.)

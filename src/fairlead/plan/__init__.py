@@ -13,6 +13,7 @@ from fairlead.engines import Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.launchers import Surroundings
 from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site
+from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.engine import choose_engine
 from fairlead.plan.gpus import choose_driver
@@ -35,6 +36,7 @@ def plan(
     runs_on = node or site
     _refuse_unseen(job, site, runs_on)
     tell_topology(job, runs_on, decisions)
+    sweep.tell(job, site, scheduler, decisions)
 
     def attempt(engine: Engine, suitable: Suitable) -> None:
         process = choose_process(job, image, runs_on, engine, [])
@@ -60,13 +62,16 @@ def plan(
     container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions)
     passed = launcher.passed(resolved)
     container = dataclasses.replace(
-        container, passed=(*passed.names, *gpu.passed), passed_prefixes=passed.prefixes
+        container,
+        passed=(*passed.names, *gpu.passed, *sweep.variables(job)),
+        passed_prefixes=passed.prefixes,
+        given=sweep.given(job),
     )
     command = compose(resolved, process, image, engine, launcher, container, around, gpu)
     words = launcher.proof(resolved, around)
     proof = None
     if words is not None:
-        proved = dataclasses.replace(process, argv=words)
+        proved = dataclasses.replace(process, argv=words, own=0)
         proof = compose(resolved, proved, image, engine, launcher, container, around, gpu)
     return Plan(
         job=job,

@@ -10,6 +10,7 @@ from fairlead.errors import PlanError
 from fairlead.gpu import inject
 from fairlead.launchers import Launchable, Launcher, Surroundings
 from fairlead.model import Command, Decision, Image, Job, Rejected
+from fairlead.plan import sweep
 from fairlead.plan.gpus import Gpu
 from fairlead.plan.process import IDENTITY, Workload
 
@@ -55,7 +56,11 @@ def compose(
 ) -> Command:
     """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
     inside the container, and scheduler(launcher(engine(workload))) for those outside."""
-    command = Command(argv=process.argv, environment=job.environment, workdir=process.workdir)
+    command = Command(
+        argv=sweep.words(process.argv, process.own, job),
+        environment=sweep.fixed_environment(job),
+        workdir=process.workdir,
+    )
     # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
     # own words (`Launcher.program`) stand in the job script, before those of the engine.
     launched = launcher.wrap(command, job, around)

@@ -21,10 +21,11 @@ IDENTITY = ("HOME", "USER", "LOGNAME")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What each rank runs, before launcher and engine."""
+    """What each rank runs, before launcher and engine. `own`: so many of its last words are the job's."""
 
     argv: tuple[str, ...]
     workdir: str
+    own: int = 0
 
 
 def choose_process(
@@ -65,7 +66,7 @@ def choose_process(
         )
     if engine.CONTAINS and image is not None:
         decisions += _about_user(image, site)
-    return Workload(argv=argv, workdir=workdir)
+    return Workload(argv=argv, workdir=workdir, own=len(job.command))
 
 
 def image_workdir(image: Image | None) -> str:

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
 
 import msgspec
+from msgspec import UNSET
 
-from fairlead import __version__, codec, registry
+from fairlead import __version__, codec, registry, sweep
 from fairlead.model import Plan, Start
 from fairlead.render import parts, words
 from fairlead.schedulers import Scheduler
 
 
 class Place(NamedTuple):
-    """Where a run is kept: its name and its folder. A script without one makes a folder for itself."""
+    """Where a run is kept: its name and its folder. A script without one makes a folder for itself. Of a
+    sweep it is the folder in which each point has its own."""
 
     run_id: str
     folder: str
@@ -49,6 +51,7 @@ def _at_once(plan: Plan) -> list[str]:
     found += [_modules(plan), _needs(plan)] if plan.job.modules else [_needs(plan)]
     if plan.start is Start.PROGRAM:
         return [*found, *_at_once_program(plan)]
+    found += _values(plan)
     if plan.rank_log is not None:
         found.append(parts.RUN_FOLDER)
     if plan.start is Start.RANKS:
@@ -68,6 +71,7 @@ def _at_once_program(plan: Plan) -> list[str]:
     found = [
         parts.AT_ONCE_RANK,
         'if [ "$part" = --rank ]; then',
+        *_values(plan),
         _start(plan),
         "fi\n",
         parts.RUN_FOLDER,
@@ -82,19 +86,17 @@ def _at_once_program(plan: Plan) -> list[str]:
 def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]:
     """For a scheduler: the first node's part, and every node's."""
     alone = plan.job.topology.nodes == 1
-    name = _run_name(plan)
+    sweep_name = shlex.quote(place.run_id) if place else _run_name(plan)
     # A program that starts the ranks ends them by its own rules.
     saves = plan.start is not Start.PROGRAM and plan.rank_log is not None
-    # Without a folder of the host's to work in, where it is handed over.
-    folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
     found = [
         parts.CLUSTER_ARGUMENTS.format(
             nodes=plan.job.topology.nodes,
-            job_id=scheduler.JOB_ID,
+            job_id=scheduler.JOB_ID if plan.job.sweep is UNSET else scheduler.ARRAY.job_id,
             or_rank=", or with --rank for every rank" if plan.start is Start.PROGRAM else "",
-            run=shlex.quote(place.run_id) if place else f"{name}-$FAIRLEAD_JOB",
-            folder=shlex.quote(place.folder) if place else f"{folder}/fairlead-runs/{name}-$FAIRLEAD_JOB",
+            **_run_and_folder(plan, scheduler, place),
         ),
+        *([] if plan.job.sweep is UNSET else [parts.SWEEP_ARGUMENTS.format(example=f"{sweep_name}.0")]),
         parts.FUNCTIONS,
         parts.CLUSTER_DELIVER,
         "" if scheduler.SIGNALS_BY_FILE else parts.CLUSTER_SIGNAL,
@@ -106,12 +108,14 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         _needs(plan),
         parts.CLUSTER_INTERFACE,
         parts.LET_SAVE if saves else "",
+        *_values(plan),
         _start(plan),
         parts.CLUSTER_NODE_END if saves else "",
         parts.END,
         "fi\n",
+        "" if plan.job.sweep is UNSET else parts.SWEEP_FIRST,
         parts.CLUSTER_FIRST,
-        scheduler.SNIPPET,
+        scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet,
         parts.CLUSTER_LOST,
         _warning(plan, scheduler),
         _modules(plan) if plan.start is Start.PROGRAM else "",
@@ -127,6 +131,30 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
     ]
     return [*filter(None, found), 'finish "$code"\n']
+
+
+def _run_and_folder(plan: Plan, scheduler: Scheduler, place: Place | None) -> dict[str, str]:
+    """The run's name and its folder, as words of bash."""
+    name = _run_name(plan)
+    # Without a folder of the host's to work in, where it is handed over.
+    folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
+    if plan.job.sweep is not UNSET:
+        own = shlex.quote(place.folder) if place else f"{folder}/fairlead-runs/{name}"
+        return {
+            "run": f"{shlex.quote(place.run_id) if place else name}.{scheduler.ARRAY.index}",
+            "folder": f"{own}/points/${{FAIRLEAD_RUN##*.}}/ranks",
+        }
+    return {
+        "run": shlex.quote(place.run_id) if place else f"{name}-$FAIRLEAD_JOB",
+        "folder": shlex.quote(place.folder) if place else f"{folder}/fairlead-runs/{name}-$FAIRLEAD_JOB",
+    }
+
+
+def _values(plan: Plan) -> list[str]:
+    """Of a sweep: the values of the point."""
+    if plan.job.sweep is UNSET:
+        return []
+    return [parts.SWEEP_VALUES.format(names=" ".join(map(sweep.variable, plan.job.sweep.names)))]
 
 
 def _warning(plan: Plan, scheduler: Scheduler) -> str:

@@ -451,3 +451,37 @@ if [ "$((starts - agains))" -gt 2 ]; then
   finish 70
 fi
 """
+
+# ----------------------------------------------------------------------------------------------------
+# A sweep: one script for all points.
+
+SWEEP_ARGUMENTS = """\
+[[ $FAIRLEAD_RUN =~ \\.[0-9]+$ ]] || {{
+  printf 'fairlead: the script of a sweep runs one of its points\\n  try: bash %s %s\\n' "$0" {example} >&2
+  exit 3
+}}
+"""
+
+#: What the scheduler keeps of a point is not told apart from the other points'.
+SWEEP_FIRST = """\
+# This point's own folder, with its output and its copy of the script.
+mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+exec >> "${FAIRLEAD_RUN_DIR%/*}/output.log" 2>&1
+script=${FAIRLEAD_RUN_DIR%/points/*}/job.sh
+[ ! -e "$script" ] || cp "$script" "$FAIRLEAD_RUN_DIR"
+"""
+
+SWEEP_VALUES = """\
+# The point's values: a line of the table, below that of the names; bars between, odd bytes as \\0OCTAL.
+FAIRLEAD_SWEEP_INDEX=${{FAIRLEAD_RUN##*.}}
+table=${{FAIRLEAD_RUN_DIR-}}
+table=${{table%/points/*}}/table
+need "$table" 'the table of the sweep' 'fairlead submit, or fairlead run'
+IFS='|' read -r {names} < <(sed -n "$((FAIRLEAD_SWEEP_INDEX + 2))p" "$table") || {{
+  printf 'fairlead: there is no point %s in %s\\n' "$FAIRLEAD_SWEEP_INDEX" "$table" >&2
+  exit 3
+}}
+for name in {names}; do
+  printf -v "$name" %b "${{!name}}"
+done
+"""

@@ -35,7 +35,12 @@ def passed(command: Command) -> str:
     if found is None:
         return ""
     names = [*found.names, *(f'"${{!{prefix}@}}"' for prefix in found.prefixes)]
-    return _PASSED.format(names=" ".join(names), words=" ".join(map(quoted, found.words)))
+    words = " ".join(map(quoted, found.words))
+    given = "".join(
+        f"  name={shlex.quote(name)} value={quoted(value)}\n  passed+=({words})\n"
+        for name, value in found.given
+    )
+    return _PASSED.format(names=" ".join(names), words=words) + given
 
 
 _PASSED = """\

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import UNSET
+
 from fairlead.errors import ToolError
 from fairlead.model import Job, Outcome, QueueEntry, SchedulerFacts, Site
 
@@ -29,6 +31,20 @@ class Query:
 
     argv: tuple[str, ...]
     parse: Callable[[Outcome], tuple[QueueEntry, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """How an element of an array job knows itself, in bash; each element is a point of a sweep.
+
+    `index`: its number, from 0; "" when the scheduler has no arrays, and each point is a job of its own, with
+    the run's name as the script's first argument. `job_id`: its job number, as `cancel` and `queries` take
+    it. `snippet`: SNIPPET, with `again` for one element.
+    """
+
+    index: str
+    job_id: str
+    snippet: str
 
 
 class Scheduler(Protocol):
@@ -50,6 +66,8 @@ class Scheduler(Protocol):
     WARNS: bool
     #: The script is handed over on the standard input.
     SUBMITS_STDIN: bool
+    #: For sweeps.
+    ARRAY: Array
     #: Why nobody has seen it run on the real scheduler; "" when the tests do.
     UNTESTED: str
 
@@ -66,7 +84,8 @@ class Scheduler(Protocol):
         ...
 
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
-        """The lines at the top of the job script that ask for what the job needs."""
+        """The lines at the top of the job script that ask for what the job needs; for a sweep, that it is an
+        array."""
         ...
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
@@ -81,6 +100,14 @@ class Scheduler(Protocol):
         """Questions about these jobs: the first that knows a job answers for it."""
         ...
 
+    def element(self, job_id: str, index: int) -> str:
+        """The job number of an array's element, counted from 0."""
+        ...
+
+    def has_arrays(self, site: Site) -> bool:
+        """Whether a sweep is handed over as one array job there."""
+        ...
+
     def cancel(self, job_id: str) -> tuple[str, ...]: ...
 
     def attach(self, job_id: str) -> tuple[str, ...] | None:
@@ -92,6 +119,16 @@ def job_name(job: Job) -> str:
     """The job's name as every scheduler takes it: they stumble over spaces, colons and leading digits."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", job.name) or "job"
     return name if name[0].isalpha() else f"job-{name}"
+
+
+def array_range(job: Job, *, first: int = 0) -> str | None:
+    """The numbers of a sweep's elements, FIRST-LAST; None when the job is no sweep."""
+    return None if job.sweep is UNSET else f"{first}-{first + len(job.sweep.points) - 1}"
+
+
+def at_once(job: Job) -> int | None:
+    """So many of a sweep's elements may run at the same time."""
+    return None if job.sweep is UNSET else job.sweep.at_once
 
 
 def said(outcome: Outcome) -> str:

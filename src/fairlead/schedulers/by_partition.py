@@ -5,8 +5,13 @@ Every scheduler with `SchedulerFacts` asks this; what the facts do not tell is n
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from fairlead.model import Job, Partition, SchedulerFacts, Site
 from fairlead.schedulers import clock, cpus_per_node, gpus_per_node
+
+#: Among the facts' settings: so many elements may an array job have.
+MAX_ARRAY = "max_array"
 
 
 def objection(
@@ -40,6 +45,12 @@ def objection(
         return (
             f"{site.user} has no account on this cluster, or it has expired",
             "ask the administrator for an account",
+        )
+    most = facts.settings.get(MAX_ARRAY, "")
+    if job.sweep is not UNSET and most.isdigit() and len(job.sweep.points) > int(most):
+        return (
+            f"the sweep has {len(job.sweep.points)} points, and an array job of this cluster at most {most}",
+            f"write sweeps of {most} points or fewer under [sweep], and hand them over one by one",
         )
     return None if partition is None else _too_much(job, partition, facts, word)
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from fairlead.errors import PlanError
 from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from fairlead.schedulers import (
+    Array,
     Asks,
     Query,
+    at_once,
     by_host,
     by_partition,
     found_job_id,
@@ -26,6 +28,12 @@ SUBMITS_STDIN = False
 UNTESTED = "no Flux was at hand; from its documentation"
 JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
 
+_AGAIN = """\
+again() { flux batch --output="${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"; }
+"""
+_AGAIN_ONE = """\
+again() { flux batch --output="${FAIRLEAD_RUN_DIR%/*}/output.log" "$script" "$FAIRLEAD_RUN"; }
+"""
 SNIPPET = (
     """\
 hosts() { flux hostlist --expand --delimiter='\\n' local; }
@@ -37,10 +45,17 @@ on_each_node() {
     bash -c 'exec bash "$0" "$1" "$FLUX_TASK_RANK" "${@:2}"' "$script" "$how" "$@"
 }
 
-again() { flux batch --output="${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"; }
-
 """
+    + _AGAIN
+    + "\n"
     + by_host.PASS_ON
+)
+
+# `flux bulksubmit` hands over many jobs, but tells and ends them one by one.
+ARRAY = Array(
+    index="",
+    job_id=JOB_ID,
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
 )
 
 _RESULTS = {
@@ -80,6 +95,8 @@ def objection(job: Job, site: Site) -> tuple[str, str] | None:
     for name in ("qos", "reservation", "account"):
         if getattr(job.scheduling, name) is not None:
             return f"Flux has no {name}", f'leave {name} out; a bank: options = ["--bank=NAME"]'
+    if at_once(job) is not None:
+        return "Flux has no array jobs, and starts a sweep's points as it can", "leave --at-once out"
     if job.scheduling.mem_per_node_bytes is not None:
         return "Flux gives memory with cores and nodes, not by the byte", "leave mem_per_node_bytes out"
     return None
@@ -141,6 +158,14 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             told = JobState.PENDING
         found.append(QueueEntry(job_id=number, state=told, reason=reason, nodes=nodes))
     return tuple(found)
+
+
+def element(job_id: str, index: int) -> str:
+    return job_id
+
+
+def has_arrays(site: Site) -> bool:
+    return False
 
 
 def cancel(job_id: str) -> tuple[str, ...]:

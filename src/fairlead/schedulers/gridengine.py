@@ -6,13 +6,16 @@ Manuals: http://gridscheduler.sourceforge.net/htmlman/manuals.html (qsub, qstat,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fairlead.errors import PlanError
 from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from fairlead.schedulers import (
+    Array,
     Asks,
     Query,
+    array_range,
+    at_once,
     by_host,
     by_partition,
     cpus_per_node,
@@ -31,17 +34,7 @@ SUBMITS_STDIN = False
 UNTESTED = ""
 JOB_ID = '"${JOB_ID:-$$}"'
 
-# qrsh -inherit: the parallel environment gives the job a task on that node, which ends with the job.
-SNIPPET = (
-    """\
-hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
-
-on_host() { # $1: the node; the rest is the command
-  local host=$1
-  shift
-  qrsh -inherit -nostdin "$host" "$@"
-}
-
+_AGAIN = """\
 again() { # prints the number under which the job goes on
   if [ "$FAIRLEAD_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
     echo "$JOB_ID"
@@ -53,9 +46,44 @@ again() { # prints the number under which the job goes on
     return 1
   fi
 }
+"""
+_AGAIN_ONE = """\
+again() { # prints the number under which the element goes on
+  local number
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    echo "$FAIRLEAD_JOB"
+    AGAIN=99
+  elif number=$(qsub -terse -t "$SGE_TASK_ID" -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"); then
+    echo "${number%%.*}.$SGE_TASK_ID"
+  else
+    printf 'fairlead: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \\
+      "$(uname -n)" >&2
+    return 1
+  fi
+}
+"""
+# qrsh -inherit: the parallel environment gives the job a task on that node, which ends with the job.
+SNIPPET = (
+    """\
+hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  qrsh -inherit -nostdin "$host" "$@"
+}
 
 """
+    + _AGAIN
+    + "\n"
     + by_host.ON_EACH_NODE
+)
+
+ARRAY = Array(
+    index="$((${SGE_TASK_ID:-0} - 1))",
+    job_id='"${JOB_ID-$$}.${SGE_TASK_ID-}"',
+    # The new job does not wait for this one, as a single one does: that would be for all elements.
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
 )
 
 
@@ -80,6 +108,9 @@ def probe(asks: Asks) -> SchedulerFacts | None:
         if re.search(rf"(?m)^{resource}\s", complexes.stdout):
             settings["gpu"] = resource
             break
+    largest = re.search(r"(?m)^max_aj_tasks\s+(\d+)", asks.run(["qconf", "-sconf"]).stdout)
+    if largest is not None and int(largest[1]):  # 0: as many as one likes
+        settings[by_partition.MAX_ARRAY] = largest[1]
     return SchedulerFacts(
         name=NAME,
         version=version,
@@ -169,6 +200,10 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
     if scheduling.after:
         options.append("-hold_jid " + ",".join(scheduling.after))
     options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+    if (elements := array_range(job, first=1)) is not None:
+        options.append(f"-t {elements}")
+        if at_once(job):
+            options.append(f"-tc {at_once(job)}")
     return tuple(f"#$ {option}" for option in (*options, *scheduling.options))
 
 
@@ -191,18 +226,32 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         found = []
         for line in outcome.stdout.splitlines():
             words = line.split()
-            if len(words) < 5 or words[0] not in wanted:
+            if len(words) < 5:
+                continue
+            job_id = words[0] if words[0] in wanted else f"{words[0]}.{words[-1]}"
+            if job_id not in wanted:
                 continue
             nodes = next((word.partition("@")[2] for word in words[5:] if "@" in word), "")
             state = JobState.RUNNING if set(words[4]) & set("rtsSTN") else JobState.PENDING
             reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
-            found.append(QueueEntry(job_id=words[0], state=state, reason=reason, nodes=nodes))
+            found.append(QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes))
         return tuple(found)
 
     def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
-        values = dict(re.findall(r"(?m)^(\S+)\s+(.*?)\s*$", outcome.stdout))
-        if values.get("jobnumber") not in wanted:
-            return ()
+        # A paragraph for each time that a job, or an element of one, was started.
+        found: dict[str, QueueEntry] = {}
+        for paragraph in re.split(r"(?m)^=+$", outcome.stdout):
+            for entry in one(paragraph):
+                found[entry.job_id] = entry
+        return tuple(found.values())
+
+    def one(paragraph: str) -> Iterator[QueueEntry]:
+        values = dict(re.findall(r"(?m)^(\S+)\s+(.*?)\s*$", paragraph))
+        job_id = values.get("jobnumber", "")
+        if job_id not in wanted:
+            job_id += "." + values.get("taskid", "")
+        if job_id not in wanted:
+            return
         code, failed = values.get("exit_status", "0"), values.get("failed", "0")
         state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
         if code in ("137", "143") or failed.startswith("100"):  # "100 : assumedly after job"
@@ -210,16 +259,30 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         if failed.startswith("25"):  # "25 : rescheduling"
             state = JobState.UNKNOWN
         reason = "" if failed == "0" else failed
-        return (QueueEntry(job_id=values["jobnumber"], state=state, reason=reason),)
+        yield QueueEntry(job_id=job_id, state=state, reason=reason)
 
+    # JOB.ELEMENT: then each element is told of by itself.
+    apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
     return (
-        Query(("qstat", "-u", "*"), live),
-        *(Query(("qacct", "-j", number), ended) for number in job_ids),
+        Query(("qstat", *apart, "-u", "*"), live),
+        *(
+            Query(("qacct", "-j", number), ended)
+            for number in dict.fromkeys(job_id.partition(".")[0] for job_id in job_ids)
+        ),
     )
 
 
+def element(job_id: str, index: int) -> str:
+    return f"{job_id}.{index + 1}"
+
+
+def has_arrays(site: Site) -> bool:
+    return True
+
+
 def cancel(job_id: str) -> tuple[str, ...]:
-    return ("qdel", job_id)
+    number, _, task = job_id.partition(".")
+    return ("qdel", number, "-t", task) if task else ("qdel", number)
 
 
 def attach(job_id: str) -> tuple[str, ...] | None:

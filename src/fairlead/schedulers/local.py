@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlead.model import Job, Outcome, SchedulerFacts, Site
-from fairlead.schedulers import Asks, Query
+from fairlead.schedulers import Array, Asks, Query
 
 NAME = "local"
 AT_ONCE = True
@@ -14,6 +14,7 @@ WARNS = False
 JOB_ID = "$$"
 SNIPPET = ""
 SUBMITS_STDIN = False
+ARRAY = Array(index="", job_id="$$", snippet="")
 UNTESTED = ""
 
 
@@ -85,6 +86,14 @@ def job_id(outcome: Outcome) -> str:
 
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     return ()
+
+
+def element(job_id: str, index: int) -> str:
+    return job_id
+
+
+def has_arrays(site: Site) -> bool:
+    return False
 
 
 def cancel(job_id: str) -> tuple[str, ...]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from fairlead.errors import PlanError
 from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from fairlead.schedulers import (
+    Array,
     Asks,
     Query,
+    array_range,
+    at_once,
     by_host,
     by_partition,
     cpus_per_node,
@@ -28,6 +33,12 @@ SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
 UNTESTED = "no LSF was at hand; from its documentation"
 JOB_ID = '"${LSB_JOBID:-$$}"'
 
+_AGAIN = """\
+again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }
+"""
+_AGAIN_ONE = """\
+again() { brequeue "$FAIRLEAD_JOB" > /dev/null && echo "$FAIRLEAD_JOB"; }
+"""
 SNIPPET = (
     """\
 hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
@@ -38,10 +49,16 @@ on_host() { # $1: the node; the rest is the command
   blaunch -z "$host" "$@"
 }
 
-again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }
-
 """
+    + _AGAIN
+    + "\n"
     + by_host.ON_EACH_NODE
+)
+
+ARRAY = Array(
+    index="$((${LSB_JOBINDEX:-0} - 1))",
+    job_id='"${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"',
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
 )
 
 _STATES = {
@@ -90,7 +107,10 @@ def warnings(job: Job, site: Site) -> tuple[str, ...]:
 def directives(job: Job, site: Site) -> tuple[str, ...]:
     scheduling, topology = job.scheduling, job.topology
     slots = cpus_per_node(job)
-    options = [f"-J {job_name(job)}", f"-n {slots * topology.nodes}", f'-R "span[ptile={slots}]"']
+    name, elements = job_name(job), array_range(job, first=1)
+    if elements is not None:
+        name = f'"{name}[{elements}]' + (f"%{at_once(job)}" if at_once(job) else "") + '"'
+    options = [f"-J {name}", f"-n {slots * topology.nodes}", f'-R "span[ptile={slots}]"']
     if gpus_per_node(job):
         options.append(f'-gpu "num={gpus_per_node(job)}"')  # on each host
     if job.walltime_s is not None:
@@ -126,8 +146,31 @@ def job_id(outcome: Outcome) -> str:
 
 
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    columns = "jobid stat exit_code exec_host pend_reason delimiter='|'"
-    return (Query(("bjobs", "-a", "-noheader", "-o", columns, *job_ids), _entries),)
+    # JOB[ELEMENT]: asked for by the array's number, which tells of all of them.
+    arrays = any("[" in job_id for job_id in job_ids)
+    columns = f"jobid {'jobindex ' if arrays else ''}stat exit_code exec_host pend_reason delimiter='|'"
+    asked = dict.fromkeys(job_id.partition("[")[0] for job_id in job_ids)
+    return (
+        Query(
+            ("bjobs", "-a", "-noheader", "-o", columns, *asked), _elements_of(job_ids) if arrays else _entries
+        ),
+    )
+
+
+def _elements_of(job_ids: Sequence[str]) -> Callable[[Outcome], tuple[QueueEntry, ...]]:
+    wanted = frozenset(job_ids)
+
+    def parse(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        found = []
+        for line in outcome.stdout.splitlines():
+            number, _, rest = line.partition("|")
+            index, _, rest = rest.partition("|")
+            named = [number.strip(), f"{number.strip()}[{index.strip()}]"]
+            for entry in _entries(msgspec.structs.replace(outcome, stdout=f"{number}|{rest}")):
+                found += [msgspec.structs.replace(entry, job_id=name) for name in named if name in wanted]
+        return tuple(found)
+
+    return parse
 
 
 def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
@@ -149,6 +192,14 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             QueueEntry(job_id=number, state=told, reason="" if reason == "-" else reason, nodes=nodes)
         )
     return tuple(found)
+
+
+def element(job_id: str, index: int) -> str:
+    return f"{job_id}[{index + 1}]"
+
+
+def has_arrays(site: Site) -> bool:
+    return True
 
 
 def cancel(job_id: str) -> tuple[str, ...]:

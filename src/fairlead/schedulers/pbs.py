@@ -14,8 +14,11 @@ from collections.abc import Iterator, Sequence
 from fairlead.errors import PlanError
 from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from fairlead.schedulers import (
+    Array,
     Asks,
     Query,
+    array_range,
+    at_once,
     by_host,
     by_partition,
     clock,
@@ -35,6 +38,32 @@ SUBMITS_STDIN = False
 UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
 JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
 
+_AGAIN = """\
+again() { # prints the number under which the job goes on
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
+  elif qrerun "$FAIRLEAD_JOB" 2>/dev/null; then
+    echo "$FAIRLEAD_JOB"
+  else # not for users at most sites: a new job takes over
+    qsub -j oe -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"
+  fi
+}
+"""
+_AGAIN_ONE = """\
+again() { # prints the number under which the element goes on
+  local index=${FAIRLEAD_RUN##*.} number
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
+  elif qrerun "$FAIRLEAD_JOB" 2>/dev/null; then
+    echo "$FAIRLEAD_JOB"
+  else # not for users at most sites: a new job takes over
+    set -- -t "$index"
+    [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
+    number=$(qsub -j oe -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$@" "$script") &&
+      echo "${number/\\[\\]/[$index]}"
+  fi
+}
+"""
 SNIPPET = (
     """\
 hosts() {
@@ -59,18 +88,18 @@ on_host() { # $1: the node; the rest is the command
   fi
 }
 
-again() { # prints the number under which the job goes on
-  if [ -n "${SLURM_JOB_ID:-}" ]; then
-    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
-  elif qrerun "$FAIRLEAD_JOB" 2>/dev/null; then
-    echo "$FAIRLEAD_JOB"
-  else # not for users at most sites: a new job takes over
-    qsub -j oe -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"
-  fi
-}
-
 """
+    + _AGAIN
+    + "\n"
     + by_host.ON_EACH_NODE
+)
+
+# Professional's variable, and Torque's. Over Slurm there is none, and each point is a job of its own.
+ARRAY = Array(
+    index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}",
+    job_id=JOB_ID,
+    # Professional takes no array of one element, but a step that leaves one.
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
 )
 
 _STATES = {
@@ -150,6 +179,11 @@ def objection(job: Job, site: Site) -> tuple[str, str] | None:
     found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
     if found is None and job.scheduling.qos is not None and _of(site) == "pro":
         return "PBS Professional has no quality of service", "leave qos out, or name a --partition"
+    if found is None and at_once(job) is not None and not has_arrays(site):
+        return (
+            "Torque's commands over Slurm know no elements of arrays, so that each point is a job of its own",
+            "leave --at-once out, or --scheduler slurm",
+        )
     return found
 
 
@@ -175,6 +209,12 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append(f"-A {scheduling.account}")
     if scheduling.qos is not None:
         options.append(f"-l qos={scheduling.qos}")
+    elements = array_range(job)
+    if elements is not None and flavour != "front":
+        if flavour == "pro" and elements == "0-0":
+            elements = "0-1:2"  # it takes no array of one element
+        limit = f"%{at_once(job)}" if at_once(job) else ""
+        options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
     if scheduling.after:
         options.append("-W depend=afterok:" + ":".join(scheduling.after))
     if flavour != "front":
@@ -227,9 +267,12 @@ def job_id(outcome: Outcome) -> str:
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     # A job that the server has forgotten makes it fail, and the others are told all the same. -x:
     # Professional tells of ended jobs too; Torque knows no such option, and forgets them after some minutes.
+    # 17[3].server: an element; -t with the array's own number tells of all of them.
+    asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
+    apart = ("-t",) if any("[]" in number for number in asked) else ()
     return (
-        Query(("qstat", "-f", *job_ids), _entries),
-        Query(("qstat", "-x", "-f", *job_ids), _entries),
+        Query(("qstat", *apart, "-f", *asked), _entries),
+        Query(("qstat", "-x", *apart, "-f", *asked), _entries),
     )
 
 
@@ -254,6 +297,14 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             )
         )
     return tuple(found)
+
+
+def element(job_id: str, index: int) -> str:
+    return job_id.replace("[]", f"[{index}]")
+
+
+def has_arrays(site: Site) -> bool:
+    return _of(site) != "front"
 
 
 def cancel(job_id: str) -> tuple[str, ...]:

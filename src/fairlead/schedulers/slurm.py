@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from fairlead.errors import PlanError, ToolError
 from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from fairlead.schedulers import (
+    Array,
     Asks,
     Query,
+    array_range,
+    at_once,
     by_partition,
     clock,
     found_job_id,
@@ -27,9 +32,16 @@ SUBMITS_STDIN = False
 UNTESTED = ""
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
 
+_AGAIN = """\
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+"""
+_AGAIN_ONE = """\
+again() { scontrol requeue "$FAIRLEAD_JOB" && echo "$FAIRLEAD_JOB"; }
+"""
 # One task for each node, which gets all that the job has there.
 # --overlap: a signal is passed on while the job's own step has everything. --mpi=none: these are no ranks.
-SNIPPET = """\
+SNIPPET = (
+    """\
 hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 
 on_each_node() {
@@ -40,8 +52,16 @@ on_each_node() {
     bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
 }
 
-again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 """
+    + _AGAIN
+)
+
+# Not SLURM_JOB_ID: of one element that is the array's own number, and would put all of them back.
+ARRAY = Array(
+    index="${SLURM_ARRAY_TASK_ID-}",
+    job_id='"${SLURM_ARRAY_JOB_ID-$$}_${SLURM_ARRAY_TASK_ID-}"',
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
+)
 
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -86,6 +106,10 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     plugins = asks.run(["srun", "--mpi=list"])
     config = asks.run(["scontrol", "show", "config"])
     accounts, settings = _accounts(asks, config.stdout)
+    # Elements are numbered from 0, and this is the first number that is too large.
+    largest = re.search(r"^MaxArraySize\s*=\s*(\d+)", config.stdout, re.MULTILINE)
+    if largest is not None:
+        settings[by_partition.MAX_ARRAY] = largest[1]
     return SchedulerFacts(
         name=NAME,
         version=version,
@@ -204,6 +228,8 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
     if scheduling.warning_s:
         options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
     options.append("--open-mode=append")
+    if (elements := array_range(job)) is not None:
+        options.append(f"--array={elements}" + (f"%{at_once(job)}" if at_once(job) else ""))
     return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))
 
 
@@ -241,6 +267,11 @@ def _remedy(text: str) -> str:
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     wanted = frozenset(job_ids)
 
+    # ARRAY_ELEMENT: only then a number stands for several jobs. Asked for by the array's number, since a list
+    # of thousands of elements is longer than an argument may be.
+    arrays = any("_" in job_id for job_id in job_ids)
+    asked = dict.fromkeys(job_id.partition("_")[0] for job_id in job_ids)
+
     def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
         if not outcome.ok:
             raise ToolError("squeue does not answer", context=said(outcome), remedy="scontrol ping")
@@ -248,16 +279,36 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
 
     def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
         # Without accounting there is nobody to ask, and the run's own exit code tells.
-        return tuple(map(_entry, outcome.stdout.splitlines())) if outcome.ok else ()
+        entries = map(_entry, outcome.stdout.splitlines()) if outcome.ok else ()
+        return tuple(
+            msgspec.structs.replace(entry, job_id=job_id)
+            for entry in entries
+            for job_id in _elements(entry.job_id)
+            if not arrays or job_id in wanted
+        )
 
     return (
-        Query(("squeue", "--noheader", "--me", "--format=%i|%T|%r|%N"), live),
         Query(
-            ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(job_ids)}",
-             "--format=JobIDRaw,State,Reason,NodeList"),
+            ("squeue", "--noheader", "--me", *(["--array"] if arrays else []), "--format=%i|%T|%r|%N"), live
+        ),
+        Query(
+            ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(asked)}",
+             f"--format={'JobID' if arrays else 'JobIDRaw'},State,Reason,NodeList"),
             ended,
         ),
     )  # fmt: skip
+
+
+def _elements(job_id: str) -> Iterator[str]:
+    """Of those that never ran sacct tells together: 17_[2,4-6%2]."""
+    number, _, listed = job_id.partition("_[")
+    if not listed:
+        yield job_id
+        return
+    for part in re.findall(r"\d+(?:-\d+)?(?=[,\]%])", listed.partition("%")[0].rstrip("]") + "]"):
+        first, _, last = part.partition("-")
+        for index in range(int(first), int(last or first) + 1):
+            yield f"{number}_{index}"
 
 
 def _entry(line: str) -> QueueEntry:
@@ -271,9 +322,25 @@ def _entry(line: str) -> QueueEntry:
     )
 
 
+def element(job_id: str, index: int) -> str:
+    return f"{job_id}_{index}"
+
+
+def has_arrays(site: Site) -> bool:
+    return True
+
+
+_ATTACH = (
+    'exec srun --jobid="$(squeue --noheader --jobs="$0" --format=%A)" --overlap --nodes=1 --ntasks=1 '
+    "--pty bash -i"
+)
+
+
 def cancel(job_id: str) -> tuple[str, ...]:
     return ("scancel", job_id)
 
 
 def attach(job_id: str) -> tuple[str, ...] | None:
+    if "_" in job_id:  # srun takes an element's own number only, which squeue knows
+        return ("bash", "-c", _ATTACH, job_id)
     return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", "bash", "-i")

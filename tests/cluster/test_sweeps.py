@@ -1,0 +1,123 @@
+"""Sweeps on real queues: one array job of Slurm and of Grid Engine, with Torque's commands a job a point."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from clusters import Cluster
+from desks import Desk, ranks_said
+
+POINT = Path(__file__).parents[1] / "lab" / "point.py"
+#: What must come through as it is: what bash, the table and every scheduler could stumble over.
+ODD = "a |b\n $(touch oops) é\\"
+SWEEP = f"""
+launcher = "ranks"
+walltime_s = 600
+[environment]
+TAG = "{{what}} {{{{}}}}"
+[sweep]
+points = [
+  {{what = "well", odd = {json.dumps(ODD)}}}, {{what = "fail", odd = ""}},
+  {{what = "sleep", odd = "x"}}, {{what = "again", odd = "y"}},
+]
+"""
+
+
+@pytest.fixture(params=["slurm", "torque", "gridengine"])
+def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
+    up = request.getfixturevalue("gridengine" if request.param == "gridengine" else "slurm")
+    assert isinstance(up, Cluster)
+    made = Desk(
+        up=up,
+        scheduler={"torque": "pbs"}.get(request.param, request.param),
+        path=up.torque_path if request.param == "torque" else up.path,
+        python=python,
+        folder=up.home / f"sweep-{request.param}-{tmp_path.name}",
+    )  # fmt: skip
+    made.folder.mkdir()
+    shutil.copy(POINT, made.folder)
+    return made
+
+
+def log(desk: Desk, point: str) -> str:
+    sweep, _, index = point.rpartition(".")
+    return desk.log(f"{sweep}/points/{index}")
+
+
+def test_four_points_one_fails_one_is_cancelled_one_goes_on_later(desk: Desk) -> None:
+    job = desk.job("four", ["python", "point.py", "{what}", "{odd}"], nodes=1, more=SWEEP)
+    sweep = desk.submit(job)
+    points = [f"{sweep}.{index}" for index in range(4)]
+
+    desk.up.wait(lambda: len(ranks_said(log(desk, points[2]))) == 2, "two ranks of the point that sleeps")
+    assert len(desk.left(points[2])) >= 2
+    desk.up.wait(
+        lambda: "3 of 4 done, 1 failed, 1 running" in desk.fairlead("status").stdout, "the others' end"
+    )
+    if desk.scheduler == "slurm":
+        attach = desk.up.login(
+            f"script -qec 'fairlead attach {points[2]}' /dev/null",
+            stdin="echo shell in job $SLURM_JOB_ID\nexit 5\n",
+            cwd=desk.folder, environment=desk.environment, check=False,
+        )  # fmt: skip
+        element = desk.status(points[2])["job_id"]
+        own = desk.up.login(f"squeue --noheader --jobs={element} --format=%A").stdout.strip()
+        assert f"shell in job {own}" in attach.stdout
+        assert attach.returncode == 5
+    desk.fairlead("cancel", points[2])
+    done = desk.fairlead("wait", sweep, code=7)
+    assert "4 of 4 done, 1 failed, 1 cancelled" in done.stderr
+
+    told = desk.status(sweep)
+    assert (told["state"], told["exit_code"]) == ("failed", 7)
+    each = {point["index"]: point for point in told["points"]}
+    assert [each[index]["exit_code"] for index in range(4)] == [0, 7, 143, 0], told
+    assert [each[index]["state"] for index in range(4)] == ["completed", "failed", "cancelled", "completed"]
+    assert each[0]["values"] == {"what": "well", "odd": ODD}
+    assert [len(each[index]["starts"]) for index in range(4)] == [1, 1, 1, 2]
+    assert len({point["job_id"] for point in told["points"]}) == 4
+    shown = desk.fairlead("status", sweep, code=7).stdout
+    assert re.search(rf"{points[1]} .* failed +7 .* what=fail odd=", shown), shown
+    desk.fairlead("status", points[1], code=7)
+    desk.up.wait(lambda: not desk.left(points[2]), "no process left of the cancelled point")
+
+    said = ranks_said(log(desk, points[0]))
+    assert sorted(said) == [0, 1]
+    assert json.loads(said[1][0]) == {
+        "what": "well", "odd": ODD, "tag": "well {}",
+        "FAIRLEAD_SWEEP_INDEX": "0", "FAIRLEAD_SWEEP_WHAT": "well", "FAIRLEAD_SWEEP_ODD": ODD,
+    }  # fmt: skip
+    assert not (desk.folder / "oops").exists()
+    assert "resumed" in str(ranks_said(log(desk, points[3]))[1])
+    assert desk.record(sweep + "/points/3")["exit_code"] == 0
+    logs = desk.fairlead("logs", sweep).stdout
+    assert all(f"==> {point} <==" in logs for point in points)
+    lines = [json.loads(line) for line in desk.fairlead("logs", "--json", points[3]).stdout.splitlines()]
+    assert {"rank": 1, "line": "resumed"} in lines
+    desk.fairlead("logs", "-f", sweep, code=2)
+
+
+@pytest.mark.parametrize("desk", ["slurm", "gridengine"], indirect=True)
+def test_all_points_are_cancelled_at_once(desk: Desk) -> None:
+    more = SWEEP.partition("[sweep]")[0] + '[sweep]\nwhat = ["sleep"]\nodd = [1, 2, 3]\n'
+    job = desk.job("three", ["python", "point.py", "{what}", "{odd}"], nodes=1, more=more)
+    sweep = desk.submit(job, "--at-once", "1")
+    first = f"{sweep}.0"
+    desk.up.wait(lambda: len(ranks_said(log(desk, first))) == 2, "two ranks of the first point")
+    told = desk.status(sweep)
+    assert [point["state"] for point in told["points"]] == ["running", "pending", "pending"], told
+    desk.fairlead("cancel", sweep)
+    assert "3 of 3 done, 3 cancelled" in desk.fairlead("wait", sweep, code=143).stderr
+    desk.up.wait(lambda: not desk.left(first), "no process left")
+    assert "never started" in desk.status(f"{sweep}.2")["reason"]
+
+
+@pytest.mark.parametrize("desk", ["slurm"], indirect=True)
+def test_more_points_than_the_cluster_takes(desk: Desk) -> None:
+    more = SWEEP.partition("[sweep]")[0].replace("{what}", "") + f"[sweep]\nn = {list(range(1002))}\n"
+    done = desk.fairlead("submit", desk.job("many", ["true"], nodes=1, more=more), code=3)
+    assert "the sweep has 1002 points, and an array job of this cluster at most 1001" in done.stderr

@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# digits: 1 node x 2 ranks; engine bubblewrap, launcher ranks, scheduler local
+# Written by Fairlead 0.1.0, plan sha256:fb180b4921ab.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_RUN="${1:-digits-$$}"
+HERE=
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# What must be there.
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+
+# The point's values: a line of the table, below that of the names; bars between, odd bytes as \0OCTAL.
+FAIRLEAD_SWEEP_INDEX=${FAIRLEAD_RUN##*.}
+table=${FAIRLEAD_RUN_DIR-}
+table=${table%/points/*}/table
+need "$table" 'the table of the sweep' 'fairlead submit, or fairlead run'
+IFS='|' read -r FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED < <(sed -n "$((FAIRLEAD_SWEEP_INDEX + 2))p" "$table") || {
+  printf 'fairlead: there is no point %s in %s\n' "$FAIRLEAD_SWEEP_INDEX" "$table" >&2
+  exit 3
+}
+for name in FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED; do
+  printf -v "$name" %b "${!name}"
+done
+
+# Where the ranks leave their exit codes and output.
+if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
+  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+fi
+
+let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
+  local deadline=$((SECONDS + 60)) # for those that were not told
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    sleep 0.2
+  done
+}
+
+FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
+# A port that nobody listens on here; jobs begin to look at different ones.
+FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
+while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+done
+
+# One rank: it is told its names; its output is kept, and goes to the job's line by line, its number before.
+start_rank() { # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((FAIRLEAD_NODE * 2 + LOCAL_RANK))
+  WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
+  MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+  unset GLOO_SOCKET_IFNAME
+  [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
+  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK output errors code attempt
+  mkdir -p "$logs"
+  exec 3> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stdout.log" -e "s/^/[rank $RANK] /")
+  output=$!
+  exec 4> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stderr.log" -e "s/^/[rank $RANK] /" >&2)
+  errors=$!
+  rank_command >&3 2>&4 3>&- 4>&-
+  code=$?
+  exec 3>&- 4>&-
+  echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
+  # The last lines; whoever holds the pipe after the rank's end is not waited for.
+  for attempt in {1..100}; do
+    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
+    sleep 0.01
+  done
+  [ "$code" -ne 75 ] || let_save exits 2
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}
+
+rank_command() {
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME FAIRLEAD_SWEEP_INDEX FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  name=TAG value='lr '"$FAIRLEAD_SWEEP_LR"
+  passed+=(--setenv "$name" "$value")
+  /opt/bwrap \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  --ro-bind '/scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python train.py --lr="$FAIRLEAD_SWEEP_LR" --seed "$FAIRLEAD_SWEEP_SEED"
+}
+
+[ -e /dev/fd/0 ] || exec </dev/null
+children=()
+for ((number = 0; number < 2; number++)); do
+  if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
+    start_rank 0 <&0 &
+  else
+    start_rank "$number" </dev/null &
+  fi
+  children+=("$!")
+done
+code=0
+for child in "${children[@]}"; do
+  wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+done
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    # shellcheck disable=SC2034
+    node=$((rank / 2)) local_rank=$((rank % 2))
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    code=$status
+  fi
+fi
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"

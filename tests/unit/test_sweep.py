@@ -1,0 +1,247 @@
+"""Points, placeholders, and the table that the job script reads: whatever a value holds, it comes through."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_job, make_site
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tools import tool
+
+from fairlead import codec, config, jobfile, render, sweep
+from fairlead.errors import PlanError, UsageError
+from fairlead.model import Joined, SchedulerFacts, Topology, Variable
+from fairlead.plan import plan
+from fairlead.render import parts
+from fairlead.sweep import Field, Sweep
+
+#: What TOML can hold and an environment can carry.
+VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
+
+
+def test_lists_make_a_grid_and_the_last_changes_first() -> None:
+    found = sweep.read({"lr": [0.1, 1e-05], "seed": [1, 2, 3]})
+    assert found.names == ("lr", "seed")
+    assert found.points == (
+        ("0.1", "1"), ("0.1", "2"), ("0.1", "3"), ("1e-05", "1"), ("1e-05", "2"), ("1e-05", "3"),
+    )  # fmt: skip
+    assert found.values(4) == {"lr": "1e-05", "seed": "2"}
+
+
+def test_points_are_taken_one_by_one() -> None:
+    found = sweep.read({"points": [{"lr": 0.1, "amp": True}, {"amp": False, "lr": 0.5}]})
+    assert found.points == (("0.1", "true"), ("0.5", "false"))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "no points"),
+        ({"lr": 0.1}, "sweep.lr is not a list"),
+        ({"lr": []}, "sweep.lr is not a list"),
+        ({"lr": [[1]]}, "neither text, a number, nor true or false"),
+        ({"lr": ["a\0b"]}, "NUL byte"),
+        ({"l-r": [1]}, "'l-r' under \\[sweep\\] is not a name"),
+        ({"index": [1]}, "the number of each point"),
+        ({"lr": [1], "LR": [2]}, "the same variable as 'lr'"),
+        ({"points": []}, "not a list of points"),
+        ({"points": [{}]}, "not a list of points"),
+        ({"points": [1]}, "not a list of points"),
+        ({"points": [{"lr": 1}], "seed": [1]}, "both points and lists"),
+        ({"points": [{"lr": 1}, {"seed": 1}]}, "different values"),
+    ],
+)
+def test_what_is_no_sweep_is_refused(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        sweep.read(table)
+    assert caught.value.remedy or "NUL" in message
+
+
+def test_placeholders_and_braces() -> None:
+    names = ("lr", "seed")
+    assert sweep.parse("--lr={lr}", names) == ("--lr=", Field("lr"))
+    assert sweep.parse("{lr}-{seed}.{index}", names)[::2] == (Field("lr"), Field("seed"), Field("index"))
+    assert "".join(map(str, sweep.parse('{{"a": {{}}}}', names))) == '{"a": {}}'
+    assert sweep.parse("", names) == ()
+    for text, message in (
+        ("{lrr}", "there is no {lrr} under \\[sweep\\] for '{lrr}'; did you mean {lr}\\?"),
+        ("${HOME}", "there is no {HOME}"),
+        ("{}", "there is no {}"),
+        ("a{", "a brace stands alone"),
+        ("}", "a brace stands alone"),
+        ("{lr", "a brace stands alone"),
+    ):
+        with pytest.raises(UsageError, match=message) as caught:
+            sweep.parse(text, names)
+        assert "{{" in (caught.value.remedy or "") or "}}" in (caught.value.remedy or "")
+
+
+@given(VALUES, VALUES)
+def test_doubled_braces_are_the_text_itself(text: str, value: str) -> None:
+    found = Sweep(names=("x",), points=((value,),))
+    escaped = text.replace("{", "{{").replace("}", "}}")
+    assert sweep.fill(escaped + "{x}" + escaped, found, 0) == text + value + text
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 3), st.data())
+def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.DataObject) -> None:
+    points = data.draw(st.lists(st.tuples(*[VALUES] * count), min_size=1, max_size=6))
+    found = Sweep(names=tuple("abc"[:count]), points=tuple(points))
+    names = [sweep.variable(name) for name in found.names]
+    lines = parts.SWEEP_VALUES.format(names=" ".join(names))
+    script = f"""
+        set -u
+        need() {{ :; }}
+        for ((point = 0; point < {len(points)}; point++)); do
+          FAIRLEAD_RUN=s.$point FAIRLEAD_RUN_DIR=$1/points/$point/ranks
+          {lines}
+          printf '%s\\0' {" ".join(f'"${name}"' for name in names)}
+        done
+    """
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "table").write_bytes(sweep.table(found))
+        done = subprocess.run([tool("bash"), "-c", script, "bash", folder], capture_output=True, check=False)
+    assert done.stderr == b""
+    assert done.stdout.split(b"\0")[:-1] == [value.encode() for point in points for value in point]
+
+
+def test_a_point_that_is_not_in_the_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "table").write_bytes(sweep.table(Sweep(names=("x",), points=(("1",),))))
+    lines = parts.SWEEP_VALUES.format(names="FAIRLEAD_SWEEP_X")
+    script = f"need() {{ :; }}\nFAIRLEAD_RUN=s.1 FAIRLEAD_RUN_DIR={tmp_path}/points/1/ranks\n{lines}"
+    done = subprocess.run([tool("bash"), "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, "there is no point 1 in" in done.stderr) == (3, True)
+
+
+# --------------------------------------------------------------------------------------------------
+# in a job file
+
+
+def job_of(folder: Path, text: str) -> Any:
+    (folder / "job.toml").write_text(text)
+    found = config.resolve({}, folder=folder, environment={"HOME": str(folder)})
+    return jobfile.read_job(folder / "job.toml", found)
+
+
+def test_a_job_file_with_a_sweep(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    job = job_of(
+        tmp_path,
+        'command = ["python", "train.py", "--lr={lr}"]\n'
+        '[environment]\nTAG = "lr{lr}"\n[sweep]\nlr = [1, 2]\n',
+    )
+    assert job.sweep.points == (("1",), ("2",))
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ('command = ["true", "{rl}"]\n[sweep]\nlr = [1]', "there is no {rl}", None),
+        ('command = ["true"]\n[environment]\nA = "{x}"\n[sweep]\nlr = [1]', "there is no {x}", 3),
+        ('command = ["true"]\n\n[sweep]\nlr = 1', "sweep.lr is not a list", 3),
+        ('sweep = 3\ncommand = ["true"]', "sweep must be a table", 1),
+        ('command = ["python", "{what}.py"]\n[sweep]\nwhat = ["here", "gone"]', "there is no gone.py", None),
+    ],
+)
+def test_a_mistake_in_a_sweep_is_told_with_its_line(
+    tmp_path: Path, text: str, message: str, line: int | None
+) -> None:
+    (tmp_path / "here.py").touch()
+    with pytest.raises(UsageError, match=message.replace("{", "\\{")) as caught:
+        job_of(tmp_path, text)
+    assert line is None or f"line {line}" in caught.value.context
+
+
+def test_without_a_sweep_braces_mean_nothing(tmp_path: Path) -> None:
+    job = job_of(tmp_path, 'command = ["bash", "-c", "echo ${A} {b}"]\n[environment]\nA = "{c}"\n')
+    made = plan(make_job(command=job.command, environment=job.environment, engine="native",
+                         topology=Topology()), None, None, make_site())  # fmt: skip
+    assert made.command.argv[-1] == "echo ${A} {b}"
+    assert "A={c}" in made.command.argv
+    assert b"sweep" not in codec.to_json(made)
+
+
+# --------------------------------------------------------------------------------------------------
+# in a plan
+
+GRID = Sweep(names=("lr", "seed"), points=tuple((str(k), "1") for k in range(6)))
+
+
+def planned(scheduler: str = "local", **changes: Any) -> Any:
+    facts: dict[str, Any] = changes.pop("facts", {})
+    site = make_site(schedulers=(SchedulerFacts(name=scheduler, version="1", **facts),))
+    job = make_job(
+        **{"engine": "native", "topology": Topology(), "scheduler": scheduler, "sweep": GRID,
+           "command": ("true", "{lr}", "--seed={seed}", "{{}}", "plain"), **changes}
+    )  # fmt: skip
+    return plan(job, None, None, site)
+
+
+def test_placeholders_become_variables_of_the_script() -> None:
+    made = planned(environment={"TAG": "run-{lr}", "BRACES": "{{}}"})
+    assert made.command.argv[-5:] == (
+        "true", Joined((Variable("FAIRLEAD_SWEEP_LR"),)),
+        Joined(("--seed=", Variable("FAIRLEAD_SWEEP_SEED"))), "{}", "plain",
+    )  # fmt: skip
+    assert "BRACES={}" in made.command.argv
+    assert not any(isinstance(word, str) and word.startswith("TAG=") for word in made.command.argv)
+    assert 'name=TAG value=run-"$FAIRLEAD_SWEEP_LR"' in render.script(made)
+
+
+def test_the_plan_tells_of_the_points_and_of_the_first() -> None:
+    (told,) = [each for each in planned("slurm").decisions if each.subject == "sweep"]
+    assert told.choice == "6 points of lr, seed"
+    assert told.reason == "one array job of slurm; the first runs: true 0 --seed=1 '{}' plain"
+    assert "a job for each point" in render.text(planned("flux"))
+    assert "one after another" in render.text(planned())
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "facts", "line"),
+    [
+        ("slurm", {}, "#SBATCH --array=0-5%2"),
+        ("gridengine", {}, "#$ -tc 2"),
+        ("pbs", {"settings": {"flavour": "pro"}}, "#PBS -J 0-5%2"),
+        ("pbs", {"settings": {"flavour": "torque"}}, "#PBS -t 0-5%2"),
+        ("lsf", {}, '#BSUB -J "digits[1-6]%2"'),
+    ],
+)
+def test_as_many_at_once_as_asked_for(scheduler: str, facts: dict[str, Any], line: str) -> None:
+    sweep_of_two = Sweep(names=GRID.names, points=GRID.points, at_once=2)
+    made = planned(scheduler, facts=facts, sweep=sweep_of_two, name="digits")
+    assert line in made.directives
+    if scheduler == "gridengine":
+        assert "#$ -t 1-6" in made.directives
+
+
+@pytest.mark.parametrize("facts", [{"settings": {"flavour": "front"}}, {}])
+def test_no_limit_where_there_are_no_arrays(facts: dict[str, Any]) -> None:
+    name = "pbs" if facts else "flux"
+    with pytest.raises(PlanError, match=r"a job of its own|as it can"):
+        planned(name, facts=facts, sweep=Sweep(names=GRID.names, points=GRID.points, at_once=2))
+    assert not any("0-5" in line for line in planned(name, facts=facts).directives)
+    with pytest.raises(UsageError, match="0 points at once"):
+        Sweep(names=GRID.names, points=GRID.points, at_once=0)
+
+
+def test_more_points_than_an_array_may_have_are_refused_beforehand() -> None:
+    facts = {"settings": {"max_array": "5"}}
+    for name in ("slurm", "gridengine"):
+        with pytest.raises(PlanError, match="6 points, and an array job of this cluster at most 5") as caught:
+            planned(name, facts=facts)
+        assert "5 points or fewer" in (caught.value.remedy or "")
+
+
+def test_ten_thousand_points_make_the_same_script_as_two() -> None:
+    def size(count: int) -> int:
+        many = Sweep(names=("lr",), points=tuple((str(k),) for k in range(count)))
+        return len(render.script(planned("slurm", sweep=many, command=("true", "{lr}"))))
+
+    assert abs(size(10_000) - size(2)) < 20

@@ -1,0 +1,392 @@
+"""A sweep's points as runs, and as one; the queue is a program that tests write (see test_submission.py).
+
+Fakes: `squeue`, `sacct`, `sbatch`, `scancel` answer in Slurm's format. The real ones are in tests/cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_job, make_site
+from tools import tool
+
+from fairlead import submission, sweeps
+from fairlead.cli import common
+from fairlead.errors import PlanError, ToolError, UsageError
+from fairlead.model import JobState, Outcome, SchedulerFacts, Topology
+from fairlead.plan import plan
+from fairlead.schedulers import flux, gridengine, lsf, pbs, slurm
+from fairlead.store import Store
+from fairlead.sweep import Sweep
+
+Says = Callable[..., None]
+
+
+@pytest.fixture
+def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+
+    def answer(**bodies: str) -> None:
+        for name, body in ({"squeue": "", "sacct": "", "sbatch": "echo 17", "scancel": ""} | bodies).items():
+            path = programs / name
+            path.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/asked\n{body}\n')
+            path.chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setattr(submission, "_SETTLE_S", 0.3)
+    answer()
+    return answer
+
+
+def said(lines: str) -> str:
+    return f"cat <<'END'\n{lines}END"
+
+
+def asked(tmp_path: Path, name: str) -> list[str]:
+    lines = (tmp_path / "asked").read_text().splitlines()
+    return [line for line in lines if line.startswith(name)]
+
+
+def submit(store: Store, folder: Path, count: int = 4, scheduler: str = "slurm") -> str:
+    site = make_site(schedulers=(SchedulerFacts(name=scheduler, version="1"),))
+    points = tuple((f"0.{k}",) for k in range(count))
+    job = make_job(
+        scheduler=scheduler, engine="native", workdir=str(folder), topology=Topology(),
+        command=("true", "{lr}"), sweep=Sweep(names=("lr",), points=points),
+    )  # fmt: skip
+    return sweeps.submit(store, plan(job, None, None, site), site).run_id
+
+
+def ended(store: Store, point: str, code: int, at: int = 160) -> None:
+    folder = submission.ranks_folder(store, point)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "starts").write_text(f"100 c1 17_{point[-1]}\n")
+    (folder / "exit_code").write_text(f"{code} {at}\n")
+
+
+def test_one_array_job_one_script_and_a_table(store: Store, says: Says, tmp_path: Path) -> None:
+    run = submit(store, tmp_path)
+    (handed,) = asked(tmp_path, "sbatch")
+    assert handed.endswith(f"{store.run(run)}/job.sh")
+    script = store.run(run) / "job.sh"
+    assert "#SBATCH --array=0-3" in script.read_text()
+    assert (store.run(run) / "table").read_text() == "lr\n0.0\n0.1\n0.2\n0.3\n"
+    assert sweeps.points(store, run) == [f"{run}.{index}" for index in range(4)]
+    assert submission.submitted(store) == [run]
+    assert submission.read(store, run).points == 4
+    made = submission.read(store, f"{run}.2")
+    assert (made.job_id, made.run_id, made.points) == ("17_2", f"{run}.2", 0)
+    with pytest.raises(UsageError, match=r"was not handed to a scheduler|there is no run"):
+        submission.read(store, f"{run}.4")
+    says(sbatch="echo no >&2; exit 1")
+    with pytest.raises(PlanError, match="Slurm refuses"):
+        submit(store, tmp_path)
+    assert store.runs() == [run]
+
+
+@pytest.mark.usefixtures("says")
+def test_an_element_finds_its_point_and_keeps_to_its_folder(store: Store, tmp_path: Path) -> None:
+    run = submit(store, tmp_path)
+    script = store.run(run) / "job.sh"
+    environment = {"PATH": "/usr/bin:/bin", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
+    done = subprocess.run([tool("bash"), script], env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    (start,) = submission.starts(store, f"{run}.3")
+    assert start.job_id == "17_3"
+    (status,) = submission.look(store, [f"{run}.3"])
+    assert (status.state, status.exit_code) == (JobState.COMPLETED, 0)
+    assert [path.name for path in (store.run(run) / "points").iterdir()] == ["3"]
+    # By hand, and without a point's name.
+    done = subprocess.run([tool("bash"), script], env={"PATH": "/usr/bin:/bin"}, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 3
+    assert f"try: bash {script} {run}.0" in done.stderr
+    done = subprocess.run([tool("bash"), script, f"{run}.9"], env={"PATH": "/usr/bin:/bin"},
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == 3
+    assert "there is no point 9" in submission.output_log(store, f"{run}.9").read_text()
+
+
+#: Scheduler, its facts, what an element finds, its number there, and how it goes on later: what the script
+#: ends with, what it asked for, and the number that it then has.
+ELEMENTS: list[tuple[str, dict[str, str], dict[str, str], str, int, str, str]] = [
+    ("slurm", {}, {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_ID": "17"},
+     "17_2", 75, "scontrol requeue 17_2", "17_2"),
+    ("gridengine", {}, {"JOB_ID": "17", "SGE_TASK_ID": "3"}, "17.3", 99, "", "17.3"),
+    ("pbs", {"flavour": "pro"}, {"PBS_JOBID": "17[2].srv", "PBS_ARRAY_INDEX": "2"},
+     "17[2].srv", 75, "qsub -j oe -o LOG -J 2-3:2 SCRIPT", "18[2].srv"),
+    ("pbs", {"flavour": "torque"}, {"PBS_JOBID": "17[2].srv", "PBS_ARRAYID": "2"},
+     "17[2].srv", 75, "qsub -j oe -o LOG -t 2 SCRIPT", "18[2].srv"),
+    ("lsf", {}, {"LSB_JOBID": "17", "LSB_JOBINDEX": "3"}, "17[3]", 75, "brequeue 17[3]", "17[3]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "element", ELEMENTS, ids=lambda element: "-".join([element[0], *element[1].values()])
+)
+def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
+    element: tuple[str, dict[str, str], dict[str, str], str, int, str, str],
+    store: Store, says: Says, tmp_path: Path,
+) -> None:  # fmt: skip
+    name, settings, found, job_id, code, words, later = element
+    says(qsub='echo "18[].srv"', qrerun="exit 1", brequeue="", scontrol="")
+    site = make_site(schedulers=(SchedulerFacts(name=name, version="1", settings=settings),))
+    job = make_job(
+        scheduler=name, engine="native", workdir=str(tmp_path), topology=Topology(),
+        command=("sh", "-c", "echo $1; exit 75", "sh", "{lr}"),
+        sweep=Sweep(names=("lr",), points=(("a",), ("b",), ("c d",), ("e",))),
+    )  # fmt: skip
+    run = sweeps.make(store, plan(job, None, None, site))
+    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", **found}
+    done = subprocess.run(
+        [tool("bash"), store.run(run) / "job.sh"], env=environment, capture_output=True, check=False
+    )
+    point = f"{run}.2"
+    log = submission.output_log(store, point)
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b""), log.read_text()
+    assert log.read_text().startswith("c d\n")
+    assert [start.job_id for start in submission.starts(store, point)] == [job_id]
+    script = submission.ranks_folder(store, point) / "job.sh"
+    told = words.replace("LOG", str(log)).replace("SCRIPT", str(script))
+    assert not told or asked(tmp_path, words.split()[0]) == [told]
+    assert (submission.ranks_folder(store, point) / "agains").read_text() == f"{later}\n"
+
+
+def test_a_sweep_is_told_as_one(store: Store, says: Says, tmp_path: Path) -> None:
+    run = submit(store, tmp_path)
+    ended(store, f"{run}.0", 0)
+    says(squeue=said("17_1|RUNNING|None|c1\n17_2|PENDING|Resources|\n17_3|PENDING|Resources|\n"))
+    (status,) = sweeps.look(store, [run])
+    assert (status.state, status.exit_code, status.over) == (JobState.RUNNING, None, False)
+    assert status.reason == "1 of 4 done, 1 running, 2 waiting"
+    assert len(asked(tmp_path, "squeue")) == 1
+    assert "--array" in asked(tmp_path, "squeue")[0]
+
+    ended(store, f"{run}.1", 9, at=200)
+    ended(store, f"{run}.2", 3)
+    says(sacct=said("17_1|FAILED|None|c1\n17_2|FAILED|None|c1\n17_[3]|CANCELLED by 1|None|\n"))
+    (status,) = sweeps.look(store, [run])
+    assert status.reason == "4 of 4 done, 2 failed, 1 cancelled"
+    assert (status.state, status.exit_code, status.ended_at_epoch_s is not None) == (
+        JobState.FAILED, 9, True,
+    )  # fmt: skip
+    records = sweeps.records(store, status)
+    assert [record.exit_code for record in records] == [0, 9, 3, 143]
+    assert [record.job_id for record in records] == ["17_0", "17_1", "17_2", "17_3"]
+    assert (store.run(run) / "points" / "3" / "record.json").exists()
+    says()
+    assert sweeps.look(store, [run])[0].exit_code == 9, "nobody needs to be asked any more"
+    assert sweeps.wait(store, run, each=lambda _: None).exit_code == 9
+
+
+def test_all_are_cancelled_in_one_word_but_for_those_with_other_numbers(
+    store: Store, says: Says, tmp_path: Path
+) -> None:
+    run = submit(store, tmp_path)
+    ended(store, f"{run}.0", 0)
+    folder = submission.ranks_folder(store, f"{run}.2")
+    folder.mkdir(parents=True)
+    (folder / "agains").write_text("21_2\n")
+    says(squeue=said("".join(f"{number}|RUNNING|None|c1\n" for number in ("17_1", "21_2", "17_3"))))
+    sweeps.cancel(store, run)
+    assert asked(tmp_path, "scancel") == ["scancel 17", "scancel 21_2"]
+    says()
+    (status,) = sweeps.look(store, [run])
+    assert [point.exit_code for point in status.points] == [0, 143, 143, 143]
+    assert status.reason == "4 of 4 done, 3 cancelled"
+
+
+def test_a_cancellation_that_was_refused_leaves_no_mark(store: Store, says: Says, tmp_path: Path) -> None:
+    run = submit(store, tmp_path, 1)
+    says(squeue=said("17_0|RUNNING|None|c1\n"), scancel="exit 1")
+    with pytest.raises(ToolError, match="did not cancel job 17"):
+        sweeps.cancel(store, run)
+    says()
+    assert sweeps.look(store, [run])[0].state is JobState.UNKNOWN
+    says(sbatch="echo thanks")
+    with pytest.raises(ToolError, match="did not tell the job's number"):
+        submit(store, tmp_path, 2)
+    (lost,) = [name for name in submission.submitted(store) if name != run]
+    with pytest.raises(ToolError, match="nobody heard its answer"):
+        sweeps.cancel(store, lost)
+
+
+def test_a_job_for_each_point_where_there_are_no_arrays(store: Store, says: Says, tmp_path: Path) -> None:
+    says(flux=f'echo "ƒ$(wc -l < {tmp_path}/asked)Ab"')
+    run = submit(store, tmp_path, 3, scheduler="flux")
+    numbers = [submission.read(store, point).job_id for point in sweeps.points(store, run)]
+    assert numbers == ["ƒ1Ab", "ƒ2Ab", "ƒ3Ab"]
+    assert [line.split()[-1] for line in asked(tmp_path, "flux")] == sweeps.points(store, run)
+    assert submission.read(store, run).job_id is None
+    # The third is refused: the others are not left behind.
+    says(flux=f'[ "$1" = cancel ] || [ "$1" = jobs ] && exit; n=$(grep -c batch {tmp_path}/asked); '
+         '[ "$n" -lt 6 ] || { echo no >&2; exit 1; }; echo "ƒ${n}Ab"')  # fmt: skip
+    with pytest.raises(PlanError, match="it had taken 2 of the 3 points") as caught:
+        submit(store, tmp_path, 3, scheduler="flux")
+    assert caught.value.message.startswith("Flux refuses")
+    assert [line.split()[2] for line in asked(tmp_path, "flux cancel")] == ["ƒ4Ab", "ƒ5Ab"]
+
+
+# --------------------------------------------------------------------------------------------------
+# what schedulers say of elements
+
+
+def answer(text: str, program: str = "x") -> Outcome:
+    return Outcome(argv=(program,), exit_code=0, stdout=text, stderr="", wall_s=0.0)
+
+
+def states(query: Any, text: str) -> dict[str, JobState]:
+    return {entry.job_id: entry.state for entry in query.parse(answer(text))}
+
+
+@pytest.mark.parametrize(
+    ("module", "job_id", "first", "cancelled"),
+    [
+        (slurm, "17", "17_0", ("scancel", "17_0")),
+        (gridengine, "17", "17.1", ("qdel", "17", "-t", "1")),
+        (pbs, "17[].srv", "17[0].srv", ("qdel", "17[0].srv")),
+        (lsf, "17", "17[1]", ("bkill", "17[1]")),
+    ],
+)
+def test_each_element_has_a_number(module: Any, job_id: str, first: str, cancelled: Sequence[str]) -> None:
+    assert module.element(job_id, 0) == first
+    assert module.cancel(first) == tuple(cancelled)
+
+
+def test_sacct_tells_together_of_those_that_never_ran() -> None:
+    _, ended = slurm.queries([f"17_{index}" for index in range(10)] + ["18"])
+    assert "--jobs=17,18" in ended.argv
+    assert "--format=JobID,State,Reason,NodeList" in ended.argv
+    found = states(ended, "17_1|FAILED|None|c1\n17_[2,4-6%3]|CANCELLED by 7|None|\n18|COMPLETED|None|c1\n")
+    assert sorted(found) == ["17_1", "17_2", "17_4", "17_5", "17_6", "18"]
+    assert found["17_5"] is JobState.CANCELLED
+
+
+def test_grid_engine_tells_of_elements_apart() -> None:
+    live, ended, another = gridengine.queries(["17.1", "17.2", "18"])
+    assert (ended.argv, another.argv) == (("qacct", "-j", "17"), ("qacct", "-j", "18"))
+    assert live.argv == ("qstat", "-g", "d", "-u", "*")
+    found = states(
+        live,
+        "job-ID  prior   name   user  state submit/start at     queue      slots ja-task-ID\n"
+        "---------\n"
+        "   17 0.55500 four  ada   r  11/22/2026 05:40:00 main@c1    2 1\n"
+        "   17 0.55500 four  ada   qw 11/22/2026 05:40:00            2 2\n"
+        "   18 0.55500 one   ada   Rr 11/22/2026 05:40:00 main@c2    2\n",
+    )
+    assert found == {"17.1": JobState.RUNNING, "17.2": JobState.PENDING, "18": JobState.RUNNING}
+    found = states(
+        ended,
+        f"{'=' * 62}\njobnumber    17\ntaskid       1\nfailed       25  : rescheduling\nexit_status  99\n"
+        f"{'=' * 62}\njobnumber    17\ntaskid       1\nfailed       0\nexit_status  0\n"
+        f"{'=' * 62}\njobnumber    17\ntaskid       2\nfailed       0\nexit_status  7\n",
+    )
+    assert found == {"17.1": JobState.COMPLETED, "17.2": JobState.FAILED}
+
+
+def test_pbs_and_lsf_are_asked_for_the_array_and_tell_of_its_elements() -> None:
+    live, _ = pbs.queries(["17[0].srv", "17[1].srv", "9.srv"])
+    assert live.argv == ("qstat", "-t", "-f", "17[].srv", "9.srv")
+    assert states(live, "Job Id: 17[0].srv\n    job_state = R\n\nJob Id: 17[1].srv\n    job_state = Q\n") == {
+        "17[0].srv": JobState.RUNNING, "17[1].srv": JobState.PENDING,
+    }  # fmt: skip
+    (asked_for,) = lsf.queries(["17[1]", "17[2]", "9"])
+    assert asked_for.argv[-2:] == ("17", "9")
+    assert states(asked_for, "17|1|RUN|-|c1|-\n17|2|EXIT|7|c1|-\n17|3|PEND|-|-|-\n9|0|DONE|0|c1|-\n") == {
+        "17[1]": JobState.RUNNING, "17[2]": JobState.FAILED, "9": JobState.COMPLETED,
+    }  # fmt: skip
+    assert flux.has_arrays(make_site()) is False
+
+
+# --------------------------------------------------------------------------------------------------
+# on this machine
+
+
+def fairlead(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    from fairlead.cli.main import main
+
+    code = main(list(words))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
+
+
+def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
+    capsys: pytest.CaptureFixture[str], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "probe_site", lambda _context, **_: make_site())
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    Path("job.toml").write_text(
+        'engine = "native"\n'
+        """command = ["sh", "-c", 'echo "$FAIRLEAD_SWEEP_INDEX $TAG" >> told; exit "$1"', "sh", "{code}"]\n"""
+        '[environment]\nTAG = "<{word}>"\n[sweep]\ncode = [0, 7, 3]\nword = ["a\\nb"]\n'
+    )
+    code, out, err = fairlead(capsys, "run", "--json", "job.toml")
+    assert code == 7, err
+    records = json.loads(out)
+    assert [record["exit_code"] for record in records] == [0, 7, 3]
+    assert Path("told").read_text() == "0 <a\nb>\n1 <a\nb>\n2 <a\nb>\n"
+    (run,) = store.runs()
+    assert [record["study"] for record in records] == [f"{run}.{index}" for index in range(3)]
+    assert all((store.run(f"{run}.{index}") / "record.json").exists() for index in range(3))
+    code, _, err = fairlead(capsys, "run", "job.toml")
+    assert code == 7
+    assert "    1     7" in err
+    assert "code=3 word=a\\nb" in err
+    assert "3 of 3 points recorded" in fairlead(capsys, "report")[1]
+    code, out, _ = fairlead(capsys, "plan", "job.toml")
+    assert "3 points of code, word" in out
+    code, _, err = fairlead(capsys, "prove", "job.toml")
+    assert (code, "this is a sweep of many" in err) == (2, True)
+    code, _, err = fairlead(capsys, "plan", "--at-once", "2", "--engine", "native", "--", "true")
+    assert (code, "--at-once is for sweeps" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("says")
+def test_logs_as_json_lines(capsys: pytest.CaptureFixture[str], store: Store, tmp_path: Path) -> None:
+    run = submit(store, tmp_path, 2)
+    for index, text in enumerate((b"[rank 1] one\nnobody's\n\xff", b"[rank 0] two")):
+        path = submission.output_log(store, f"{run}.{index}")
+        path.parent.mkdir(parents=True)
+        path.write_bytes(text)
+    code, out, err = fairlead(capsys, "logs", "--json", run)
+    assert code == 0, err
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"run": f"{run}.0", "rank": 1, "line": "one"},
+        {"run": f"{run}.0", "rank": None, "line": "nobody's"},
+        {"run": f"{run}.0", "rank": None, "line": "\ufffd"},
+        {"run": f"{run}.1", "rank": 0, "line": "two"},
+    ]
+    code, out, _ = fairlead(capsys, "logs", "--json", f"{run}.1")
+    assert json.loads(out) == {"rank": 0, "line": "two"}
+    for words, message in (
+        (("logs", "-f", run), "is a sweep of 2 points"),
+        (("attach", "--json", run), "nothing to print as JSON"),
+        (("attach", run), "is a sweep"),
+    ):
+        code, out, err = fairlead(capsys, *words)
+        assert (code, out, message in err) == (2, "", True), err
+
+
+@pytest.mark.usefixtures("says")
+def test_a_quiet_submission_tells_its_name_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(engines=(), schedulers=(SchedulerFacts(name="slurm", version="1"),))
+    monkeypatch.setattr(common, "probe_site", lambda _context, **_: site)
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text('command = ["true"]\nengine = "native"\n[sweep]\nn = [1, 2]\n')
+    code, out, err = fairlead(capsys, "submit", "job.toml")
+    assert code == 0
+    assert "warning: no walltime_s" in err
+    assert "as job 17 of 2 points" in err
+    code, quiet, err = fairlead(capsys, "submit", "-q", "job.toml")
+    assert (code, err) == (0, "")
+    assert store.runs() == [out.strip(), quiet.strip()]
