@@ -292,12 +292,41 @@ class Pmi(StrEnum):
     PMIX = "pmix"
 
 
+class DriverFile(Struct, frozen=True, kw_only=True):
+    """A library or program of the host's: the name by which it is looked for, and where it really lies."""
+
+    name: str
+    path: str
+
+
+class HostLibrary(Struct, frozen=True, kw_only=True):
+    """All that a host's libmpi loads, but the C library. `folders`: place in a prefix ("lib/openmpi") -> the
+    host's folder of plugins or texts. `asked`: library -> the symbol versions that the others ask of it.
+    `glibc`: the newest version of glibc's symbols that the library `glibc_by` asks for."""
+
+    libraries: tuple[DriverFile, ...]
+    folders: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    glibc: str | None = None
+    glibc_by: str = ""
+
+
+class HostMpiTree(Struct, frozen=True, kw_only=True):
+    """A host's MPI made ready for one image. `folder`: the links to it; `over`: files of the host that are
+    mounted over the image's own of the same name; `left_out`: libraries of which the image's own serve."""
+
+    folder: str
+    over: tuple[Mount, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
 class MpiFacts(Struct, frozen=True, kw_only=True):
     """One MPI of an image or of a machine: a library, a launcher, or both.
 
     `moved`: it lies elsewhere than it was built for. `speaks`: what its library understands.
     `pmix_version`, `pmix_bundled`: of the PMIx that it speaks with, and whether that is its own copy.
-    `slurm`: it was built with parts for Slurm. `origin`: where it was found, in words.
+    `slurm`: it was built with parts for Slurm. `origin`: where it was found, in words. `runtime`: of a
+    host's, what its library loads.
     """
 
     family: MpiFamily
@@ -311,6 +340,7 @@ class MpiFacts(Struct, frozen=True, kw_only=True):
     pmix_bundled: bool = False
     slurm: bool = False
     origin: str = ""
+    runtime: HostLibrary | None = None
 
     @property
     def title(self) -> str:
@@ -382,7 +412,8 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     its one flat tree; `relinked`: of the same with its absolute links made relative; `packed`: kind of file
     -> where it would be as one. `identity`: a folder with the etc/passwd and etc/group that know the user,
     where the image's own do not. `held`: what it has in the folders that become scratch. `drivers`: vendor of
-    a GPU driver of the site -> the folder of links to its files."""
+    a GPU driver of the site -> the folder of links to its files. `host_mpis`: library of a host's MPI ->
+    that, made ready for this image."""
 
     layers: dict[str, str]
     flat: str
@@ -391,6 +422,7 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     drivers: dict[str, str] = field(default_factory=dict)
     relinked: str = ""
     held: tuple[Held, ...] = ()
+    host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -435,13 +467,6 @@ class FileSystem(Struct, frozen=True, kw_only=True):
     free_bytes: int
     free_inodes: int
     options: tuple[str, ...] = ()
-
-
-class DriverFile(Struct, frozen=True, kw_only=True):
-    """A file of a GPU driver: the name by which it is looked for, and where it really lies."""
-
-    name: str
-    path: str
 
 
 class GpuDriver(Struct, frozen=True, kw_only=True):
@@ -642,6 +667,15 @@ class Requirement(Struct, frozen=True, kw_only=True):
     remedy: str
 
 
+class Claim(Struct, frozen=True, kw_only=True):
+    """That a step of MPI's ladder makes one world of the ranks. `step`: the step's name; `context`: a digest
+    of all else that decides whether it does: image, engine, layout, the site's launchers, the job's own
+    variables."""
+
+    step: str
+    context: str
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will be done, with the reasons. Equal plans have equal digests.
 
@@ -676,6 +710,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     prelude: str = ""
     #: Lines for the scheduler, as it reads them at the top of the job script.
     directives: tuple[str, ...] = ()
+    #: Which step of MPI's ladder the proof is of (`fairlead.mpi.proven`), and what earlier proofs said. They
+    #: are no part of what is done, nor of the digest.
+    proves: Claim | None = None
+    notes: tuple[str, ...] = ()
 
 
 class JobState(StrEnum):

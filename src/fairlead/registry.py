@@ -42,6 +42,7 @@ BUILT_IN = {
         "srun": "fairlead.launchers.srun",
         "mpirun": "fairlead.launchers.mpirun",
         "image-mpirun": "fairlead.launchers.image_mpirun",
+        "host-mpi": "fairlead.launchers.host_mpi",
         "horovod": "fairlead.launchers.horovod",
         "jax": "fairlead.launchers.jax",
         "tensorflow": "fairlead.launchers.tensorflow",

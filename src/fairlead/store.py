@@ -16,6 +16,9 @@
     leases/                  who is fetching what
     programs/HEX/            programs of Fairlead's own that compute nodes need
     sites/NAME.json          what was seen of compute nodes
+    host-libraries/HEX.json  what an MPI library of the host loads
+    host-mpis/HEX/           links to an MPI of the host, made for an image
+    proofs/HEX.json          what the proofs of MPI said on this site; proofs/pending/RUN: those to come
     tools/NAME/              a tool that `fairlead doctor --fix` has installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     runs/ID/points/N/        the run ID.N: a point of the sweep ID
@@ -99,6 +102,15 @@ class Store:
     def site(self, name: str) -> Path:
         """What was seen of a compute node, by its scheduler and partition."""
         return self.root / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
+
+    def host_library(self, key: str) -> Path:
+        return self.root / "host-libraries" / f"{key}.json"
+
+    def host_mpi(self, key: str) -> Path:
+        return self.root / "host-mpis" / key
+
+    def proofs(self) -> Path:
+        return self.root / "proofs"
 
     def flat(self, digest: str) -> Path:
         return self.root / "flat" / "sha256" / _hex(digest)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import codec, execute, registry, render
+from fairlead import codec, execute, proofs, registry, render
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, ToolError, UsageError
 from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
@@ -119,6 +119,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     except PlanError:
         store.discard(folder)
         raise
+    proofs.expect(store, plan, run_id)
     submission = msgspec.structs.replace(submission, job_id=job_id)
     store.write(folder / "submission.json", codec.to_json(submission))
     return submission

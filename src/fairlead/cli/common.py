@@ -284,6 +284,7 @@ def _with_program(job: Job) -> CaptureRequest:
 def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     """The plan; when it needs the image's flat tree, or the image as one file, that is made."""
 
+    from fairlead import proofs
     from fairlead.images.present import present
     from fairlead.plan import plan
 
@@ -291,7 +292,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     rootfs = None  # of an environment that was only described, not captured
     if image.digest:
         rootfs = present(context.store, image, site, node=node)
-    made = plan(job, image, rootfs, site, node=node)
+    made = plan(job, image, rootfs, site, node=node, proofs=proofs.gather(context.store))
     if made.needs_flat:
         from fairlead.images.layers.flatten import make_flat
 

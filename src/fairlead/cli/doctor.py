@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fairlead.cli import console
 from fairlead.cli.common import (
@@ -15,7 +17,10 @@ from fairlead.cli.common import (
     scheduler_here,
 )
 from fairlead.errors import UsageError
-from fairlead.model import FileSystem, GpuDriver, Partition, Site
+from fairlead.model import FileSystem, GpuDriver, MpiFacts, Partition, Site
+
+if TYPE_CHECKING:
+    from fairlead.mpi.proven import Proven
 
 EXAMPLE = "fairlead doctor --fix --dry-run"
 
@@ -38,6 +43,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compute", action="store_true", help="look at a compute node too, through the queue"
     )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="forget what the proofs of MPI said here, so that all is tried anew",
+    )
     add_scheduling(parser)
 
 
@@ -50,6 +60,10 @@ def run(context: Context) -> int:
             f"{flag} goes with --fix: without it doctor only looks, and changes nothing",
             remedy="fairlead doctor, or fairlead doctor --fix --dry-run",
         )
+    from fairlead import proofs
+
+    if options.fresh and (forgotten := proofs.forget(context.store)):
+        console.note(f"forgot {forgotten} proofs of MPI")
     site = probe_site(context, thorough=True)
     if options.fix:
         site = _fix(context, site)
@@ -60,7 +74,7 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json(site)
     else:
-        console.result(_text(site))
+        console.result(_text(site, proofs.gather(context.store)))
     return 0 if any(e.works and e.name != "native" for e in site.engines) else 3
 
 
@@ -156,7 +170,7 @@ def _fix(context: Context, site: Site) -> Site:
     return probe_site(context) if found and not options.dry_run else site
 
 
-def _text(site: Site) -> str:
+def _text(site: Site, proofs: Sequence[Proven]) -> str:
     lines = [
         console.bold(f"{site.hostname}"),
         f"  {site.distribution}, kernel {site.kernel}, glibc {site.glibc}, {site.architecture}",
@@ -187,6 +201,14 @@ def _text(site: Site) -> str:
             lines.append(f"       {_partition(partition)}")
         if scheduler.accounts is not None:
             lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
+    if site.mpis or proofs:
+        lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
+    for proof in proofs:
+        image = f", image {proof.image_digest[:19]}" if proof.image_digest else ""
+        lines.append(f"  {console.mark(proof.holds)}  {proof.claim.step}, in {proof.engine}{image}")
+        lines.append(f"       {proof.said} ({proof.day}, run {proof.run_id})")
+    if any(not proof.holds for proof in proofs):
+        lines.append("       try: fairlead doctor --fresh   # forgets them, and all is tried anew")
     lines += ["", console.bold("this user")]
     for check in site.checks:
         lines.append(f"  {console.mark(check.works)}  {check.name}: {check.detail}")
@@ -198,6 +220,15 @@ def _text(site: Site) -> str:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
     return "\n".join(lines)
+
+
+def _mpi(mpi: MpiFacts) -> list[str]:
+    """What a container could be given of it."""
+    lines = [f"  {mpi.title}: {mpi.launcher or mpi.origin}"]
+    if mpi.runtime is not None:
+        glibc = f", which need glibc {mpi.runtime.glibc}" if mpi.runtime.glibc else ""
+        lines.append(f"       {mpi.library} and {len(mpi.runtime.libraries) - 1} libraries more{glibc}")
+    return lines
 
 
 def _driver(driver: GpuDriver) -> list[str]:

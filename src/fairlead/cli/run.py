@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from pathlib import Path
 
 from msgspec import UNSET
 
-from fairlead import codec, execute, render
+from fairlead import codec, execute, proofs, render
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
@@ -58,6 +59,11 @@ def run(context: Context) -> int:
     script = folder / "job.sh"
     context.store.write(script, os.fsencode(render.script(plan)))
     record = _run_one(context.store, plan, site, run_id, script)
+    if plan.proves is not None:
+        # As a job script leaves it for a scheduler's runs.
+        ended = f"{record.exit_code} {int(time.time())}\n"
+        context.store.write(folder / "exit_code", ended.encode())
+        proofs.expect(context.store, plan, run_id)
     if context.options.json:
         console.result_json(record)
     elif not context.options.quiet:

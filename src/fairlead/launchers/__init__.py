@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from fairlead.model import Command, Image, Job, Position, Site, Start, Word
+from fairlead.model import Claim, Command, Image, Job, MpiFacts, Position, Site, Start, Word
+from fairlead.mpi.proven import Proven
 
 
 @dataclass(frozen=True, slots=True)
 class Launchable:
-    """The launcher can start this job. `reason` says how."""
+    """The launcher can start this job. `reason` says how; `host_mpi`: the host's MPI that it needs in the
+    container; `proves`: what the ranks will prove beforehand; `note`: what an earlier proof said."""
 
     reason: str
+    host_mpi: MpiFacts | None = None
+    proves: Claim | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class NotLaunchable:
 class Surroundings:
     """What a launcher may know beside the job: `site` is where the ranks run, `scheduler` what gives the
     nodes, `python` the interpreter of the environment, `engine` what holds the container, `mpi_plugins` what
-    the scheduler's own start can tell MPI programs by."""
+    the scheduler's own start can tell MPI programs by, `proofs` what was proved of MPI on this site."""
 
     site: Site
     scheduler: str
@@ -35,6 +40,7 @@ class Surroundings:
     image: Image | None
     python: str
     mpi_plugins: tuple[str, ...] = ()
+    proofs: tuple[Proven, ...] = ()
 
 
 class Passed(NamedTuple):

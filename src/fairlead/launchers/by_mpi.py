@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import assert_never
 
 import msgspec
 
+from fairlead import __version__, codec
 from fairlead.launchers import (
     RANK_VARIABLES,
     Launchable,
@@ -14,8 +16,8 @@ from fairlead.launchers import (
     Surroundings,
     threads,
 )
-from fairlead.model import Command, Job, Topology, Where
-from fairlead.mpi import proving
+from fairlead.model import Claim, Command, Job, Topology, Where
+from fairlead.mpi import inject, proven, proving
 from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
 from fairlead.mpi.rules import PASSED, Layout, Starter
 
@@ -23,8 +25,31 @@ from fairlead.mpi.rules import PASSED, Layout, Starter
 PROOF_TIMEOUT_S = 120.0
 
 
-def ground(around: Surroundings) -> Ground:
-    return ground_of(around.site, plugins=around.mpi_plugins, in_slurm=around.scheduler == "slurm")
+def ground(job: Job, around: Surroundings) -> Ground:
+    found = ground_of(around.site, plugins=around.mpi_plugins, in_slurm=around.scheduler == "slurm")
+    if not around.proofs:
+        return found
+    return dataclasses.replace(found, refuted=proven.refuted(around.proofs, context(job, around)))
+
+
+def context(job: Job, around: Surroundings) -> str:
+    """A digest of what decides, beside the step, whether ranks become one world."""
+    topology = job.topology
+    return codec.digest(
+        {
+            "fairlead": __version__,
+            "image": around.image.digest if around.image is not None else None,
+            "engine": around.engine,
+            "scheduler": around.scheduler,
+            "partition": job.scheduling.partition,
+            "several": [topology.nodes > 1, topology.ranks_per_node > 1],
+            "environment": job.environment,
+            "modules": job.modules,
+            "plugins": around.mpi_plugins,
+            "mpis": [[mpi.title, mpi.launcher, mpi.library] for mpi in around.site.mpis],
+            "system": [around.site.distribution, around.site.glibc],
+        }
+    )
 
 
 def layout(job: Job, around: Surroundings) -> Layout:
@@ -38,7 +63,11 @@ def layout(job: Job, around: Surroundings) -> Layout:
 def climb(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refusal:
     """The step that this launcher would be; the same at every call, since all of it is pure."""
     return walk(
-        around.image, ground(around), layout(job, around), asked=job.launcher == name, only=frozenset({rung})
+        around.image,
+        ground(job, around),
+        layout(job, around),
+        asked=job.launcher == name,
+        only=frozenset({rung}),
     )
 
 
@@ -60,15 +89,23 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable |
             reasons or found.reason,
             remedy=next((each.remedy for each in found.rejected if each.remedy), found.remedy),
         )
-    library = library_of(around.image) if around.image is not None else None
+    own = library_of(around.image) if around.image is not None else None
+    library = found.library or own
     users = ", ".join(sorted(around.image.mpi_users)) if around.image is not None else ""
     why = f"{users} use{'s' if ',' not in users else ''} " if users else "it uses "
-    settings = "; ".join(
-        f"{each.name}={each.value}: {each.reason}" for each in found.settings if each.value is not None
-    )
+    given: dict[str, list[str]] = {}
+    for each in found.settings:
+        if each.value is not None:
+            given.setdefault(each.reason, []).append(f"{each.name}={each.value}")
+    settings = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in given.items())
+    proves = Claim(step=found.key, context=context(job, around)) if job.topology.world_size > 1 else None
+    before = proven.held(around.proofs, proves) if proves is not None else None
     return Launchable(
         f"{why}{library.title if library else 'MPI'}; {found.choice}: {found.reason}"
-        + (f"; with {settings}" if settings else "")
+        + (f"; with {settings}" if settings else ""),
+        host_mpi=found.library if found.rung is Rung.HOST_LIBRARY else None,
+        proves=proves,
+        note=f"{found.choice} was proved here on {before.day}: {before.said}" if before is not None else "",
     )
 
 
@@ -77,7 +114,7 @@ def alone(name: str, job: Job, around: Surroundings) -> NotLaunchable | None:
     run as N worlds of one rank each, and nobody would notice. None when there is no such program."""
     if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
         return None
-    found = walk(around.image, ground(around), layout(job, around))
+    found = walk(around.image, ground(job, around), layout(job, around))
     users = ", ".join(sorted(around.image.mpi_users)) if around.image is not None else ""
     return NotLaunchable(
         f"{users} would find N worlds of one rank each",
@@ -126,13 +163,15 @@ def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def proof(job: Job, around: Surroundings) -> tuple[str, ...] | None:
+def proof(job: Job, around: Surroundings, found: Step | None = None) -> tuple[str, ...] | None:
     """What the ranks run before the job: they must find each other. The library that is asked is mpi4py's, or
-    else the one that Horovod and other programs load."""
+    else the one that Horovod and other programs load. `found`: a step that brings a library of its own."""
     if job.topology.world_size == 1:
         return None
     image = around.image
     library = library_of(image) if image is not None else None
+    if found is not None and found.library is not None:
+        library = inject.inside(found.library)
     direct = image is None or "mpi4py" not in image.mpi_users
     return proving.command(
         around.python,

@@ -16,6 +16,11 @@ NAME = "mpirun"
 POSITION = Position.OUTSIDE
 START = Start.PROGRAM
 RANK_LOG = None
+#: How a rank is numbered, in bash.
+NAMES = {
+    "rank": "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}",
+    "local_rank": "${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}",
+}
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
@@ -31,7 +36,11 @@ def passed(job: Job) -> Passed:
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    found = _step(job, surroundings)
+    return words(_step(job, surroundings), job)
+
+
+def words(found: Step, job: Job) -> tuple[Word, ...]:
+    """Those that start the ranks."""
     assert found.host is not None
     assert found.host.launcher is not None
     assert found.launch is not None
@@ -50,12 +59,7 @@ def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
 
 
 def prelude(job: Job, surroundings: Surroundings) -> str:
-    return by_mpi.prelude(
-        _step(job, surroundings),
-        job,
-        rank="${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}",
-        local_rank="${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}",
-    )
+    return by_mpi.prelude(_step(job, surroundings), job, **NAMES)
 
 
 def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from fairlead.launchers import Launchable, NotLaunchable, Passed, Surroundings, by_mpi
 from fairlead.model import Command, Job, Position, Start, Word
-from fairlead.mpi.ladder import Rung
+from fairlead.mpi.ladder import Rung, Step
 
 NAME = "srun"
 POSITION = Position.OUTSIDE
 START = Start.PROGRAM
 RANK_LOG = None
+#: How a rank is numbered, in bash.
+NAMES = {"rank": "${SLURM_PROCID:-0}", "local_rank": "${SLURM_LOCALID:-0}"}
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
@@ -32,11 +34,15 @@ def passed(job: Job) -> Passed:
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return words(by_mpi.step(Rung.DIRECT, NAME, job, surroundings), job)
+
+
+def words(found: Step, job: Job) -> tuple[Word, ...]:
+    """Those that start the ranks."""
     topology = job.topology
-    plugin = by_mpi.step(Rung.DIRECT, NAME, job, surroundings).plugin
     return (
         "srun",
-        f"--mpi={plugin}",
+        f"--mpi={found.plugin}",
         f"--nodes={topology.nodes}",
         f"--ntasks={topology.world_size}",
         f"--ntasks-per-node={topology.ranks_per_node}",
@@ -48,7 +54,7 @@ def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
 
 def prelude(job: Job, surroundings: Surroundings) -> str:
     found = by_mpi.step(Rung.DIRECT, NAME, job, surroundings)
-    return by_mpi.prelude(found, job, rank="${SLURM_PROCID:-0}", local_rank="${SLURM_LOCALID:-0}")
+    return by_mpi.prelude(found, job, **NAMES)
 
 
 def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fairlead.model import Image, MpiFacts, MpiFamily, Pmi, Rejected, Site
+from fairlead.mpi import inject
 from fairlead.mpi.rules import Launch, Layout, Setting, Starter, Verdict, judge, launch_of
 
 
@@ -121,6 +122,12 @@ def abi(mpi: MpiFacts) -> Abi | None:
     return None if mpi.family is MpiFamily.UNKNOWN else Abi.MPICH
 
 
+def binds(image: Image, mpi: MpiFacts) -> bool:
+    """Whether the image's programs can load this library of the host in place of their own."""
+    wanted = _abis(image) or {a for each in image.mpis if (a := abi(each)) is not None}
+    return mpi.library is not None and abi(mpi) in wanted
+
+
 def walk(
     image: Image | None,
     ground: Ground,
@@ -136,7 +143,11 @@ def walk(
     def taken(step: Step) -> Step | None:
         if step.key in ground.refuted:
             rejected.append(
-                Rejected(choice=step.choice, reason=f"its proof failed here: {ground.refuted[step.key]}")
+                Rejected(
+                    choice=step.choice,
+                    reason=f"its proof failed here: {ground.refuted[step.key]}",
+                    remedy="fairlead doctor --fresh   # forgets what proofs said here",
+                )
             )
             return None
         return replace(step, rejected=tuple(rejected))
@@ -252,17 +263,12 @@ def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterat
     if image is None:
         yield Rejected(choice=rung.value, reason="there is no image")
         return
-    if image.glibc is None:
+    # An environment that is only described, not yet captured, has the machine's own.
+    own = image.glibc or (ground.glibc if not image.digest else None)
+    if own is None:
         yield Rejected(
             choice=rung.value,
             reason="the image's C library is not glibc, or not known: the host's MPI needs it",
-        )
-        return
-    if ground.glibc is None or _numbers(ground.glibc) > _numbers(image.glibc):
-        yield Rejected(
-            choice=rung.value,
-            reason=f"the host's libraries want glibc {ground.glibc or '?'}, and the image has {image.glibc}",
-            remedy=f"use an image with glibc {ground.glibc} or later" if ground.glibc else "",
         )
         return
     wanted = _abis(image) or {a for mpi in image.mpis if (a := abi(mpi)) is not None}
@@ -270,14 +276,26 @@ def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterat
     if not usable:
         yield Rejected(choice=rung.value, reason="the host has no MPI library", remedy="module avail mpi")
     for mpi in usable:
-        if abi(mpi) not in wanted:
+        if not binds(image, mpi):
             yield Rejected(
                 choice=f"{rung.value}: {mpi.title}",
                 reason=f"the image's programs are linked to {' or '.join(sorted(wanted)) or 'no MPI'}, "
                 f"which {mpi.title} is not",
             )
             continue
-        yield from _through(rung, mpi, ground, layout, host=mpi)
+        # What its libraries really ask for; without a look into them, all that the host's have.
+        glibc, by = ground.glibc, "the host's libraries"
+        if mpi.runtime is not None:
+            glibc, by = mpi.runtime.glibc or "0", mpi.runtime.glibc_by
+        if glibc is None or _numbers(glibc) > _numbers(own):
+            yield Rejected(
+                choice=f"{rung.value}: {mpi.title}",
+                reason=f"{by} needs glibc {glibc or 'of unknown version'}, and the image has {own}",
+                remedy=f"use an image with glibc {glibc} or later" if glibc else "",
+            )
+            continue
+        for found in _through(rung, inject.inside(mpi), ground, layout, host=mpi):
+            yield found if isinstance(found, Rejected) else _led(found, mpi, image)
 
 
 def _site_layer(image: Image | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
@@ -309,6 +327,15 @@ def _through(
             yield Rejected(
                 choice=f"{rung.value}: {library.title}", reason=candidate.reason, remedy=candidate.remedy
             )
+
+
+def _led(step: Step, mpi: MpiFacts, image: Image) -> Step:
+    """With what leads the ranks to the library; instead of what keeps the launcher's own away."""
+    leads = inject.settings(mpi, image.environment)
+    names = {setting.name for setting in leads}
+    rest = (setting for setting in step.settings if setting.name not in names)
+    reason = f"{mpi.title} of the host is bound into the image; {step.reason}"
+    return replace(step, reason=reason, library=mpi, settings=(*rest, *leads))
 
 
 # -- parts -----------------------------------------------------------------------------------------

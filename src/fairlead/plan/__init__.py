@@ -13,10 +13,12 @@ from fairlead.engines import Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.launchers import Surroundings
 from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site
+from fairlead.mpi.proven import Proven
 from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.engine import choose_engine
 from fairlead.plan.gpus import choose_driver
+from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
@@ -24,10 +26,17 @@ from fairlead.plan.warnings import site_warnings
 
 
 def plan(
-    job: Job, image: Image | None, rootfs: Rootfs | None, site: Site, *, node: Site | None = None
+    job: Job,
+    image: Image | None,
+    rootfs: Rootfs | None,
+    site: Site,
+    *,
+    node: Site | None = None,
+    proofs: tuple[Proven, ...] = (),
 ) -> Plan:
     """Decide everything. `image` and `rootfs` are None for a job on bare metal without a capture. `site` is
-    where the job is handed over, `node` a machine of those that run it, when that is another and was seen.
+    where the job is handed over, `node` a machine of those that run it, when that is another and was seen;
+    `proofs`: what was proved of MPI there.
 
     Raises PlanError when the job cannot run as asked.
     """
@@ -56,10 +65,12 @@ def plan(
         image=image,
         python=(image.python if image is not None else None) or "python3",
         mpi_plugins=facts.mpi_plugins if facts is not None else (),
+        proofs=proofs,
     )
-    launcher = choose_launcher(resolved, around, decisions)
+    launcher, verdict = choose_launcher(resolved, around, decisions)
     gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
-    container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions)
+    bound = bind(verdict.host_mpi, rootfs, decisions)
+    container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
     passed = launcher.passed(resolved)
     container = dataclasses.replace(
         container,
@@ -87,7 +98,7 @@ def plan(
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
         ),
-        requirements=requirements(job, image, container, runs_on.engine(engine.NAME)),
+        requirements=requirements(job, image, container, runs_on.engine(engine.NAME), bound),
         needs_flat=container.flat is not None,
         relinked=suitable.relinked,
         packs=None if container.packed is None else container.packed.rpartition(".")[2],
@@ -98,6 +109,8 @@ def plan(
         proof=proof,
         prelude=launcher.prelude(resolved, around),
         directives=scheduler.directives(job, site),
+        proves=verdict.proves,
+        notes=(verdict.note,) if verdict.note else (),
     )
 
 

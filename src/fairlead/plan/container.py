@@ -40,7 +40,9 @@ def make_container(
     suitable: Suitable,
     gpu: Gpu,
     decisions: list[Decision],
+    bound: tuple[Mount, ...] = (),
 ) -> Container:
+    """`bound`: what is mounted of the host's MPI."""
     if not engine.CONTAINS or image is None:
         return Container(home=site.home, passed=gpu.passed)
     if rootfs is None:  # an environment that is only described: nobody runs this plan
@@ -86,7 +88,7 @@ def make_container(
     folder = image_workdir(image)
     if job.workdir is None and _is_hidden(folder, scratch, seen_through, mounts):
         mounts.append(Mount(source=root + folder, target=folder))
-    mounts += gpu.mounts
+    mounts += (*gpu.mounts, *bound)
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
     return Container(
@@ -303,7 +305,11 @@ def _check_stackable(engine: Engine, image: Image, rootfs: Rootfs) -> None:
 
 
 def requirements(
-    job: Job, image: Image | None, container: Container, engine: EngineFacts | None
+    job: Job,
+    image: Image | None,
+    container: Container,
+    engine: EngineFacts | None,
+    bound: tuple[Mount, ...] = (),
 ) -> tuple[Requirement, ...]:
     remedy = "fairlead capture --fresh"
     if container.packed is not None:
@@ -325,6 +331,8 @@ def requirements(
             what, remedy = "the source of a mount", "correct the mounts"
             if container.driver is not None and lies_under(mount.target, inject.TOP):
                 what, remedy = "a folder of the GPU driver", "fairlead plan JOB  # on this machine"
+            if mount in bound:
+                what, remedy = "a part of the host's MPI", "fairlead plan JOB  # on this machine"
             found.append(Requirement(path=mount.source, what=what, remedy=remedy))
     return tuple(found)
 

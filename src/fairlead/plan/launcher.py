@@ -21,7 +21,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
 
 
-def choose_launcher(job: Job, surroundings: Surroundings, decisions: list[Decision]) -> Launcher:
+def choose_launcher(
+    job: Job, surroundings: Surroundings, decisions: list[Decision]
+) -> tuple[Launcher, Launchable]:
     rejected: list[Rejected] = []
     for name in [job.launcher] if job.launcher else registry.names("launchers"):
         launcher = registry.launcher(name)
@@ -35,7 +37,7 @@ def choose_launcher(job: Job, surroundings: Surroundings, decisions: list[Decisi
                     rejected=tuple(rejected),
                 )
             )
-            return launcher
+            return launcher, verdict
         rejected.append(Rejected(choice=name, reason=verdict.reason, remedy=verdict.remedy))
     raise PlanError(
         f"no launcher can start {' '.join(job.command)!r} as {job.topology.world_size} ranks",

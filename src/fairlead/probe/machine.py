@@ -12,7 +12,7 @@ from fairlead import execute, registry
 from fairlead.clock import utc_now
 from fairlead.gpu import find
 from fairlead.model import FileSystem, Site
-from fairlead.probe import permits
+from fairlead.probe import mpi_library, permits
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.files import read_text
 from fairlead.probe.host import RealHost, cpus
@@ -46,7 +46,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
             found = pool.map(lambda name: probe_engine(name, host), names)
             schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
-        mpis = probe_mpis(host)
+        mpis = tuple(mpi_library.complete(mpi, store, os.environ) for mpi in probe_mpis(host))
         # PRoot cannot say why it may not trace.
         thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
         in_namespace = any(

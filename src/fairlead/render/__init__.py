@@ -231,8 +231,12 @@ def _run_name(plan: Plan) -> str:
 
 
 def digest(plan: Plan) -> str:
-    """The digest of what will be done. Warnings tell of the moment (the load, say) and do not count."""
-    return codec.digest(msgspec.structs.replace(plan, warnings=()))
+    """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
+    what was proved before."""
+    facts = msgspec.to_builtins(msgspec.structs.replace(plan, warnings=()))
+    for name in ("proves", "notes"):
+        del facts[name]
+    return codec.digest(facts)
 
 
 def text(plan: Plan) -> str:
@@ -246,6 +250,7 @@ def text(plan: Plan) -> str:
         for other in decision.rejected:
             remedy = f"  ({other.remedy})" if other.remedy else ""
             lines.append(f"  {'':<{width}}    not {other.choice}: {other.reason}{remedy}")
+    lines += [f"  {note}" for note in plan.notes]
     lines += [f"  warning: {warning}" for warning in plan.warnings]
     lines += ["", f"plan {digest(plan)}"]
     return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""A host's MPI library made ready for one image: which of the libraries that it needs the image's own copy
+serves, and which files of the image are to be mounted over."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairlead import codec
+from fairlead.gpu import elf, ldcache
+from fairlead.images.view import View
+from fairlead.model import HostLibrary, HostMpiTree, Image, Mount, Site
+from fairlead.mpi import inject
+from fairlead.mpi.ladder import binds
+from fairlead.store import Store
+
+_DEFAULT_FOLDERS = (
+    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib",
+)  # fmt: skip
+#: Of MPI and what drives its networks, the host's is taken whatever the image has: that is what is wanted.
+_OWN = re.compile(
+    r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|ibverbs|rdmacm|mlx|efa|cxi|infinipath|munge)"
+)
+
+
+def provide(store: Store, image: Image, site: Site) -> dict[str, HostMpiTree]:
+    """Library of a host's MPI -> that, made ready for the image, once for both; nothing for an image whose
+    programs can use none of them."""
+    found = {}
+    view: View | None = None
+    for mpi in site.mpis:
+        if mpi.library is None or mpi.runtime is None or not binds(image, mpi):
+            continue
+        key = codec.digest([image.digest, mpi.runtime])
+        folder = store.host_mpi(key.removeprefix("sha256:"))
+        if not folder.is_dir():
+            view = view or View([Path(store.layer(layer.diff_id)) for layer in image.layers])
+            _make(store, folder, mpi.runtime, view, image)
+        found[mpi.library] = store.read(folder / "facts.json", HostMpiTree)
+    return found
+
+
+def _make(store: Store, final: Path, runtime: HostLibrary, view: View, image: Image) -> None:
+    left_out = tuple(_left_out(runtime, view, image))
+    tree = HostMpiTree(
+        folder=str(final / "tree"), left_out=left_out, over=tuple(_over(runtime, view, image, left_out))
+    )
+    with store.scratch() as scratch:
+        made = scratch / "mpi"
+        (made / "tree").mkdir(parents=True, mode=0o755)
+        for name, target in inject.links(runtime, left_out).items():
+            link = made / "tree" / name
+            link.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            link.symlink_to(target)
+        (made / "facts.json").write_bytes(codec.to_json(tree))
+        store.publish(made, final)
+
+
+def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
+    """The host's folder is searched first, by every program of the image. So of what is not MPI's the image's
+    own copy stays, unless it is older or lacks what the host's libraries ask for."""
+    folders = [f for f in image.environment.get("LD_LIBRARY_PATH", "").split(":") if f.startswith("/")]
+    cache: dict[str, str] = {}
+    data = view.read("/etc/ld.so.cache", most=2**24)
+    try:
+        for entry in ldcache.parse(data, os.uname().machine) if data else ():
+            cache.setdefault(entry.name, entry.path)
+    except ValueError:
+        pass  # the image's own loader does without it too
+    for file in runtime.libraries:
+        if _OWN.match(file.name):
+            continue
+        places = [*(f"{folder}/{file.name}" for folder in folders)]
+        places += [cache[file.name]] if file.name in cache else []
+        places += [f"{folder}/{file.name}" for folder in _DEFAULT_FOLDERS]
+        own = next((found for place in places if (found := view.find(place)) is not None), None)
+        is_part = inject.EMPTY_PART.fullmatch(file.name) is not None
+        if is_part and (own is not None or _version(image.glibc) < (2, 34)):
+            yield file.name
+        if is_part or own is None or own.node.kind != "file":
+            continue
+        ours, theirs = _file_version(own.path), _file_version(file.path)
+        asked = set(runtime.asked.get(file.name, ()))
+        if ours and theirs and ours < theirs:
+            continue
+        if asked <= set(elf.read(own.node.places[0]).gives) and (asked or (ours and theirs)):
+            yield file.name
+
+
+def _over(runtime: HostLibrary, view: View, image: Image, left_out: tuple[str, ...]) -> Iterator[Mount]:
+    """The host's files over those of the image's MPIs. A program may look for its MPI by a path of its own,
+    by DT_RPATH or as mpi4py does beside its interpreter; then LD_LIBRARY_PATH comes too late."""
+    folders = {os.path.dirname(mpi.library) for mpi in image.mpis if mpi.library is not None}
+    # Beside libmpi lie the libraries that it is made of, and in wheels those of the network below it.
+    places = [p for folder in sorted(folders) for p in (folder, f"{folder}/openmpi", f"{folder}/mpich")]
+    done: set[str] = set()
+    for file in runtime.libraries:
+        if file.name in left_out:
+            continue
+        for place in places:
+            # Where every program looks, the folder of links is looked into first.
+            if place in _DEFAULT_FOLDERS and not file.name.startswith("libmpi"):
+                continue
+            found = view.find(f"{place}/{file.name}")
+            if found is not None and found.node.kind == "file" and found.path not in done:
+                done.add(found.path)
+                yield Mount(source=file.path, target=found.path)
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text or "")))
+
+
+def _file_version(path: str) -> tuple[int, ...]:
+    """As in libstdc++.so.6.0.30; () for a file whose name tells no more than the soname."""
+    told = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path)
+    return tuple(map(int, told[1].split("."))) if told is not None else ()

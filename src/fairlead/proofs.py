@@ -1,0 +1,113 @@
+"""Proofs of MPI, kept: what the ranks of earlier runs said of each step of the ladder.
+
+A run that holds a proof is expected to tell of it: `proofs/pending/RUN` has its claim. At the next plan what
+those runs have said by then is gathered into `proofs/HEX.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from fairlead import codec
+from fairlead.clock import utc_now
+from fairlead.errors import FairleadError
+from fairlead.model import Claim, Plan
+from fairlead.mpi import proven
+from fairlead.mpi.proven import Proven
+from fairlead.store import Store
+
+#: The job script's, for a job that could not start.
+_NOT_STARTED = 3
+_MOST_BYTES = 2**20
+
+
+class _Awaited(Struct, frozen=True, kw_only=True):
+    """What a run is to prove."""
+
+    claim: Claim
+    world_size: int
+    image_digest: str | None
+    engine: str
+
+
+def expect(store: Store, plan: Plan, run_id: str) -> None:
+    """The run will prove what its plan claims."""
+    if plan.proves is not None:
+        awaited = _Awaited(
+            claim=plan.proves,
+            world_size=plan.job.topology.world_size,
+            image_digest=plan.image_digest,
+            engine=plan.engine,
+        )
+        store.write(_pending(store) / run_id, codec.to_json(awaited))
+
+
+def gather(store: Store) -> tuple[Proven, ...]:
+    """Everything that proofs have said here, the newest first."""
+    folder = _pending(store)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            _take_in(store, path)
+        except FairleadError:  # damaged, or of another version
+            path.unlink(missing_ok=True)
+    return kept(store)
+
+
+def kept(store: Store) -> tuple[Proven, ...]:
+    found = []
+    for path in store.proofs().glob("*.json") if store.proofs().is_dir() else ():
+        try:
+            found.append(store.read(path, Proven))
+        except FairleadError:
+            path.unlink(missing_ok=True)
+    return tuple(sorted(found, key=lambda each: each.at, reverse=True))
+
+
+def forget(store: Store) -> int:
+    """Forget them all; how many there were. What runs have yet to say is heard."""
+    found = len(gather(store))
+    for path in store.proofs().glob("*.json"):
+        path.unlink(missing_ok=True)
+    return found
+
+
+def _take_in(store: Store, path: Path) -> None:
+    run_id = path.name
+    folder = store.run(run_id)
+    awaited = store.read(path, _Awaited)
+    code = _exit_code(folder)
+    log, at = "", utc_now()
+    path_of_log = folder / "ranks" / "proof.log"
+    with contextlib.suppress(FileNotFoundError), open(path_of_log, errors="replace") as stream:
+        log = stream.read(_MOST_BYTES)
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.fstat(stream.fileno()).st_mtime))
+    said = proven.verdict(log, asked=awaited.world_size, failed=code == _NOT_STARTED)
+    if said is not None:
+        found = Proven(
+            claim=awaited.claim, holds=said.holds, said=said.said, at=at, run_id=run_id,
+            image_digest=awaited.image_digest,
+            engine=awaited.engine,
+        )  # fmt: skip
+        name = codec.digest(awaited.claim).removeprefix("sha256:")
+        store.write(store.proofs() / f"{name}.json", codec.to_json(found))
+    if said is not None or code is not None or not folder.is_dir():
+        path.unlink(missing_ok=True)
+
+
+def _exit_code(folder: Path) -> int | None:
+    """Of a run that is over: what its script left, what the scheduler said, or its record."""
+    for path in (folder / "ranks" / "exit_code", folder / "exit_code"):
+        try:
+            return int(path.read_text().split()[0])
+        except (FileNotFoundError, ValueError, IndexError):
+            continue
+    return None
+
+
+def _pending(store: Store) -> Path:
+    return store.proofs() / "pending"

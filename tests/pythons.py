@@ -1,0 +1,62 @@
+"""Images with Debian's Python and mpi4py, and with that MPI library, or none, that a test wants in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+_PYTHON = "/usr/bin/python3.11"
+#: Of the standard library what the proof and mpi4py do without.
+_LEFT_OUT = (
+    "test",
+    "idlelib",
+    "ensurepip",
+    "lib2to3",
+    "tkinter",
+    "turtledemo",
+    "config-*",
+    "__pycache__",
+    "pydoc_data",
+)
+
+
+def make_rootfs(folder: Path, mpi4py: Path, *, files: Sequence[Path] = ()) -> Path:
+    """A root file system with Python, and mpi4py as it lies in a folder of packages. `files`: more of the
+    machine's files and folders, at the same paths. Nothing in it is an MPI library unless they bring one."""
+    for name in ("bin", "lib", "lib64"):
+        (folder / "usr" / name).mkdir(parents=True)
+        (folder / name).symlink_to(f"usr/{name}")
+    programs = [_PYTHON, "/usr/bin/sh", "/usr/bin/env"]
+    modules = [str(each) for each in Path("/usr/lib/python3.11/lib-dynload").glob("_ctypes.*.so")]
+    # Parts of the C library that programs of before glibc 2.34 name.
+    parts = [
+        f"/usr/lib/x86_64-linux-gnu/lib{name}" for name in ("pthread.so.0", "dl.so.2", "rt.so.1", "util.so.1")
+    ]
+    copied = [*parts, *programs, *_needed(*programs, *modules), *map(str, files)]
+    for path in dict.fromkeys(copied):
+        target = folder / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.isdir(path):
+            shutil.copytree(path, target, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.copy2(path, target)
+    ignored = shutil.ignore_patterns(*_LEFT_OUT)
+    shutil.copytree("/usr/lib/python3.11", folder / "usr/lib/python3.11", ignore=ignored, symlinks=True)
+    (folder / "usr/bin/python3").symlink_to("python3.11")
+    packages = folder / "usr/lib/python3/dist-packages"
+    for source in (mpi4py / "mpi4py", *mpi4py.glob("mpi4py-*.dist-info")):
+        shutil.copytree(source, packages / source.name, ignore=ignored)
+    for name in ("tmp", "proc", "dev", "sys", "etc", "run", "var/tmp", "root"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "etc/os-release").write_text('ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12"\n')
+    return folder
+
+
+def _needed(*programs: str) -> list[str]:
+    """The libraries that the loader finds for them, and the loader."""
+    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"(?:=> |^\s+)(/\S+) \(0x", said, re.MULTILINE)

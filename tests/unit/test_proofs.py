@@ -1,0 +1,250 @@
+"""Proofs of MPI, kept: what is concluded from a proof's words, and what the planner makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from builders import make_image, make_job, make_rootfs, make_site, make_surroundings
+
+from fairlead import proofs, render
+from fairlead.errors import PlanError
+from fairlead.launchers import by_mpi
+from fairlead.model import MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
+from fairlead.mpi import proven
+from fairlead.mpi.proven import Proven
+from fairlead.plan import plan
+from fairlead.store import Store
+
+ONE_WORLD = "".join(
+    f'0: fairlead-proof {{"rank": {rank}, "size": 4, "host": "c{rank // 2}", "library": "Open MPI v5"}}\n'
+    for rank in range(4)
+)
+ALONE = ONE_WORLD.replace('"size": 4', '"size": 1')
+BROKEN = 'fairlead-proof {"error": "no libmpi can be loaded: libmpi.so.40"}\n'
+HUNG = "Timeout (0:02:00)!\nThread 0x00007f (most recent call first):\n"
+ABORTED = (
+    "OMPI was not built with SLURM's PMI support and therefore cannot execute.\n"
+    "*** An error occurred in MPI_Init_thread\n"
+)
+
+OWN = MpiFacts(
+    family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", prefix="/usr",
+    launcher="/usr/bin/mpirun", speaks=(Pmi.PMIX,), slurm=True, pmix_version="4.2.2",
+)  # fmt: skip
+FACTS: dict[str, Any] = {
+    "mpis": (OWN,), "mpi_users": {"mpi4py": ("libmpi.so.40",)}, "glibc": "2.36",
+    "frameworks": {"mpi4py": "4.1"},
+}  # fmt: skip
+IMAGE = make_image(**FACTS)
+
+
+@pytest.mark.parametrize(
+    ("log", "failed", "holds", "said"),
+    [
+        (ONE_WORLD, False, True, "4 ranks on 2 nodes were one world of Open MPI v5"),
+        (ONE_WORLD, True, True, "4 ranks on 2 nodes were one world of Open MPI v5"),
+        (ALONE, True, False, "4 of 4 ranks were each alone in a world of size 1"),
+        (BROKEN, True, False, "MPI cannot be used: no libmpi can be loaded"),
+        (HUNG, True, False, "the ranks hung"),
+        (ABORTED, True, False, "MPI did not start: OMPI was not built with SLURM's PMI support"),
+    ],
+)
+def test_what_a_proof_comes_to(log: str, failed: bool, holds: bool, said: str) -> None:
+    found = proven.verdict(log, asked=4, failed=failed)
+    assert found is not None
+    assert found.holds is holds
+    assert found.said.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("log", "failed"),
+    [
+        ("", True),
+        (ALONE, False),
+        (ABORTED, False),
+        ("fairlead: the engine is not there on c1: /opt/bwrap\n", True),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n", True),
+        (ONE_WORLD.replace('"rank": 3', '"rank": 2'), False),
+        ("srun: error: Node failure on c2\n" + "\n".join(ONE_WORLD.splitlines()[:2]), True),
+    ],
+    ids=["nothing", "going on", "cancelled", "missing", "container", "torn", "node lost"],
+)
+def test_what_says_nothing_of_mpi_is_not_kept(log: str, failed: bool) -> None:
+    assert proven.verdict(log, asked=4, failed=failed) is None
+
+
+# -- kept in the store -----------------------------------------------------------------------------
+
+
+def planned(*, before: tuple[Proven, ...] = (), image: Any = IMAGE, **changes: Any) -> Plan:
+    job = make_job(
+        **(
+            {"topology": Topology(nodes=2, ranks_per_node=2), "scheduler": "slurm", "walltime_s": 60}
+            | changes
+        )
+    )
+    facts = SchedulerFacts(name="slurm", version="22.05", mpi_plugins=("pmix",))
+    host = msgspec.structs.replace(OWN, version="4.1.6", launcher="/sw/bin/mpirun", prefix="/sw")
+    site = make_site(mpis=(host,), schedulers=(facts,))
+    return plan(job, image, make_rootfs(image), site, proofs=before)
+
+
+def ended(store: Store, log: str | None, code: int | None, *, made: Plan | None = None) -> str:
+    """A run that holds a proof, as its job script leaves it."""
+    run_id = store.new_run("job")
+    proofs.expect(store, made or planned(), run_id)
+    (store.run(run_id) / "ranks").mkdir()
+    if log is not None:
+        (store.run(run_id) / "ranks" / "proof.log").write_text(log)
+    if code is not None:
+        (store.run(run_id) / "ranks" / "exit_code").write_text(f"{code} 1700000000\n")
+    return run_id
+
+
+def pending(store: Store) -> list[str]:
+    folder = store.proofs() / "pending"
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def test_a_proof_is_gathered_once_its_run_has_spoken(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run_id = ended(store, None, None)
+    assert proofs.gather(store) == ()
+    assert pending(store) == [run_id], "it waits in the queue"
+    log = store.run(run_id) / "ranks" / "proof.log"
+    log.write_text(ALONE)
+    assert proofs.gather(store) == (), "not before its script says that it did not start the job"
+    log.write_text(ONE_WORLD)
+    (found,) = proofs.gather(store)
+    assert (found.holds, found.run_id, found.claim) == (True, run_id, planned().proves)
+    assert found.image_digest == IMAGE.digest
+    assert pending(store) == []
+    assert proofs.gather(store) == (found,)
+
+
+def test_one_that_failed_is_kept_and_a_later_one_in_its_place(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    ended(store, ALONE, 3)
+    (found,) = proofs.gather(store)
+    assert not found.holds
+    ended(store, ONE_WORLD, 0)
+    (found,) = proofs.gather(store)
+    assert found.holds
+
+
+@pytest.mark.parametrize(("log", "code"), [(None, 3), ("bwrap: no\n", 3), (None, 143), (ALONE, 143)])
+def test_runs_that_ended_without_a_word_of_mpi_leave_nothing(
+    tmp_path: Path, log: str | None, code: int
+) -> None:
+    store = Store(tmp_path)
+    ended(store, log, code)
+    assert proofs.gather(store) == ()
+    assert pending(store) == []
+
+
+def test_removed_runs_and_damaged_files_are_no_obstacle(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.discard(store.run(ended(store, None, None)))
+    (store.proofs() / "pending" / "odd").write_text("{")
+    (store.proofs() / "worn.json").write_text("{")
+    assert proofs.gather(store) == ()
+    assert pending(store) == []
+
+
+def test_forgetting(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert proofs.forget(store) == 0
+    ended(store, ALONE, 3)
+    waiting = ended(store, None, None)
+    assert proofs.forget(store) == 1
+    assert proofs.gather(store) == ()
+    assert pending(store) == [waiting], "what runs have yet to say is heard"
+
+
+def test_plans_without_a_proof_leave_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made = planned(image=make_image(), topology=Topology())
+    assert made.proves is None
+    proofs.expect(store, made, store.new_run("job"))
+    assert not store.proofs().exists()
+
+
+# -- what the planner makes of it ------------------------------------------------------------------
+
+
+def told(made: Plan, *, holds: bool) -> Proven:
+    assert made.proves is not None
+    said = "4 ranks were one world" if holds else "4 ranks were each alone"
+    return Proven(claim=made.proves, holds=holds, said=said, at="2026-11-22T05:00:00Z", run_id="job-7")
+
+
+def test_what_held_is_said_and_changes_nothing_that_is_done() -> None:
+    first = planned()
+    second = planned(before=(told(first, holds=True),))
+    assert second.notes == (
+        "the scheduler's direct start: srun --mpi=pmix was proved here on 2026-11-22: 4 ranks were one world",
+    )
+    assert second.notes[0] in render.text(second)
+    assert render.digest(first) == render.digest(second)
+    assert render.script(first) == render.script(second), "the proof is held again"
+    assert first.notes == ()
+
+
+def test_what_failed_is_not_taken_again_and_the_plan_says_why() -> None:
+    first = planned()
+    assert first.launcher == "srun"
+    refuted = told(first, holds=False)
+    second = planned(before=(refuted,))
+    assert second.launcher == "mpirun"
+    text = render.text(second)
+    assert "its proof failed here: 4 ranks were each alone (2026-11-22, run job-7)" in text
+    third = planned(before=(refuted, told(second, holds=False)))
+    assert third.launcher == "image-mpirun"
+
+
+def test_one_that_was_asked_for_is_refused_with_the_way_to_forget() -> None:
+    refuted = told(planned(), holds=False)
+    with pytest.raises(PlanError) as raised:
+        planned(before=(refuted,), launcher="srun")
+    assert raised.value.remedy.startswith("fairlead doctor --fresh")
+    assert "4 ranks were each alone" in raised.value.context
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": {"LD_LIBRARY_PATH": "/elsewhere"}},
+        {"topology": Topology(nodes=1, ranks_per_node=2)},
+        {"topology": Topology(nodes=2, ranks_per_node=1)},
+        {"modules": ("openmpi/5.0",)},
+        {"image": make_image(**FACTS, digest="sha256:" + "9" * 64)},
+    ],
+    ids=["environment", "one node", "one rank", "modules", "image"],
+)
+def test_it_says_nothing_of_other_circumstances(changes: dict[str, Any]) -> None:
+    refuted = told(planned(), holds=False)
+    assert planned(before=(refuted,), **changes).launcher == "srun"
+
+
+def test_nor_of_other_engines_and_launchers() -> None:
+    job = make_job()
+    contexts = {
+        by_mpi.context(job, make_surroundings(**changes))
+        for changes in ({}, {"engine": "apptainer"}, {"mpi_plugins": ("pmix",)}, {"scheduler": "slurm"},
+                        {"site": make_site(mpis=(OWN,))})
+    }  # fmt: skip
+    assert len(contexts) == 5
+
+
+def test_more_nodes_are_no_other_circumstances() -> None:
+    refuted = told(planned(), holds=False)
+    assert planned(before=(refuted,), topology=Topology(nodes=3, ranks_per_node=4)).launcher == "mpirun"
+
+
+def test_the_plan_is_written_with_what_it_claims() -> None:
+    made = json.loads(msgspec.json.encode(planned()))
+    assert made["proves"]["step"] == "the scheduler's direct start: srun --mpi=pmix x OpenMPI 4.1.4"
