@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -24,9 +23,9 @@ _LEFT_OUT = (
 )
 
 
-def make_rootfs(folder: Path, mpi4py: Path, *, files: Sequence[Path] = ()) -> Path:
-    """A root file system with Python, and mpi4py as it lies in a folder of packages. `files`: more of the
-    machine's files and folders, at the same paths. Nothing in it is an MPI library unless they bring one."""
+def make_rootfs(folder: Path, mpi4py: Path, *, libraries: Sequence[Path] = ()) -> Path:
+    """A root file system with Python, and mpi4py as it lies in a folder of packages. `libraries`: files and
+    folders that are put among its libraries. Nothing in it is an MPI unless they bring one."""
     for name in ("bin", "lib", "lib64"):
         (folder / "usr" / name).mkdir(parents=True)
         (folder / name).symlink_to(f"usr/{name}")
@@ -36,14 +35,16 @@ def make_rootfs(folder: Path, mpi4py: Path, *, files: Sequence[Path] = ()) -> Pa
     parts = [
         f"/usr/lib/x86_64-linux-gnu/lib{name}" for name in ("pthread.so.0", "dl.so.2", "rt.so.1", "util.so.1")
     ]
-    copied = [*parts, *programs, *_needed(*programs, *modules), *map(str, files)]
-    for path in dict.fromkeys(copied):
+    for path in dict.fromkeys([*parts, *programs, *_needed(*programs, *modules)]):
         target = folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.isdir(path):
-            shutil.copytree(path, target, symlinks=True, dirs_exist_ok=True)
+        shutil.copy2(path, target)
+    for source in libraries:
+        target = folder / "usr/lib/x86_64-linux-gnu" / source.name
+        if source.is_dir():
+            shutil.copytree(source, target, symlinks=True)
         else:
-            shutil.copy2(path, target)
+            shutil.copy2(source, target)
     ignored = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.copytree("/usr/lib/python3.11", folder / "usr/lib/python3.11", ignore=ignored, symlinks=True)
     (folder / "usr/bin/python3").symlink_to("python3.11")

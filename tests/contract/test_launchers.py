@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from processes import command
+from pythons import make_rootfs
 
 LAB = Path("/opt/fairlead-lab")
 HELLO = """\
@@ -60,6 +61,53 @@ def test_two_ranks_are_one_world(tmp_path: Path, name: str, launcher: str) -> No
     assert done.returncode == 0, done.stderr
     # The proof says nothing: the job's output is its own.
     assert sorted(done.stdout.splitlines()) == ["hello 0 2 3 True", "hello 1 2 3 True"]
+
+
+@pytest.fixture(scope="module")
+def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `pip install mpi4py` makes of an image that has no MPI."""
+    packages = python("mpi/debian").parent.parent / "lib/python3.11/site-packages"
+    return make_rootfs(tmp_path_factory.mktemp("without") / "rootfs", packages)
+
+
+VERSION = """\
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+line = MPI.Get_library_version().splitlines()[0]
+print("hello", world.rank, world.size, world.allreduce(world.rank + 1), " ".join(line.split(",")[0].split()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("debian", "Open MPI v4.1.4"),
+        ("openmpi-5.0.11", "Open MPI v5.0.11"),
+        ("mpich-5.0.2", "MPICH Version: 5.0.2"),
+    ],
+)
+def test_an_image_without_an_mpi_gets_the_hosts(
+    tmp_path: Path, without_mpi: Path, host: str, said: str
+) -> None:
+    """Nothing is asked for: mpi4py's wheel takes what is bound in."""
+    (tmp_path / "script.py").write_text(VERSION)
+    path = tmp_path / "job.toml"
+    path.write_text(
+        f'image = "rootfs:{without_mpi}"\ncommand = ["python3", "script.py"]\nengine = "bubblewrap"\n'
+        "[topology]\nranks_per_node = 2\n"
+    )
+    done = run(path, first_on_path=python(f"mpi/{host}").parent)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"hello 0 2 3 {said}", f"hello 1 2 3 {said}"]
+
+
+def test_the_hosts_mpi_takes_the_place_of_the_images(tmp_path: Path) -> None:
+    """Of one that mpi4py finds by its path, beside the interpreter."""
+    path = job(tmp_path, python("mpi/openmpi-4.1.8"), VERSION, "host-mpi")
+    done = run(path, first_on_path=python("mpi/openmpi-5.0.11").parent)
+    assert done.returncode == 0, done.stderr
+    said = "Open MPI v5.0.11"
+    assert sorted(done.stdout.splitlines()) == [f"hello 0 2 3 {said}", f"hello 1 2 3 {said}"]
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])

@@ -292,7 +292,8 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     rootfs = None  # of an environment that was only described, not captured
     if image.digest:
         rootfs = present(context.store, image, site, node=node)
-    made = plan(job, image, rootfs, site, node=node, proofs=proofs.gather(context.store))
+    before = proofs.gather(context.store) if image.mpis or image.mpi_users else ()
+    made = plan(job, image, rootfs, site, node=node, proofs=before)
     if made.needs_flat:
         from fairlead.images.layers.flatten import make_flat
 
