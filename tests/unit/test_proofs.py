@@ -11,6 +11,7 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site, make_surroundings
 
 from fairlead import proofs, render
+from fairlead.cli import doctor
 from fairlead.errors import PlanError
 from fairlead.launchers import by_mpi
 from fairlead.model import MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
@@ -243,6 +244,18 @@ def test_nor_of_other_engines_and_launchers() -> None:
 def test_more_nodes_are_no_other_circumstances() -> None:
     refuted = told(planned(), holds=False)
     assert planned(before=(refuted,), topology=Topology(nodes=3, ranks_per_node=4)).launcher == "mpirun"
+
+
+def test_doctor_shows_them() -> None:
+    found = doctor._text(make_site(mpis=(OWN,)), [told(planned(), holds=False)])
+    assert "  OpenMPI 4.1.4: /usr/bin/mpirun" in found
+    assert "the scheduler's direct start: srun --mpi=pmix x OpenMPI 4.1.4" in found
+    assert "4 ranks were each alone (2026-11-22, run job-7)" in found
+    assert "fairlead doctor --fresh" in found
+    held = doctor._text(make_site(), [told(planned(), holds=True)])
+    assert "4 ranks were one world" in held
+    assert "--fresh" not in held, "there is nothing to mend"
+    assert "MPI" not in doctor._text(make_site(), [])
 
 
 def test_the_plan_is_written_with_what_it_claims() -> None:

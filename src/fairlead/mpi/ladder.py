@@ -272,6 +272,9 @@ def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterat
         )
         return
     wanted = _abis(image) or {a for mpi in image.mpis if (a := abi(mpi)) is not None}
+    if not wanted:
+        yield Rejected(choice=rung.value, reason="nothing in the image is known to be linked to an MPI")
+        return
     usable = [mpi for mpi in ground.mpis if mpi.library is not None]
     if not usable:
         yield Rejected(choice=rung.value, reason="the host has no MPI library", remedy="module avail mpi")
@@ -279,7 +282,7 @@ def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterat
         if not binds(image, mpi):
             yield Rejected(
                 choice=f"{rung.value}: {mpi.title}",
-                reason=f"the image's programs are linked to {' or '.join(sorted(wanted)) or 'no MPI'}, "
+                reason=f"the image's programs are linked to {' or '.join(sorted(wanted))}, "
                 f"which {mpi.title} is not",
             )
             continue
