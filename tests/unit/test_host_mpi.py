@@ -223,11 +223,30 @@ def test_a_copy_that_lacks_what_is_asked_for_is_not_used(tmp_path: Path) -> None
 
 
 def test_what_is_of_mpi_is_the_hosts_whatever_the_image_has(tmp_path: Path) -> None:
-    names = ("libmpi.so.40", "libfabric.so.1", "libibverbs.so.1", "libucp.so.0")
+    names = ("libmpi.so.40", "libfabric.so.1", "libucp.so.0")
     runtime = runtime_of(**{name: f"/usr/lib/{name}.1.0" for name in names})
     tree = provided(Store(tmp_path), {f"usr/lib/{name}": "" for name in names}, runtime)
     assert tree.left_out == ()
     assert tree.over == (), "the image has an MPI's name there, but none that its programs load"
+
+
+def test_the_drivers_of_infiniband_go_with_their_library(tmp_path: Path) -> None:
+    """libibverbs and its drivers must be of one build: all the image's, or all the host's."""
+    verbs = make_library(tmp_path / "made/libibverbs.so.1.14", gives="IBVERBS_1")
+    mlx = make_library(tmp_path / "made/libmlx5.so.1.24", gives="MLX5_1")
+    runtime = HostLibrary(
+        libraries=(
+            DriverFile(name="libibverbs.so.1", path="/lib/libibverbs.so.1.15"),
+            DriverFile(name="libmlx5.so.1", path="/lib/libmlx5.so.1.25"),
+        ),
+        asked={"libibverbs.so.1": ("V_IBVERBS_1", "IBVERBS_PRIVATE_34"), "libmlx5.so.1": ("V_MLX5_1",)},
+    )
+    both = {"usr/lib/libibverbs.so.1": str(verbs), "usr/lib/libmlx5.so.1": str(mlx)}
+    assert provided(Store(tmp_path / "a"), both, runtime).left_out == ("libibverbs.so.1", "libmlx5.so.1")
+    one = {"usr/lib/libibverbs.so.1": str(verbs)}
+    assert provided(Store(tmp_path / "b"), one, runtime).left_out == ()
+    old = {"usr/lib/libibverbs.so.1": str(verbs), "usr/lib/libmlx5.so.1": str(verbs)}
+    assert provided(Store(tmp_path / "c"), old, runtime).left_out == ()
 
 
 def test_empty_parts_of_the_c_library_only_where_the_image_lacks_them(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fairlead import codec
 from fairlead.gpu import elf, ldcache
-from fairlead.images.view import View
+from fairlead.images.view import Found, View
 from fairlead.model import HostLibrary, HostMpiTree, Image, Mount, Site
 from fairlead.mpi import inject
 from fairlead.mpi.ladder import binds
@@ -21,9 +21,10 @@ _DEFAULT_FOLDERS = (
     "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib",
 )  # fmt: skip
 #: Of MPI and what drives its networks, the host's is taken whatever the image has: that is what is wanted.
-_OWN = re.compile(
-    r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|ibverbs|rdmacm|mlx|efa|cxi|infinipath|munge)"
-)
+_OWN = re.compile(r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|cxi|infinipath|munge)")
+#: rdma-core: its parts go together, and libibverbs looks for its drivers where it was built for. So the
+#: image's is taken, with its own drivers, or all of the host's.
+_RDMA = re.compile(r"lib(?:ibverbs|rdmacm|mlx[45]|efa|mana|hns|ibumad)\.so")
 
 
 def provide(store: Store, image: Image, site: Site) -> dict[str, HostMpiTree]:
@@ -62,6 +63,28 @@ def _make(store: Store, final: Path, runtime: HostLibrary, view: View, image: Im
 def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
     """The host's folder is searched first, by every program of the image. So of what is not MPI's the image's
     own copy stays, unless it is older or lacks what the host's libraries ask for."""
+    own = _own_copies(runtime, view, image)
+    rdma = [file for file in runtime.libraries if _RDMA.match(file.name)]
+    if all(
+        file.name in own and _gives(own[file.name], _public(runtime.asked.get(file.name, ())))
+        for file in rdma
+    ):
+        yield from (file.name for file in rdma)
+    for file in runtime.libraries:
+        found = own.get(file.name)
+        if inject.EMPTY_PART.fullmatch(file.name):
+            if found is not None or _version(image.glibc) < (2, 34):
+                yield file.name
+        elif found is not None and not (_OWN.match(file.name) or _RDMA.match(file.name)):
+            ours, theirs = _file_version(found.path), _file_version(file.path)
+            asked = runtime.asked.get(file.name, ())
+            told = bool(asked or (ours and theirs))
+            if told and not (ours and theirs and ours < theirs) and _gives(found, asked):
+                yield file.name
+
+
+def _own_copies(runtime: HostLibrary, view: View, image: Image) -> dict[str, Found]:
+    """Of what the host's MPI needs, what the image's loader would find in the image."""
     folders = [f for f in image.environment.get("LD_LIBRARY_PATH", "").split(":") if f.startswith("/")]
     cache: dict[str, str] = {}
     data = view.read("/etc/ld.so.cache", most=2**24)
@@ -70,24 +93,24 @@ def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
             cache.setdefault(entry.name, entry.path)
     except ValueError:
         pass  # the image's own loader does without it too
+    copies = {}
     for file in runtime.libraries:
-        if _OWN.match(file.name):
-            continue
-        places = [*(f"{folder}/{file.name}" for folder in folders)]
+        places = [f"{folder}/{file.name}" for folder in folders]
         places += [cache[file.name]] if file.name in cache else []
         places += [f"{folder}/{file.name}" for folder in _DEFAULT_FOLDERS]
-        own = next((found for place in places if (found := view.find(place)) is not None), None)
-        is_part = inject.EMPTY_PART.fullmatch(file.name) is not None
-        if is_part and (own is not None or _version(image.glibc) < (2, 34)):
-            yield file.name
-        if is_part or own is None or own.node.kind != "file":
-            continue
-        ours, theirs = _file_version(own.path), _file_version(file.path)
-        asked = set(runtime.asked.get(file.name, ()))
-        if ours and theirs and ours < theirs:
-            continue
-        if asked <= set(elf.read(own.node.places[0]).gives) and (asked or (ours and theirs)):
-            yield file.name
+        found = next((each for place in places if (each := view.find(place)) is not None), None)
+        if found is not None and found.node.kind == "file":
+            copies[file.name] = found
+    return copies
+
+
+def _gives(library: Found, asked: Iterable[str]) -> bool:
+    return set(asked) <= set(elf.read(library.node.places[0]).gives)
+
+
+def _public(versions: Iterable[str]) -> list[str]:
+    """Without those by which libraries of one build speak to each other (IBVERBS_PRIVATE_34)."""
+    return [version for version in versions if "PRIVATE" not in version]
 
 
 def _over(runtime: HostLibrary, view: View, image: Image, left_out: tuple[str, ...]) -> Iterator[Mount]:
