@@ -154,10 +154,11 @@ def test_ended_it_gives_the_ranks_time_and_leaves_nothing(tmp_path: Path, launch
 
 
 def working_in(folder: Path) -> list[str]:
-    """The command lines of processes in a folder, whether or not they carry a run's mark."""
+    """The command lines of processes in a folder, whether or not they carry a run's mark; without that which
+    Podman keeps for each user once it was asked anything."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if pid != str(os.getpid()) and os.readlink(f"/proc/{pid}/cwd") == str(folder):
-                found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
-    return found
+                found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip())
+    return [line for line in found if Path(line).name != "podman"]
