@@ -35,6 +35,7 @@ from fairlead.model import (
     Topology,
     Window,
 )
+from fairlead.store import FILE_KINDS
 from fairlead.study.analysis import Analysis, Goal, Metric
 from fairlead.study.statistics import compare, run_effect
 
@@ -131,7 +132,7 @@ def make_rootfs(image: Image) -> Rootfs:
         flat=f"{store}/flat/sha256/{image.digest.removeprefix('sha256:')}",
         drivers={vendor: f"{store}/drivers/{vendor}" for vendor in ("nvidia", "amd")},
         relinked=f"{store}/relinked/sha256/{image.digest.removeprefix('sha256:')}",
-        packed={kind: f"{store}/packed/image.{kind}" for kind in ("sif", "squashfs")},
+        packed={kind: f"{store}/packed/image.{kind}" for kind in FILE_KINDS},
     )
 
 

@@ -42,6 +42,8 @@ KNOWN = {
     "reservation": _Known(str, None, "the reservation that jobs run in"),
     "constraint": _Known(str, None, "features that nodes must have"),
     "modules": _Known(str, "", "environment modules that jobs load, with commas between"),
+    "delivery": _Known(str, None, "where ranks read the image: shared, node, or auto"),
+    "node_scratch": _Known(str, None, "the folder of each node that images are brought to; without it /tmp"),
     "mirrors": _Known(str, "", "places asked before a registry itself: docker.io=HOST,…"),
     "plain_http": _Known(str, "", "registries that are spoken to without TLS, with commas between"),
     "ca_file": _Known(str, "", "a certificate authority that registries may be signed by"),

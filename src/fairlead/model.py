@@ -7,6 +7,7 @@ msgspec's Structs rather than dataclasses because forty dataclasses take 15 ms t
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -142,7 +143,8 @@ class Job(Struct, frozen=True, kw_only=True):
     `workdir`: None is the image's, with nothing of the host mounted there. `writable`: the command may write
     anywhere in the image; what it writes vanishes with the container. `form`: the image as a "tree" of files
     or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset, and not
-    part of its digest, when it is no sweep.
+    part of its digest, when it is no sweep. `delivery`: where ranks read the image's tree, "shared" from the
+    store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto".
     """
 
     name: str
@@ -164,6 +166,9 @@ class Job(Struct, frozen=True, kw_only=True):
     capture: CaptureRequest = field(default_factory=CaptureRequest)
     prove: ProveRequest = field(default_factory=ProveRequest)
     sweep: Sweep | UnsetType = UNSET
+    # Unset where nobody asked, so that plans which have nothing to do with it keep their digests.
+    delivery: str | UnsetType = UNSET
+    node_scratch: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.walltime_s is not None and self.walltime_s < 1:
@@ -173,6 +178,16 @@ class Job(Struct, frozen=True, kw_only=True):
             )
         if self.form not in (None, "tree", "file"):
             raise UsageError(f"form is {self.form!r}", remedy='write form = "tree" or form = "file"')
+        if self.delivery not in (UNSET, "auto", "shared", "node"):
+            raise UsageError(
+                f"delivery is {self.delivery!r}", remedy='write delivery = "auto", "shared" or "node"'
+            )
+        if self.node_scratch is not UNSET and not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", self.node_scratch):
+            raise UsageError(
+                f"node_scratch is {self.node_scratch!r}; it is the path of a folder of each node, "
+                "of letters, digits and . _ + - between slashes",
+                remedy='set node_scratch = "/tmp"',
+            )
         if self.writable and self.form == "file":
             raise UsageError(
                 'writable = true and form = "file" exclude each other: an image as one file is read-only',
@@ -676,6 +691,19 @@ class Claim(Struct, frozen=True, kw_only=True):
     context: str
 
 
+class Delivery(Struct, frozen=True, kw_only=True):
+    """How the image's tree comes to a node: `archive`, a tar of it in the store, is unpacked as
+    `folder`/`name`, once for all jobs of the user there. Where that cannot be, the tree `name` of
+    the folder `shared` is read. `inodes`: how many it needs. The command names the folder of the two by the
+    variable FAIRLEAD_TREES."""
+
+    archive: str
+    folder: str
+    shared: str
+    name: str
+    inodes: int
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will be done, with the reasons. Equal plans have equal digests.
 
@@ -714,6 +742,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     #: are no part of what is done, nor of the digest.
     proves: Claim | None = None
     notes: tuple[str, ...] = ()
+    #: Unset: nothing is brought to the nodes.
+    delivery: Delivery | UnsetType = UNSET
 
 
 class JobState(StrEnum):
@@ -826,6 +856,18 @@ class JobStart(Struct, frozen=True, kw_only=True):
     job_id: str
 
 
+class Delivered(Struct, frozen=True, kw_only=True):
+    """What one node did for the image: "unpacked" it (an archive of so many bytes, in so many seconds),
+    "found" it, since another job of the user has it, or read the tree of the store,
+    "shared", since it could not be had."""
+
+    at_epoch_s: int
+    node: str
+    how: str
+    took_s: int
+    archive_bytes: int
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """What one arm did in one run: raw samples, never only a mean. Immutable once written."""
 
@@ -857,6 +899,8 @@ class Record(Struct, frozen=True, kw_only=True):
     job_id: str = ""
     starts: tuple[JobStart, ...] = ()
     ended_because: str = ""
+    #: Of all of its starts, in the order of time.
+    deliveries: tuple[Delivered, ...] = ()
 
 
 class Arm(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@
     parts/sha256/HEX         a blob that is being fetched, kept to go on from where it broke off
     flat/sha256/HEX/         one tree of hard links for an image
     relinked/sha256/HEX/     the same with its absolute links made relative, where nothing can be mounted
-    packed/sha256/HEX/       an image as one file, image.sif or image.squashfs, and image.KIND.json about it
+    packed/sha256/HEX/       an image as one file, image.sif, image.squashfs, or image.tar for compute nodes,
+                             and image.KIND.json about it
     blobs/sha256/HEX         image manifests and configs
     images/sha256/HEX.json   what is known about an image
     captures/HEX.json        fingerprint of an environment -> digest of its image
@@ -53,8 +54,8 @@ log = logging.getLogger("fairlead")
 T = TypeVar("T")
 
 VERSION = "2"
-#: Of packed images.
-FILE_KINDS = ("sif", "squashfs")
+#: Of packed images. The tars are of the flat tree and of the relinked one.
+FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")

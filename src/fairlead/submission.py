@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import codec, execute, proofs, registry, render
+from fairlead import codec, deliveries, execute, proofs, registry, render
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, ToolError, UsageError
 from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
@@ -339,6 +339,7 @@ def record(store: Store, status: Status) -> Record | None:
         job_id=submission.job_id or "",
         starts=status.starts,
         ended_because=status.reason,
+        deliveries=deliveries.read(ranks_folder(store, submission.run_id)),
     )
     store.write(path, codec.to_json(made))
     return made

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import fake_digest, make_driver, make_image, make_job, make_rootfs, make_site
+from msgspec import UNSET, UnsetType
 from tools import tool
 
 from fairlead import render
@@ -80,7 +81,7 @@ def _as_file(engine: str, kind: str) -> Plan:
     return plan(job, IMAGE, make_rootfs(IMAGE), make_site(engines=(facts,)))
 
 
-def _cluster(name: str, launcher: str, **facts: Any) -> Plan:
+def _cluster(name: str, launcher: str, delivery: str | UnsetType = UNSET, **facts: Any) -> Plan:
     """Everything that a job can ask of a scheduler, on two nodes of two ranks."""
     site = make_site(schedulers=(SchedulerFacts(name=name, version="1", **facts),))
     job = make_job(
@@ -95,6 +96,7 @@ def _cluster(name: str, launcher: str, **facts: Any) -> Plan:
         if name != "flux"
         else Scheduling(partition="long", warning_s=300, exclusive=True, after=("17",)),
         modules=("cuda/12.4",),
+        delivery=delivery,
     )  # fmt: skip
     return plan(job, IMAGE, make_rootfs(IMAGE), site)
 
@@ -110,13 +112,13 @@ MPI_IMAGE = make_image(
 )  # fmt: skip
 
 
-def _mpi(launcher: str, scheduler: str = "slurm", nodes: int = 2) -> Plan:
+def _mpi(launcher: str, scheduler: str = "slurm", nodes: int = 2, **asked: Any) -> Plan:
     facts = SchedulerFacts(name="slurm", version="1", mpi_plugins=("none", "pmi2", "pmix", "pmix_v4"))
     host = msgspec.structs.replace(OPENMPI, version="5.0.3", launcher="/opt/sw/bin/mpirun", prefix="/opt/sw")
     site = make_site(schedulers=(facts,), mpis=(host,), other_tools={"ssh": "/usr/bin/ssh"})
     job = make_job(
         scheduler=scheduler, launcher=launcher, walltime_s=5400,
-        topology=Topology(nodes=nodes, ranks_per_node=2, cpus_per_rank=4),
+        topology=Topology(nodes=nodes, ranks_per_node=2, cpus_per_rank=4), **asked,
     )  # fmt: skip
     return plan(job, MPI_IMAGE, make_rootfs(MPI_IMAGE), site)
 
@@ -156,6 +158,10 @@ CASES = {
     "pbspro": lambda: _cluster("pbs", "torchrun", settings={"flavour": "pro"}),
     "lsf": lambda: _cluster("lsf", "torchrun"),
     "flux": lambda: _cluster("flux", "torchrun"),
+    "gridengine-delivery": lambda: _cluster(
+        "gridengine", "ranks", "node", settings={"pe mpi8": "8 64", "gpu": "gpu"}
+    ),
+    "slurm-srun-delivery": lambda: _mpi("srun", delivery="node", node_scratch="/local/scratch"),
     "bubblewrap-flat": lambda: _plan(FULL),
     "bubblewrap-held": lambda: _plan(FULL, *HELD),
     "bubblewrap-held-no-overlay": lambda: _plan(FULL, *HELD, overlay=False),

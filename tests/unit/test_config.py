@@ -43,6 +43,8 @@ VALUES: dict[str, dict[str, Any]] = {
         "project": "reservation-c",
         "site": "reservation-d",
     },
+    "delivery": {"flag": "node", "environment": "shared", "project": "auto", "site": "node"},
+    "node_scratch": {"flag": "/flag", "environment": "/env", "project": "/project", "site": "/site"},
     "constraint": {
         "flag": "constraint-a",
         "environment": "constraint-b",

@@ -71,6 +71,14 @@ def add_scheduling(parser: argparse.ArgumentParser) -> None:
         ("constraint", "features that the nodes must have"),
     ):
         parser.add_argument(f"--{name}", metavar="NAME", help=meaning)
+    parser.add_argument(
+        "--delivery",
+        choices=("auto", "shared", "node"),
+        help="ranks read the image from the shared store, or each node brings it to itself once",
+    )
+    parser.add_argument(
+        "--node-scratch", metavar="DIR", help="the folder of each node that images are brought to (/tmp)"
+    )
 
 
 def add_at_once(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +141,10 @@ def read_job(context: Context) -> Job:
     if not job.modules and context.settings["modules"]:
         modules = tuple(filter(None, context.settings["modules"].split(",")))
         job = msgspec.structs.replace(job, modules=modules)
+    for name in ("delivery", "node_scratch"):
+        asked = getattr(job, name)
+        found = _over(context, name, None if asked is msgspec.UNSET else asked)
+        job = msgspec.structs.replace(job, **{name: found.rstrip("/") if found else msgspec.UNSET})
     if getattr(options, "python", None):
         job = msgspec.structs.replace(
             job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
@@ -284,6 +296,8 @@ def _with_program(job: Job) -> CaptureRequest:
 def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     """The plan; when it needs the image's flat tree, or the image as one file, that is made."""
 
+    import msgspec
+
     from fairlead import proofs
     from fairlead.images.present import present
     from fairlead.plan import plan
@@ -301,6 +315,19 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
             context.progress.say("making a flat tree of the image")
         make_flat(context.store, image, made.mount_points, relinked=made.relinked)
         context.progress.end()
+    if made.delivery is not msgspec.UNSET:
+        from fairlead.images import archive
+
+        try:
+            archive.provide(
+                context.store,
+                image,
+                made.mount_points,
+                relinked=made.relinked,
+                progress=context.progress.bytes,
+            )
+        finally:
+            context.progress.end()
     if made.packs is not None:
         from fairlead.images import pack
 

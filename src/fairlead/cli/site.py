@@ -24,6 +24,8 @@ _FLAGS = (
     "launcher",
     "engine",
     "modules",
+    "delivery",
+    "node_scratch",
 )
 
 

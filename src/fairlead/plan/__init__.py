@@ -16,6 +16,7 @@ from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site
 from fairlead.mpi.proven import Proven
 from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
+from fairlead.plan.delivery import archive_needed, at_run_time, choose_delivery
 from fairlead.plan.engine import choose_engine
 from fairlead.plan.gpus import choose_driver
 from fairlead.plan.host_mpi import bind
@@ -84,6 +85,12 @@ def plan(
     if words is not None:
         proved = dataclasses.replace(process, argv=words, own=0)
         proof = compose(resolved, proved, image, engine, launcher, container, around, gpu)
+    delivery = choose_delivery(
+        job, image, rootfs, container, runs_on, scheduler, command, decisions, relinked=suitable.relinked
+    )
+    if delivery is not msgspec.UNSET:
+        command = at_run_time(command, delivery.shared)
+        proof = None if proof is None else at_run_time(proof, delivery.shared)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
@@ -98,7 +105,10 @@ def plan(
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
         ),
-        requirements=requirements(job, image, container, runs_on.engine(engine.NAME), bound),
+        requirements=(
+            *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
+            *archive_needed(delivery),
+        ),
         needs_flat=container.flat is not None,
         relinked=suitable.relinked,
         packs=None if container.packed is None else container.packed.rpartition(".")[2],
@@ -111,6 +121,7 @@ def plan(
         directives=scheduler.directives(job, site),
         proves=verdict.proves,
         notes=(verdict.note,) if verdict.note else (),
+        delivery=delivery,
     )
 
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from fairlead import __version__, codec, registry, sweep
 from fairlead.model import Plan, Start
-from fairlead.render import parts, words
+from fairlead.render import delivery, parts, words
 from fairlead.schedulers import Scheduler
 
 
@@ -87,13 +87,16 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     """For a scheduler: the first node's part, and every node's."""
     alone = plan.job.topology.nodes == 1
     sweep_name = shlex.quote(place.run_id) if place else _run_name(plan)
+    brought = plan.delivery
+    by_program = plan.start is Start.PROGRAM
     # A program that starts the ranks ends them by its own rules.
     saves = plan.start is not Start.PROGRAM and plan.rank_log is not None
     found = [
         parts.CLUSTER_ARGUMENTS.format(
             nodes=plan.job.topology.nodes,
             job_id=scheduler.JOB_ID if plan.job.sweep is UNSET else scheduler.ARRAY.job_id,
-            or_rank=", or with --rank for every rank" if plan.start is Start.PROGRAM else "",
+            or_rank=", or with --rank for every rank" if by_program else "",
+            more=delivery.ARGUMENT if by_program and brought is not UNSET else "",
             **_run_and_folder(plan, scheduler, place),
         ),
         *([] if plan.job.sweep is UNSET else [parts.SWEEP_ARGUMENTS.format(example=f"{sweep_name}.0")]),
@@ -106,6 +109,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.NEED,
         _modules(plan),
         _needs(plan),
+        "" if brought is UNSET else delivery.for_node(brought, plan.start, watches=scheduler.SIGNALS_BY_FILE),
         parts.CLUSTER_INTERFACE,
         parts.LET_SAVE if saves else "",
         *_values(plan),
@@ -123,10 +127,13 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.PORT,
         parts.CLUSTER_RUN.format(start=_everywhere(plan)),
     ]
+    if by_program and brought is not UNSET:
+        found.append(delivery.for_first(warns=_warning(plan, scheduler) != ""))
     if plan.proof is not None:
         found.append(parts.CLUSTER_PROOF)
     found += [
         "run job\ncode=$?\n",
+        delivery.LEAVE if by_program and brought is not UNSET else "",
         _first_failure(plan),
         parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
     ]

@@ -188,7 +188,7 @@ case ${{1:-}} in
     part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
-  *)
+{more}  *)
     FAIRLEAD_RUN="${{1:-{run}}}"
     FAIRLEAD_RUN_DIR={folder} ;;
 esac

@@ -24,9 +24,9 @@ def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
     Raises PlanError where the image has something else, or a link that an engine would follow out of it.
     """
     for mount in mounts:
-        place = _resolve(tree, mount)
+        place = resolve(tree, mount)
         is_folder = os.path.isdir(mount.source)
-        if place.is_symlink():  # it leads nowhere, or _resolve() would have followed it
+        if place.is_symlink():  # it leads nowhere, or resolve() would have followed it
             with _writable(place.parent):
                 place.unlink()
         elif place.exists():
@@ -46,7 +46,7 @@ def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
         _make(place, mount, is_folder=is_folder)
 
 
-def _resolve(tree: Path, mount: Mount) -> Path:
+def resolve(tree: Path, mount: Mount) -> Path:
     """Where in the tree a mount's target is, once the links on its way are followed."""
     pending = [part for part in reversed(mount.target.split("/")) if part]
     place = tree

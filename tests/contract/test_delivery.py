@@ -1,0 +1,375 @@
+"""The bash that brings an image to a node, run by real shells with the real flock and tar: alone, side by
+side, killed, without room, and where somebody else's folder stands in the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tools import tool
+
+from fairlead import deliveries
+from fairlead.images import archive
+from fairlead.model import Delivery, Start
+from fairlead.render import delivery as pieces
+
+NAME = "a" * 64
+PATIENCE_S = 30.0
+
+
+@dataclass
+class Node:
+    """A node's scratch, and an image's archive and tree in a store."""
+
+    top: Path
+    scratch: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    pipes: list[int] = field(default_factory=list)
+
+    @property
+    def archive(self) -> Path:
+        return self.top / "image.tar"
+
+    @property
+    def shared(self) -> Path:
+        return self.top / "flat" / "sha256"
+
+    def trees(self, uid: int | None = None) -> Path:
+        return self.scratch / f"fairlead-{os.getuid() if uid is None else uid}" / "flat"
+
+    def tree(self) -> Path:
+        return self.trees() / NAME
+
+    def script(
+        self, body: str, *, run: str = "run", uid: int | None = None, start: Start = Start.NODES,
+        part: str = "", name: str = NAME, packed: Path | None = None, inodes: int = 10,
+    ) -> str:  # fmt: skip
+        """A node's part of a job: it brings the image, and then does what `body` says."""
+        delivery = Delivery(
+            archive=str(packed or self.archive), folder=str(self.trees(uid)), shared=str(self.shared),
+            name=name, inodes=inodes,
+        )  # fmt: skip
+        folder = self.top / run
+        folder.mkdir(exist_ok=True)
+        head = f"set -u\nHERE=' on here' FAIRLEAD_RUN_DIR={shlex.quote(str(folder))} part={part}\n"
+        traps = "trap 'exit 143' TERM\n"
+        return head + traps + pieces.for_node(delivery, start, watches=False) + body
+
+    def start(self, script: str, *before: str) -> subprocess.Popen[str]:
+        """In a process group of its own, as a job is."""
+        self.started.append(
+            subprocess.Popen(
+                [*before, "bash", "-c", script],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            )
+        )  # fmt: skip
+        return self.started[-1]
+
+    def run(self, script: str, *before: str, code: int = 0) -> tuple[str, str]:
+        started = self.start(script, *before)
+        out, err = started.communicate(timeout=PATIENCE_S)
+        assert started.returncode == code, out + err
+        return out, err
+
+    def told(self, run: str = "run") -> list[str]:
+        return [each.how for each in deliveries.read(self.top / run)]
+
+    def is_clean(self) -> bool:
+        return list(self.scratch.iterdir()) == []
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    for name in ("flock", "tar"):
+        tool(name)
+    made = Node(tmp_path, tmp_path / "scratch")
+    made.scratch.mkdir()
+    tree = made.shared / NAME
+    (tree / "bin").mkdir(parents=True)
+    (tree / "bin" / "program").write_text("#!/bin/sh\necho it runs\n")
+    (tree / "bin" / "program").chmod(0o755)
+    os.link(tree / "bin" / "program", tree / "bin" / "other name")
+    (tree / "large").write_bytes(bytes(40_000))
+    (tree / "link").symlink_to("bin/program")
+    (tree / "secret").write_text("nobody reads me")
+    (tree / "secret").chmod(0o000)
+    (tree / "guarded").mkdir()
+    (tree / "guarded" / "old").write_text("old")
+    os.utime(tree / "guarded" / "old", (86_400, 86_400))
+    (tree / "guarded").chmod(0o555)
+    (tree / "gives way").symlink_to("/nowhere at all")
+    with open(made.archive, "wb") as stream:
+        archive.write_tar(str(tree), stream.write)
+    places = (b"d/data/of this job\0", b"f/etc/hosts\0", b"d/gives way\0", b"d/guarded/place\0")
+    archive.places_of(made.archive).write_bytes(b"".join(places))
+    yield made
+    (tree / "guarded").chmod(0o755)
+    for started in made.started:
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
+    for pipe in made.pipes:
+        os.close(pipe)
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+#: Says that it has the image, and stays until its file is there; $1 is that file's path.
+STAYS = """
+echo "has $FAIRLEAD_TREES"
+until [ -e {go} ]; do sleep 0.02; done
+[ -d "$FAIRLEAD_TREES/$image_name/bin" ] || exit 9
+"""
+
+
+def test_it_is_as_in_the_store_with_places_and_goes_with_its_user(node: Node) -> None:
+    body = """
+    cd "$FAIRLEAD_TREES/$image_name" && bin/program && stat -c '%a %n' bin/program secret guarded . &&
+    readlink link && stat -c '%Y %n' guarded/old && [ bin/program -ef 'bin/other name' ] && echo one file
+    for place in 'data/of this job' etc/hosts 'gives way' guarded/place; do stat -c '%F %n' "$place"; done
+    echo "$FAIRLEAD_TREES"
+    """
+    out, err = node.run(node.script(body))
+    assert out.splitlines() == [
+        "it runs", "755 bin/program", "0 secret", "555 guarded" if os.getuid() == 0 else "755 guarded",
+        "755 .", "bin/program", "86400 guarded/old", "one file", "directory data/of this job",
+        "regular empty file etc/hosts", "directory gives way", "directory guarded/place", str(node.trees()),
+    ]  # fmt: skip
+    assert err.startswith("fairlead: the image is on this node on here: 0 MB unpacked in ")
+    (told,) = deliveries.read(node.top / "run")
+    assert (told.how, told.archive_bytes) == ("unpacked", node.archive.stat().st_size)
+    assert node.is_clean()
+
+
+def test_two_jobs_at_once_unpack_it_once_and_the_last_removes_it(node: Node) -> None:
+    goes = [node.top / f"go{number}" for number in range(4)]
+    jobs = [
+        node.start(node.script(STAYS.format(go=shlex.quote(str(go))), run=f"run{number}"))
+        for number, go in enumerate(goes)
+    ]
+    for number in range(4):
+        wait_for(lambda n=number: node.told(f"run{n}"), "the deliveries")
+    assert sorted(how for number in range(4) for how in node.told(f"run{number}")) == [
+        "found", "found", "found", "unpacked",
+    ]  # fmt: skip
+    for number in (1, 0, 3):
+        goes[number].touch()
+        assert jobs[number].wait(PATIENCE_S) == 0
+        assert node.tree().is_dir()
+    goes[2].touch()
+    assert jobs[2].wait(PATIENCE_S) == 0
+    assert node.is_clean()
+
+
+def test_many_short_jobs_find_it_or_unpack_it_and_leave_nothing(node: Node) -> None:
+    """Those that come meet those that remove it: nobody may run without it."""
+    body = '[ "$("$FAIRLEAD_TREES/$image_name/bin/program")" = "it runs" ]'
+    jobs = [node.start(node.script(body, run=f"run{number}")) for number in range(16)]
+    for job in jobs:
+        _, err = job.communicate(timeout=PATIENCE_S)
+        assert job.returncode == 0, err
+        assert "NOT" not in err
+    assert node.is_clean()
+
+
+def unpacking(node: Node, run: str) -> subprocess.Popen[str]:
+    """A job whose tar has begun, and waits for the rest of what it reads."""
+    pipe = node.top / "pipe"
+    os.mkfifo(pipe)
+    job = node.start(node.script("echo never", run=run, packed=pipe))
+    node.pipes.append(os.open(pipe, os.O_WRONLY))
+    os.write(node.pipes[-1], node.archive.read_bytes()[:20480])  # tar reads 10 KiB at a time
+    wait_for(lambda: any(Path(f"{node.tree()}.part").glob("*")), "the first files")
+    return job
+
+
+def test_killed_while_it_unpacks_it_is_unpacked_again(node: Node) -> None:
+    job = unpacking(node, "killed")
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait(PATIENCE_S)
+    assert Path(f"{node.tree()}.part").is_dir()
+    out, _ = node.run(node.script('"$FAIRLEAD_TREES/$image_name/bin/program"'))
+    assert out == "it runs\n"
+    assert node.told() == ["unpacked"]
+    assert node.is_clean()
+
+
+def test_told_to_end_while_it_unpacks_it_leaves_nothing(node: Node) -> None:
+    job = unpacking(node, "ended")
+    os.kill(job.pid, signal.SIGTERM)
+    assert job.wait(PATIENCE_S) == 143
+    assert node.is_clean()
+
+
+def test_what_a_killed_job_left_is_used_or_removed(node: Node) -> None:
+    go = node.top / "go"
+    job = node.start(node.script(STAYS.format(go=go), run="killed"))
+    wait_for(lambda: node.told("killed"), "the delivery")
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait(PATIENCE_S)
+    assert node.tree().is_dir()
+    node.run(node.script("true", run="same"))
+    assert node.told("same") == ["found"]
+    assert node.is_clean()
+
+    again = node.start(node.script(STAYS.format(go=go), run="again"))
+    wait_for(lambda: node.told("again"), "the delivery")
+    os.killpg(again.pid, signal.SIGKILL)
+    again.wait(PATIENCE_S)
+    node.run(node.script("true", run="other", name="b" * 64))
+    assert node.told("other") == ["unpacked"]
+    assert node.is_clean()
+
+
+def test_what_is_left_of_another_start_of_the_machine_is_not_trusted(node: Node) -> None:
+    node.tree().mkdir(parents=True)
+    for folder in (node.trees(), node.trees().parent):
+        folder.chmod(0o700)
+    Path(f"{node.tree()}.lock").touch()
+    Path(f"{node.tree()}.whole").write_text("another boot\n")
+    out, _ = node.run(node.script('"$FAIRLEAD_TREES/$image_name/bin/program"'))
+    assert out == "it runs\n"
+    assert node.told() == ["unpacked"]
+
+
+_SMALL = 'mount -t tmpfs -o "$1" none "$2" && exec bash -c "$3"'
+
+
+@pytest.mark.parametrize(
+    ("options", "inodes", "why"),
+    [
+        ("size=64k", 200, "MiB free"),
+        ("size=8m,nr_inodes=20", 50, "needs 50 inodes, and there are 1"),
+        ("size=8m,nr_inodes=12", 1, "unpacking it ended with: tar: "),
+        ("size=8m,noexec", 10, "mounted noexec"),
+        ("size=8m,ro", 10, "is not a folder that can be written"),
+    ],
+)
+def test_without_room_on_the_node_the_store_is_read_and_that_is_said(
+    node: Node, options: str, inodes: int, why: str
+) -> None:
+    script = node.script('"$FAIRLEAD_TREES/$image_name/bin/program"', uid=0, inodes=inodes)
+    script += f"\ntrap - EXIT; drop_image; ls -A {shlex.quote(str(node.scratch))}"
+    out, err = in_small(node, options, script)
+    assert out == "it runs\n"
+    assert "fairlead: the image is NOT brought to this node on here, and read from the store: " in err
+    assert why in err
+    assert node.told() == ["shared"]
+
+
+def in_small(node: Node, options: str, script: str) -> tuple[str, str]:
+    """Run it where the scratch is a file system of that size, as root of a namespace of its own."""
+    done = subprocess.run(
+        [tool("unshare"), "-Urm", "sh", "-c", _SMALL, "sh", options, str(node.scratch), script],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_without_the_scratch_folder_the_store_is_read(node: Node) -> None:
+    node.scratch.rmdir()
+    out, err = node.run(node.script('"$FAIRLEAD_TREES/$image_name/bin/program"'))
+    assert (out, node.told()) == ("it runs\n", ["shared"])
+    assert f"{node.scratch} is not a folder that can be written" in err
+
+
+@pytest.mark.parametrize("what", ["open to others", "a link", "a file", "open below", "a link below"])
+def test_a_folder_that_is_not_ours_alone_is_refused(node: Node, what: str) -> None:
+    own, elsewhere = node.trees().parent, node.top / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    match what:
+        case "open to others":
+            own.mkdir()
+            own.chmod(0o770)
+        case "a link":
+            own.symlink_to(elsewhere)
+        case "a file":
+            own.touch(mode=0o700)
+        case "open below":
+            node.trees().mkdir(parents=True)
+            own.chmod(0o700)
+            node.trees().chmod(0o777)
+        case "a link below":
+            own.mkdir(mode=0o700)
+            node.trees().symlink_to(elsewhere)
+    out, err = node.run(node.script("echo never"), code=3)
+    assert out == ""
+    assert "is not a folder of this user alone, but: " in err
+    assert "try: --node-scratch DIR, or --delivery shared" in err
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_somebody_else_s_folder_is_refused(node: Node) -> None:
+    """Of the machine's root, who is nobody in a namespace that does not know him."""
+    own = node.trees(0).parent
+    own.mkdir(mode=0o700)
+    script = node.script("echo never", uid=0)
+    if os.getuid() == 0:
+        os.chown(own, 12345, 12345)
+        out, err = node.run(script, code=3)
+    else:
+        script = f"mount --bind /usr {shlex.quote(str(own))} && exec bash -c {shlex.quote(script)}"
+        out, err = node.run(script, tool("unshare"), "-Urm", code=3)
+    assert out == ""
+    assert re.search(r"is not a folder of this user alone, but: (12345 700|65534 755) directory", err), err
+
+
+def test_a_scratch_in_which_anybody_can_rename_is_refused(node: Node) -> None:
+    node.scratch.chmod(0o777)
+    _, err = node.run(node.script("echo never"), code=3)
+    assert f"anybody may rename what is in {node.scratch} on here (mode 777)" in err
+    node.scratch.chmod(0o1777)
+    node.run(node.script("true"))
+    assert node.is_clean()
+
+
+def test_without_flock_the_store_is_read(node: Node) -> None:
+    script = node.script('"$FAIRLEAD_TREES/$image_name/bin/program"')
+    hidden = 'command() { [ "$2" != flock ]; }\n'
+    out, err = node.run(hidden + script)
+    assert (out, node.told()) == ("it runs\n", ["shared"])
+    assert "it takes flock and tar" in err
+
+
+def test_ranks_of_a_program_use_what_was_brought_before_and_it_stays_between_them(node: Node) -> None:
+    program = '"$FAIRLEAD_TREES/$image_name/bin/program"; echo "$FAIRLEAD_TREES"'
+    node.run(node.script("echo never", start=Start.PROGRAM, part="--bring"))
+    for _ in ("the proof", "the job"):
+        out, err = node.run(node.script(program, start=Start.PROGRAM, part="--rank"))
+        assert (out, err) == (f"it runs\n{node.trees()}\n", "")
+    assert node.told() == ["unpacked"]
+    node.run(node.script("echo never", start=Start.PROGRAM, part="--leave"))
+    assert node.is_clean()
+    # Gone in between: said once a rank, and the job goes on.
+    out, err = node.run(node.script(program, start=Start.PROGRAM, part="--rank"))
+    assert out == f"it runs\n{node.shared}\n"
+    assert "it is not there any more" in err
+
+
+def test_ranks_of_a_program_that_are_told_to_end_leave_nothing(node: Node) -> None:
+    node.run(node.script("", start=Start.PROGRAM, part="--bring"))
+    ranks = [
+        node.start(node.script("echo here; sleep 600 & wait", start=Start.PROGRAM, part="--rank"))
+        for _ in range(2)
+    ]
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "here\n"
+    for rank in ranks:
+        os.killpg(rank.pid, signal.SIGTERM)
+    assert [rank.wait(PATIENCE_S) for rank in ranks] == [143, 143]
+    assert node.is_clean()

@@ -1,0 +1,583 @@
+#!/usr/bin/env bash
+#$ -N digits
+#$ -S /bin/bash
+#$ -j y
+#$ -cwd
+#$ -pe mpi8 16
+#$ -l h_rt=5400
+#$ -l h_vmem=8192M
+#$ -l gpu=1
+#$ -l exclusive=true
+#$ -q long
+#$ -P physics
+#$ -hold_jid 17
+#$ -r y
+# digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
+# Written by Fairlead 0.1.0, plan sha256:c5554c542d6e.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_NODES=2
+FAIRLEAD_JOB="${JOB_ID:-$$}"
+# The scheduler starts this script on the first node, which starts it with --node on every node.
+# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+part=--first
+case ${1:-} in
+  --node | --rank)
+    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
+  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+  *)
+    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
+    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+esac
+HERE=" on $(uname -n)"
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+deliver() { # $1: a signal for the run's processes on this node
+  local pid caught
+  if [ "$1" = TERM ]; then end_run; return; fi
+  for pid in $(run_pids); do # one that does not handle it would die of it
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  done
+}
+
+if [ "$part" != --first ]; then
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
+
+( # Signals from the first node, by a file: this look once a second ends with the node's part.
+  told=0
+  while sleep 1; do
+    kill -0 "$$" 2>/dev/null || exit
+    mapfile -t signals < <(cat "$FAIRLEAD_RUN_DIR/signals" 2>/dev/null)
+    while [ "$told" -lt "${#signals[@]}" ]; do
+      deliver "${signals[told]}"
+      told=$((told + 1))
+    done
+  done
+) < /dev/null > /dev/null 2>&1 &
+watch=$!
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; kill "$watch"' EXIT
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# The site's software.
+command -v module >/dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmod}.sh; do
+  # shellcheck disable=SC1090
+  [ -r "$file" ] && { set +u; . "$file"; set -u; break; }
+done
+command -v module >/dev/null || {
+  printf 'fairlead: there is no command "module"%s\n' "$HERE" >&2
+  exit 3
+}
+module load cuda/12.4 || exit 3
+
+# What must be there.
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/fairlead/packed/image.tar 'the archive of the image' 'fairlead plan JOB   # makes it'
+
+# The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
+image_archive=/scratch/ada/fairlead/packed/image.tar
+image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+image_shared=/scratch/ada/fairlead/flat/sha256
+FAIRLEAD_TREES=/tmp/fairlead-4711/flat # what containers are made of lies in it; or in the former, where it cannot be brought
+image_tree=$FAIRLEAD_TREES/$image_name
+image_lock=
+unpacking=
+image_inodes=32389
+boot=$(cat /proc/sys/kernel/random/boot_id)
+
+image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
+  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2>/dev/null)" = "$boot" ]
+}
+
+told_delivery() { # $1: unpacked, found or shared; $2: seconds
+  printf '%(%s)T %s %s %s %s\n' -1 "$(uname -n)" "$1" "$2" "$(stat -c %s "$image_archive")" \
+    >> "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)"
+}
+
+read_shared() { # $1: why the image cannot be on this node
+  printf 'fairlead: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
+  FAIRLEAD_TREES=$image_shared
+  told_delivery shared 0
+}
+
+own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
+  local seen
+  mkdir -m 700 "$1" 2>/dev/null
+  seen=$(stat -c '%u %a %F' "$1" 2>/dev/null) || return
+  case $seen in
+    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
+  esac
+  # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
+  printf 'fairlead: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
+    "$1" "$HERE" "$seen" >&2
+  printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
+  exit 3
+}
+
+own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
+  local mode
+  mode=$(stat -L -c %a "${FAIRLEAD_TREES%/*/*}" 2>/dev/null) || return
+  if (( (0$mode & 01002) == 2 )); then
+    printf 'fairlead: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
+      "${FAIRLEAD_TREES%/*/*}" "$HERE" "$mode" >&2
+    printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
+    exit 3
+  fi
+  own_folder "${FAIRLEAD_TREES%/*}" && own_folder "$FAIRLEAD_TREES"
+}
+
+remove_image() { # $1: a tree; its lock is held alone
+  rm -f "$1.whole" "$1.errors" # first, so that nobody takes the rest for whole
+  rm -rf "$1" "$1.part" 2>/dev/null || { # folders that their owner may not write
+    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2>/dev/null
+    rm -rf "$1" "$1.part"
+  }
+}
+
+is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all others lock
+  [ "$1.lock" -ef "/proc/self/fd/$2" ]
+}
+
+sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
+  local lock descriptor
+  for lock in "${FAIRLEAD_TREES%/*}"/*/*.lock; do
+    [ "$lock" != "${1:-}" ] && [ -f "$lock" ] && { exec {descriptor}>>"$lock"; } 2>/dev/null || continue
+    if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
+      remove_image "${lock%.lock}"
+      rm -f "$lock"
+    fi
+    exec {descriptor}>&-
+  done
+  rmdir "${FAIRLEAD_TREES%/*}"/* "${FAIRLEAD_TREES%/*}" 2>/dev/null
+}
+
+make_image_places() { # where jobs mount something: the image has nothing there
+  local place path
+  while IFS= read -r -d '' place; do # d/a/folder or f/a/file
+    path=$image_tree${place:1}
+    if [ -L "$path" ] || [ ! -e "$path" ]; then
+      mkdir -p "${path%/*}" 2>/dev/null
+      [ -w "${path%/*}" ] || chmod u+rwx "${path%/*}" || return
+      [ ! -L "$path" ] || rm "$path"
+      case $place in
+        d*) mkdir -p "$path" ;;
+        *) : >> "$path" ;;
+      esac || return
+    fi
+  done < "$image_archive.places"
+}
+
+unpack_image() { # sets why when it cannot be
+  local free needed part=$image_tree.part
+  remove_image "$image_tree"
+  mkdir -m 700 "$part" 2>/dev/null || { why="$part cannot be made"; return 1; }
+  : 2>/dev/null > "$part/trial" && chmod 700 "$part/trial"
+  [ -x "$part/trial" ] || { why="no program can run from $part: it is full, or mounted noexec"; return 1; }
+  rm -f "$part/trial"
+  # A file takes its last block whole.
+  needed=$(($(stat -c %s "$image_archive") / 1024 + image_inodes * 2))
+  free=$(df -Pk "$part" 2>/dev/null | awk 'NR == 2 { print $4 }')
+  if [ "${free:-$needed}" -lt "$needed" ]; then
+    why="$part needs $((needed / 1024)) MiB, and there are $((free / 1024)) MiB free"
+    return 1
+  fi
+  free=$(df -Pi "$part" 2>/dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
+  if [ "${free:-$image_inodes}" -lt "$image_inodes" ]; then
+    why="$part needs $image_inodes inodes, and there are $free free"
+    return 1
+  fi
+  # In the background, because bash runs a trap only between commands or during `wait`.
+  tar -xopf "$image_archive" -C "$part" < /dev/null > /dev/null 2> "$image_tree.errors" &
+  unpacking=$!
+  if wait "$unpacking"; then
+    unpacking=
+    mv "$part" "$image_tree" && echo "$boot" 2>/dev/null > "$image_tree.whole"
+    image_is_whole && return
+    why="$image_tree cannot be made"
+  else
+    unpacking=
+    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2>/dev/null)"
+  fi
+  return 1
+}
+
+bring_image() { # have it on this node, with its lock shared; or read the store's
+  local why='' how=found began=$SECONDS attempt
+  command -v flock >/dev/null && command -v tar >/dev/null || {
+    read_shared 'it takes flock and tar'
+    return
+  }
+  for attempt in {1..50}; do
+    if own_folders && { exec {image_lock}>>"$image_tree.lock"; } 2>/dev/null; then
+      if ! flock -s "$image_lock" 2>/dev/null; then
+        why="files in $FAIRLEAD_TREES cannot be locked"
+        break
+      fi
+      if is_lock_of "$image_tree" "$image_lock"; then
+        image_is_whole && break
+        # Nobody can use what is not whole; so this takes no longer than others who ask the same.
+        if flock -x -w 60 "$image_lock" && is_lock_of "$image_tree" "$image_lock" && ! image_is_whole; then
+          how=unpacked
+          unpack_image || break
+        fi
+      fi
+      exec {image_lock}>&- # and again, shared: it may have been removed in between
+    elif [ ! -w "${FAIRLEAD_TREES%/*/*}" ]; then
+      why="${FAIRLEAD_TREES%/*/*} is not a folder that can be written"
+      break
+    elif [ "$attempt" -gt 1 ]; then # the first time, the last user may just have removed the folders
+      sleep 0.1
+    fi
+    image_lock=
+    [ "$attempt" -lt 50 ] || why="no lock can be had in $FAIRLEAD_TREES"
+  done
+  [ -n "$why" ] || make_image_places || why="what is mounted can have no place in $image_tree"
+  if [ -n "$why" ]; then
+    drop_image
+    read_shared "$why"
+    return
+  fi
+  sweep_images "$image_tree.lock"
+  told_delivery "$how" "$((SECONDS - began))"
+  if [ "$how" = found ]; then
+    printf 'fairlead: the image is on this node%s already, in %s\n' "$HERE" "$image_tree" >&2
+  else
+    printf 'fairlead: the image is on this node%s: %s MB unpacked in %s s to %s\n' "$HERE" \
+      "$(($(stat -c %s "$image_archive") / 1000000))" "$((SECONDS - began))" "$image_tree" >&2
+  fi
+}
+
+drop_image() { # who can have the lock alone was the last: it removes the tree
+  [ -n "$image_lock" ] || return 0
+  if [ -n "$unpacking" ]; then
+    kill "$unpacking" 2>/dev/null
+    wait "$unpacking"
+    unpacking=
+  fi
+  if flock -x -n "$image_lock" && is_lock_of "$image_tree" "$image_lock"; then
+    remove_image "$image_tree"
+    rm -f "$image_tree.lock"
+  fi
+  exec {image_lock}>&-
+  image_lock=
+  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
+}
+
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; kill "$watch"; drop_image' EXIT
+bring_image
+
+# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
+FAIRLEAD_INTERFACE=
+if command -v ip >/dev/null; then
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    FAIRLEAD_INTERFACE=lo
+  else
+    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
+    [ -n "$FAIRLEAD_INTERFACE" ] ||
+      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+  fi
+fi
+
+let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
+  local deadline=$((SECONDS + 60)) # for those that were not told
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    sleep 0.2
+  done
+}
+
+# One rank: it is told its names; its output is kept, and goes to the job's line by line, its number before.
+start_rank() { # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((FAIRLEAD_NODE * 2 + LOCAL_RANK))
+  WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
+  MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+  unset GLOO_SOCKET_IFNAME
+  [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
+  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK output errors code attempt
+  mkdir -p "$logs"
+  exec 3> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stdout.log" -e "s/^/[rank $RANK] /")
+  output=$!
+  exec 4> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stderr.log" -e "s/^/[rank $RANK] /" >&2)
+  errors=$!
+  rank_command >&3 2>&4 3>&- 4>&-
+  code=$?
+  exec 3>&- 4>&-
+  echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
+  # The last lines; whoever holds the pipe after the rank's end is not waited for.
+  for attempt in {1..100}; do
+    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
+    sleep 0.01
+  done
+  [ "$code" -ne 75 ] || let_save exits 4
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}
+
+rank_command() {
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind "$FAIRLEAD_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  --ro-bind "$FAIRLEAD_TREES"'/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+
+[ -e /dev/fd/0 ] || exec </dev/null
+children=()
+for ((number = 0; number < 2; number++)); do
+  if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
+    start_rank 0 <&0 &
+  else
+    start_rank "$number" </dev/null &
+  fi
+  children+=("$!")
+done
+code=0
+for child in "${children[@]}"; do
+  wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+done
+
+echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
+! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save over "$FAIRLEAD_NODES"
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"
+
+fi
+
+# From here on: the first node.
+mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
+printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
+[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+script=$FAIRLEAD_RUN_DIR/job.sh
+[ -e "$script" ] || cp "$0" "$script" || exit 3
+
+finish() { # $1: exit code; kept in a file, because schedulers forget
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
+  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  exit "$1"
+}
+
+everywhere() { # run this script on every node, with these arguments after the node's number
+  local how=$1
+  shift
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    bash "$script" "$how" 0 "$@"
+  else
+    on_each_node "$script" "$how" "$@"
+  fi
+}
+
+pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+  everywhere --signal "$FAIRLEAD_RUN" "$1"
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP USR1
+  pass_on TERM
+  finish "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+# Before the end of the job's time, or its preemption: time to write a checkpoint.
+trap 'interrupted=1; pass_on USR1' USR1
+
+await() { # the exit code of a child, through any number of signals
+  local status
+  while :; do
+    interrupted=
+    wait "$1"
+    status=$?
+    [ -n "$interrupted" ] || return "$status"
+  done
+}
+
+hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  qrsh -inherit -nostdin "$host" "$@"
+}
+
+again() { # prints the number under which the job goes on
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
+    echo "$JOB_ID"
+    AGAIN=99
+  # One of several nodes would wait there for ever "until clean up of a previous run has finished".
+  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"; then
+    printf 'fairlead: this node may not hand jobs over; an administrator can let it: qconf -as %s\n'       "$(uname -n)" >&2
+    return 1
+  fi
+}
+
+on_each_node() {
+  local script=$1 how=$2 number code=0 children=()
+  shift 2
+  for number in "${!hosts[@]}"; do
+    (
+      if [ "$number" -eq 0 ]; then
+        bash "$script" "$how" 0 "$@"
+      else
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@" < /dev/null
+      fi
+      code=$?
+      [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
+      exit "$code"
+    ) &
+    children+=("$!")
+  done
+  for number in "${children[@]}"; do
+    wait "$number" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+  done
+  return "$code"
+}
+
+pass_on() { echo "$1" >> "$FAIRLEAD_RUN_DIR/signals"; }
+
+agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
+if [ "$((starts - agains))" -gt 2 ]; then
+  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  finish 70
+fi
+
+(
+  trap 'kill "$!"; exit' TERM
+  sleep 5100 > /dev/null 2>&1 &
+  wait "$!" && kill -s USR1 "$$"
+) &
+warning=$!
+trap 'kill "$warning" 2>/dev/null' EXIT
+
+mapfile -t hosts < <(hosts)
+if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
+  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+# Ranks meet at the first node, by its address: names may not resolve in an image.
+FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
+FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+
+# A port that nobody listens on here; jobs begin to look at different ones.
+FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
+while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+done
+
+run() { # $1: job or proof
+  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  await "$!"
+}
+
+run job
+code=$?
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    # shellcheck disable=SC2034
+    node=$((rank / 2)) local_rank=$((rank % 2))
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    code=$status
+  fi
+fi
+
+# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+if [ "$code" -eq 75 ]; then
+  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  if again > "$FAIRLEAD_RUN_DIR/again"; then
+    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+    exit "${AGAIN:-75}"
+  fi
+fi
+
+finish "$code"

@@ -1,0 +1,718 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=digits
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=4
+#SBATCH --time=01:30:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
+# Written by Fairlead 0.1.0, plan sha256:055a97dc139d.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_NODES=2
+FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
+# The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
+# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+part=--first
+case ${1:-} in
+  --node | --rank)
+    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
+  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+  --bring | --leave) part=$1 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4 ;;
+  *)
+    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
+    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+esac
+HERE=" on $(uname -n)"
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+deliver() { # $1: a signal for the run's processes on this node
+  local pid caught
+  if [ "$1" = TERM ]; then end_run; return; fi
+  for pid in $(run_pids); do # one that does not handle it would die of it
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  done
+}
+
+if [ "$part" = --signal ]; then # from the first node
+  deliver "$4"
+  exit
+fi
+
+if [ "$part" != --first ]; then
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# What must be there.
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/fairlead/packed/image.tar 'the archive of the image' 'fairlead plan JOB   # makes it'
+
+# The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
+image_archive=/scratch/ada/fairlead/packed/image.tar
+image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+image_shared=/scratch/ada/fairlead/flat/sha256
+FAIRLEAD_TREES=/local/scratch/fairlead-4711/flat # what containers are made of lies in it; or in the former, where it cannot be brought
+image_tree=$FAIRLEAD_TREES/$image_name
+image_lock=
+unpacking=
+image_inodes=32389
+boot=$(cat /proc/sys/kernel/random/boot_id)
+
+image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
+  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2>/dev/null)" = "$boot" ]
+}
+
+told_delivery() { # $1: unpacked, found or shared; $2: seconds
+  printf '%(%s)T %s %s %s %s\n' -1 "$(uname -n)" "$1" "$2" "$(stat -c %s "$image_archive")" \
+    >> "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)"
+}
+
+read_shared() { # $1: why the image cannot be on this node
+  printf 'fairlead: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
+  FAIRLEAD_TREES=$image_shared
+  told_delivery shared 0
+}
+
+own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
+  local seen
+  mkdir -m 700 "$1" 2>/dev/null
+  seen=$(stat -c '%u %a %F' "$1" 2>/dev/null) || return
+  case $seen in
+    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
+  esac
+  # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
+  printf 'fairlead: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
+    "$1" "$HERE" "$seen" >&2
+  printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
+  exit 3
+}
+
+own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
+  local mode
+  mode=$(stat -L -c %a "${FAIRLEAD_TREES%/*/*}" 2>/dev/null) || return
+  if (( (0$mode & 01002) == 2 )); then
+    printf 'fairlead: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
+      "${FAIRLEAD_TREES%/*/*}" "$HERE" "$mode" >&2
+    printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
+    exit 3
+  fi
+  own_folder "${FAIRLEAD_TREES%/*}" && own_folder "$FAIRLEAD_TREES"
+}
+
+remove_image() { # $1: a tree; its lock is held alone
+  rm -f "$1.whole" "$1.errors" # first, so that nobody takes the rest for whole
+  rm -rf "$1" "$1.part" 2>/dev/null || { # folders that their owner may not write
+    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2>/dev/null
+    rm -rf "$1" "$1.part"
+  }
+}
+
+is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all others lock
+  [ "$1.lock" -ef "/proc/self/fd/$2" ]
+}
+
+sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
+  local lock descriptor
+  for lock in "${FAIRLEAD_TREES%/*}"/*/*.lock; do
+    [ "$lock" != "${1:-}" ] && [ -f "$lock" ] && { exec {descriptor}>>"$lock"; } 2>/dev/null || continue
+    if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
+      remove_image "${lock%.lock}"
+      rm -f "$lock"
+    fi
+    exec {descriptor}>&-
+  done
+  rmdir "${FAIRLEAD_TREES%/*}"/* "${FAIRLEAD_TREES%/*}" 2>/dev/null
+}
+
+make_image_places() { # where jobs mount something: the image has nothing there
+  local place path
+  while IFS= read -r -d '' place; do # d/a/folder or f/a/file
+    path=$image_tree${place:1}
+    if [ -L "$path" ] || [ ! -e "$path" ]; then
+      mkdir -p "${path%/*}" 2>/dev/null
+      [ -w "${path%/*}" ] || chmod u+rwx "${path%/*}" || return
+      [ ! -L "$path" ] || rm "$path"
+      case $place in
+        d*) mkdir -p "$path" ;;
+        *) : >> "$path" ;;
+      esac || return
+    fi
+  done < "$image_archive.places"
+}
+
+unpack_image() { # sets why when it cannot be
+  local free needed part=$image_tree.part
+  remove_image "$image_tree"
+  mkdir -m 700 "$part" 2>/dev/null || { why="$part cannot be made"; return 1; }
+  : 2>/dev/null > "$part/trial" && chmod 700 "$part/trial"
+  [ -x "$part/trial" ] || { why="no program can run from $part: it is full, or mounted noexec"; return 1; }
+  rm -f "$part/trial"
+  # A file takes its last block whole.
+  needed=$(($(stat -c %s "$image_archive") / 1024 + image_inodes * 2))
+  free=$(df -Pk "$part" 2>/dev/null | awk 'NR == 2 { print $4 }')
+  if [ "${free:-$needed}" -lt "$needed" ]; then
+    why="$part needs $((needed / 1024)) MiB, and there are $((free / 1024)) MiB free"
+    return 1
+  fi
+  free=$(df -Pi "$part" 2>/dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
+  if [ "${free:-$image_inodes}" -lt "$image_inodes" ]; then
+    why="$part needs $image_inodes inodes, and there are $free free"
+    return 1
+  fi
+  # In the background, because bash runs a trap only between commands or during `wait`.
+  tar -xopf "$image_archive" -C "$part" < /dev/null > /dev/null 2> "$image_tree.errors" &
+  unpacking=$!
+  if wait "$unpacking"; then
+    unpacking=
+    mv "$part" "$image_tree" && echo "$boot" 2>/dev/null > "$image_tree.whole"
+    image_is_whole && return
+    why="$image_tree cannot be made"
+  else
+    unpacking=
+    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2>/dev/null)"
+  fi
+  return 1
+}
+
+bring_image() { # have it on this node, with its lock shared; or read the store's
+  local why='' how=found began=$SECONDS attempt
+  command -v flock >/dev/null && command -v tar >/dev/null || {
+    read_shared 'it takes flock and tar'
+    return
+  }
+  for attempt in {1..50}; do
+    if own_folders && { exec {image_lock}>>"$image_tree.lock"; } 2>/dev/null; then
+      if ! flock -s "$image_lock" 2>/dev/null; then
+        why="files in $FAIRLEAD_TREES cannot be locked"
+        break
+      fi
+      if is_lock_of "$image_tree" "$image_lock"; then
+        image_is_whole && break
+        # Nobody can use what is not whole; so this takes no longer than others who ask the same.
+        if flock -x -w 60 "$image_lock" && is_lock_of "$image_tree" "$image_lock" && ! image_is_whole; then
+          how=unpacked
+          unpack_image || break
+        fi
+      fi
+      exec {image_lock}>&- # and again, shared: it may have been removed in between
+    elif [ ! -w "${FAIRLEAD_TREES%/*/*}" ]; then
+      why="${FAIRLEAD_TREES%/*/*} is not a folder that can be written"
+      break
+    elif [ "$attempt" -gt 1 ]; then # the first time, the last user may just have removed the folders
+      sleep 0.1
+    fi
+    image_lock=
+    [ "$attempt" -lt 50 ] || why="no lock can be had in $FAIRLEAD_TREES"
+  done
+  [ -n "$why" ] || make_image_places || why="what is mounted can have no place in $image_tree"
+  if [ -n "$why" ]; then
+    drop_image
+    read_shared "$why"
+    return
+  fi
+  sweep_images "$image_tree.lock"
+  told_delivery "$how" "$((SECONDS - began))"
+  if [ "$how" = found ]; then
+    printf 'fairlead: the image is on this node%s already, in %s\n' "$HERE" "$image_tree" >&2
+  else
+    printf 'fairlead: the image is on this node%s: %s MB unpacked in %s s to %s\n' "$HERE" \
+      "$(($(stat -c %s "$image_archive") / 1000000))" "$((SECONDS - began))" "$image_tree" >&2
+  fi
+}
+
+drop_image() { # who can have the lock alone was the last: it removes the tree
+  [ -n "$image_lock" ] || return 0
+  if [ -n "$unpacking" ]; then
+    kill "$unpacking" 2>/dev/null
+    wait "$unpacking"
+    unpacking=
+  fi
+  if flock -x -n "$image_lock" && is_lock_of "$image_tree" "$image_lock"; then
+    remove_image "$image_tree"
+    rm -f "$image_tree.lock"
+  fi
+  exec {image_lock}>&-
+  image_lock=
+  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
+}
+
+use_image() { # which the part --bring has brought
+  if { exec {image_lock}<"$image_tree.lock"; } 2>/dev/null; then
+    flock -s "$image_lock" && is_lock_of "$image_tree" "$image_lock" && image_is_whole && return
+    exec {image_lock}<&-
+    image_lock=
+  fi
+  case $(tail -n 1 "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)" 2>/dev/null) in
+    *" shared "*) FAIRLEAD_TREES=$image_shared ;;
+    *) read_shared 'it is not there any more' ;;
+  esac
+}
+
+trap 'status=$?; echo "$status" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; 
+  [ "$status" -lt 128 ] || drop_image' EXIT
+case $part in
+  --bring)
+    bring_image
+    exit ;;
+  --leave)
+    sweep_images
+    exit ;;
+esac
+use_image
+
+# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
+FAIRLEAD_INTERFACE=
+if command -v ip >/dev/null; then
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    FAIRLEAD_INTERFACE=lo
+  else
+    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
+    [ -n "$FAIRLEAD_INTERFACE" ] ||
+      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+  fi
+fi
+
+# One rank. What it ended with is kept: launchers tell one code for all.
+WORLD_SIZE=4
+MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+rank_command() {
+  RANK=${SLURM_PROCID:-0} LOCAL_RANK=${SLURM_LOCALID:-0}
+  LOCAL_WORLD_SIZE=2
+  unset OMPI_MCA_btl_vader_single_copy_mechanism PMIX_MCA_gds PMIX_MCA_psec
+  if [ "$what" = proof ]; then
+    passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind "$FAIRLEAD_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PMIX_MCA_gds hash \
+  --setenv PMIX_MCA_psec native \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
+3.6 or newer of any image.
+
+    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40]
+
+Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
+size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
+size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
+with 0. With 4 when MPI fails or is not there, with 1 when it hangs.
+"""
+
+import argparse
+import ctypes
+import ctypes.util
+import faulthandler
+import json
+import os
+import socket
+import sys
+
+RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
+MARK = "fairlead-proof "
+
+#: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
+_WORDS = 2**18
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Measured = tuple[int, int, int, str, str]
+
+
+def main(arguments: "list[str] | None" = None) -> int:
+    parser = argparse.ArgumentParser(description="prove that the ranks are one world")
+    parser.add_argument("--size", type=int, required=True, help="how many ranks were started")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
+    parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py'"'"'s, or what the loader finds")
+    options = parser.parse_args(arguments)
+    # In C and without Python'"'"'s lock: it also ends a rank that spins in MPI_Init.
+    faulthandler.dump_traceback_later(options.timeout, exit=True)
+    try:
+        rank, size, total, library, way = _measure(options.library)
+    except Exception as error:
+        _say(error=str(error))
+        sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
+        return BROKEN
+    faulthandler.cancel_dump_traceback_later()
+    _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
+    if size != options.size:
+        sys.stderr.write(wrong_size(size, options.size, library) + "\n")
+        return WRONG_SIZE
+    if total != size * (size + 1) // 2:
+        sys.stderr.write(f"fairlead: a sum over the ranks gave {total}: the messages are not right\n")
+        return BROKEN
+    return RIGHT
+
+
+def wrong_size(size: int, wanted: int, library: str) -> str:
+    what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
+    return (
+        f"fairlead: the MPI world has size {size}, not {wanted}: {what}. "
+        f"Whoever started them does not speak to {library}."
+    )
+
+
+def _say(**facts: "Any") -> None:
+    # One write: the lines of several ranks must not mix.
+    sys.stdout.flush()
+    os.write(1, (MARK + json.dumps(facts, sort_keys=True) + "\n").encode())
+
+
+def _measure(path: "str | None") -> "Measured":
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s own words, and the way it was asked."""
+    if path is None:
+        try:
+            from mpi4py import MPI
+        except ImportError:
+            pass
+        else:
+            return _by_mpi4py(MPI)
+    return _by_ctypes(_load(path))
+
+
+def _by_mpi4py(MPI: "Any") -> "Measured":
+    import array
+
+    world = MPI.COMM_WORLD
+    given = array.array("i", [world.Get_rank() + 1]) * _WORDS
+    taken = array.array("i", [0]) * _WORDS
+    world.Allreduce([given, MPI.INT], [taken, MPI.INT])
+    library = MPI.Get_library_version()
+    found = world.Get_rank(), world.Get_size(), taken[-1], _shortened(library), "mpi4py"
+    MPI.Finalize()
+    return found
+
+
+def _load(path: "str | None") -> ctypes.CDLL:
+    names = [path] if path else ["libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"]
+    reasons = []
+    for name in names:
+        try:
+            # OpenMPI'"'"'s plugins expect to find its symbols.
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            reasons.append(str(error))
+    raise RuntimeError("no libmpi can be loaded: " + "; ".join(reasons))
+
+
+def _by_ctypes(mpi: ctypes.CDLL) -> "Measured":
+    """OpenMPI'"'"'s handles are addresses of exported variables; those of MPICH'"'"'s kind are numbers (mpi.h)."""
+    if hasattr(mpi, "ompi_mpi_comm_world"):
+
+        def handle(name: str) -> "Any":
+            return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
+
+        handles = [handle(name) for name in ("ompi_mpi_comm_world", "ompi_mpi_int", "ompi_mpi_op_sum")]
+    else:
+        handles = [ctypes.c_int(number) for number in (0x44000000, 0x4C000405, 0x58000003)]
+    world, integer, plus = handles
+
+    def call(name: str, *values: "Any") -> None:
+        code = getattr(mpi, name)(*values)
+        if code:
+            raise RuntimeError(f"{name} returned {code}")
+
+    call("MPI_Init", None, None)
+    rank, size, length = ctypes.c_int(-1), ctypes.c_int(-1), ctypes.c_int(0)
+    call("MPI_Comm_rank", world, ctypes.byref(rank))
+    call("MPI_Comm_size", world, ctypes.byref(size))
+    given = (ctypes.c_int * _WORDS)(*([rank.value + 1] * _WORDS))
+    taken = (ctypes.c_int * _WORDS)()
+    call("MPI_Allreduce", given, taken, ctypes.c_int(_WORDS), integer, plus, world)
+    text = ctypes.create_string_buffer(65536)
+    call("MPI_Get_library_version", text, ctypes.byref(length))
+    call("MPI_Finalize")
+    return (
+        rank.value,
+        size.value,
+        taken[_WORDS - 1],
+        _shortened(text.value.decode("utf-8", "replace")),
+        "ctypes",
+    )
+
+
+def _shortened(library: str) -> str:
+    return " ".join(library.split(",")[0].split("\n")[0].split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+' --size 4 --timeout 120
+    return
+  fi
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind "$FAIRLEAD_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PMIX_MCA_gds hash \
+  --setenv PMIX_MCA_psec native \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+[ -e /dev/fd/0 ] || exec </dev/null
+(trap - INT QUIT; rank_command) <&0 &
+child=$!
+wait "$child"
+code=$?
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
+exit "$code" # the others are ended by the program that started them
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"
+
+fi
+
+# From here on: the first node.
+mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
+printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
+[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+script=$FAIRLEAD_RUN_DIR/job.sh
+[ -e "$script" ] || cp "$0" "$script" || exit 3
+
+finish() { # $1: exit code; kept in a file, because schedulers forget
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
+  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  exit "$1"
+}
+
+everywhere() { # run this script on every node, with these arguments after the node's number
+  local how=$1
+  shift
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    bash "$script" "$how" 0 "$@"
+  else
+    on_each_node "$script" "$how" "$@"
+  fi
+}
+
+pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+  everywhere --signal "$FAIRLEAD_RUN" "$1"
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP USR1
+  pass_on TERM
+  finish "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+# Before the end of the job's time, or its preemption: time to write a checkpoint.
+trap 'interrupted=1; pass_on USR1' USR1
+
+await() { # the exit code of a child, through any number of signals
+  local status
+  while :; do
+    interrupted=
+    wait "$1"
+    status=$?
+    [ -n "$interrupted" ] || return "$status"
+  done
+}
+
+hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
+    --overlap --mpi=none \
+    bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
+}
+
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+
+agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
+if [ "$((starts - agains))" -gt 2 ]; then
+  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  finish 70
+fi
+
+mapfile -t hosts < <(hosts)
+if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
+  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+# Ranks meet at the first node, by its address: names may not resolve in an image.
+FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
+FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+
+# A port that nobody listens on here; jobs begin to look at different ones.
+FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
+while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+done
+
+run() { # $1: job or proof
+  srun --mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 --label bash "$script" --rank 0 "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  await "$!"
+}
+
+# The image: to every node, and away again.
+leave_images() { # $1: how often to try: steps that are over, but not cleared away, keep others out
+  local attempt
+  [ -z "$left" ] || return
+  left=1
+  for ((attempt = 1; attempt <= $1; attempt++)); do
+    everywhere --leave "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" 2> "$FAIRLEAD_RUN_DIR/leaving.log" && return
+    sleep 1
+  done
+}
+left=
+trap 'leave_images 1' EXIT
+everywhere --bring "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" &
+await "$!" || finish 3
+
+# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
+run proof >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+  printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
+  finish 3
+}
+
+run job
+code=$?
+
+leave_images 10
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    code=$status
+  fi
+fi
+
+# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+if [ "$code" -eq 75 ]; then
+  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  if again > "$FAIRLEAD_RUN_DIR/again"; then
+    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+    exit "${AGAIN:-75}"
+  fi
+fi
+
+finish "$code"

@@ -1,0 +1,330 @@
+"""When the image is brought to the nodes, what the command then names, and what lies in the store for it."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from builders import make_image, make_job, make_rootfs, make_site
+from msgspec import UNSET
+from stored import image_of
+from tools import tool
+
+from fairlead import deliveries, render
+from fairlead.cli import common
+from fairlead.cli.main import main
+from fairlead.config import resolve
+from fairlead.errors import PlanError, UsageError
+from fairlead.images import archive, upkeep
+from fairlead.images.layers.flatten import make_flat
+from fairlead.jobfile import read_job
+from fairlead.model import (
+    Command,
+    Decision,
+    EngineFacts,
+    FileSystem,
+    Job,
+    Joined,
+    Mount,
+    PassedOn,
+    Plan,
+    SchedulerFacts,
+    Site,
+    Topology,
+    Variable,
+    WhenSet,
+)
+from fairlead.plan import plan
+from fairlead.plan.delivery import at_run_time
+from fairlead.store import Store
+
+SHARED = "/scratch/ada/fairlead/flat/sha256"
+TREES = Variable("FAIRLEAD_TREES")
+
+
+def site(kind: str = "lustre", **changes: Any) -> Site:
+    store = FileSystem(purpose="store", path="/scratch/ada", kind=kind, free_bytes=2**40, free_inodes=10**8)
+    facts = {"schedulers": (SchedulerFacts(name="slurm", version="1"),), "file_systems": (store,), **changes}
+    return make_site(**facts)
+
+
+def job(nodes: int = 2, **changes: Any) -> Job:
+    facts = {"scheduler": "slurm", "launcher": "ranks", "topology": Topology(nodes=nodes, ranks_per_node=2)}
+    return make_job(**(facts | changes))
+
+
+def planned(asked: Job, runs_on: Site | None = None) -> Plan:
+    image = make_image()
+    return plan(asked, image, make_rootfs(image), runs_on or site())
+
+
+def decision(made: Plan) -> Decision | None:
+    return next((each for each in made.decisions if each.subject == "delivery"), None)
+
+
+# --- the rule -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["lustre", "nfs", "gpfs", "beegfs", "ceph", "fuse.glusterfs"])
+def test_several_nodes_with_a_store_on_a_file_system_for_all_get_it_each(kind: str) -> None:
+    made = planned(job(), site(kind))
+    found = decision(made)
+    assert found is not None
+    assert found.choice == "node: once to /tmp of each node, as one file"
+    assert f"the store is on {kind.removeprefix('fuse.')}, which 2 nodes would read at once" in found.reason
+    assert made.delivery is not UNSET
+    assert (made.delivery.folder, made.delivery.shared) == ("/tmp/fairlead-4711/flat", SHARED)
+    assert (
+        "  delivery          node: once to /tmp of each node, as one file" in render.text(made).splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [
+        (job(), "xfs"),
+        (job(scheduler="local", nodes=1), "lustre"),
+        (job(engine="native", delivery="node"), "lustre"),
+    ],
+)
+def test_where_there_is_nothing_to_decide_nothing_is_said(asked: Job, kind: str) -> None:
+    made = planned(asked, site(kind))
+    assert (made.delivery, decision(made)) == (UNSET, None)
+    assert "FAIRLEAD_TREES" not in render.script(made)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (job(delivery="shared"), "asked for"),
+        (job(nodes=1), "one node alone reads less of the image than it would have to copy"),
+        (
+            job(nodes=1, scheduler="local", launcher=None, delivery="node"),
+            "this machine runs the job at once",
+        ),
+        (job(writable=True), "writable = true stacks the image's layers where they are"),
+        (
+            job(mounts=(Mount(source="/tmp", target="/mnt", writable=True),)),
+            "/tmp, which the job mounts writable",
+        ),
+    ],
+)
+def test_where_it_is_not_brought_the_plan_says_why(asked: Job, reason: str) -> None:
+    made = planned(asked)
+    found = decision(made)
+    assert found is not None
+    assert (found.choice, made.delivery) == ("shared: ranks read the store", UNSET)
+    assert found.reason.startswith(reason)
+
+
+ENGINES = tuple(
+    EngineFacts(
+        name=name, path=f"/opt/bin/{name}", version="1.4.5", origin="on PATH", works=True, overlay=True,
+        modes=modes, files={"sif": ""},
+        settings={"env": "/usr/bin/env:/lib64/ld.so", "bash": "/usr/bin/bash", "unshare": "/usr/bin/unshare"},
+    )
+    for name, modes in (
+        ("apptainer", ("configured",)), ("bubblewrap", ()), ("charliecloud", ()), ("podman", ()),
+        ("enroot", ()), ("udocker", ("P1",)),
+    )
+)  # fmt: skip
+
+
+def test_an_image_that_is_one_file_stays_where_it_is() -> None:
+    made = planned(job(form="file", delivery="node", engine="apptainer"), site(engines=ENGINES))
+    found = decision(made)
+    assert found is not None
+    assert (found.reason, made.delivery) == ("the image is one file already", UNSET)
+
+
+def test_it_is_asked_for_with_one_node_and_any_file_system() -> None:
+    made = planned(job(nodes=1, delivery="node", node_scratch="/local/ada"), site("xfs"))
+    assert made.delivery is not UNSET
+    assert made.delivery.folder == "/local/ada/fairlead-4711/flat"
+
+
+def test_what_was_asked_for_and_cannot_be_is_refused() -> None:
+    with pytest.raises(PlanError, match="writable = true stacks the image's layers") as refused:
+        planned(job(delivery="node", writable=True))
+    assert refused.value.remedy == "leave one of them out"
+    mounted = (Mount(source="/", target="/mnt", writable=True),)
+    with pytest.raises(PlanError, match="cannot be brought to the nodes: /, which the job mounts") as refused:
+        planned(job(delivery="node", mounts=mounted))
+    assert refused.value.remedy == "--delivery shared"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"delivery": "nodes"},
+        {"node_scratch": "tmp"},
+        {"node_scratch": "/a b"},
+        {"node_scratch": "/tmp/../a:b"},
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(changes: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=next(iter(changes))):
+        make_job(**changes)
+
+
+def test_jobs_without_it_have_the_plans_that_they_had() -> None:
+    assert b"delivery" not in msgspec.json.encode(planned(job(), site("xfs")))
+    assert b"node_scratch" not in msgspec.json.encode(make_job())
+    asked = job(delivery="node")
+    assert msgspec.json.decode(msgspec.json.encode(asked), type=Job) == asked
+    assert b'"delivery":{"archive":' in msgspec.json.encode(planned(asked))
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "changed"),
+    [
+        (SHARED, Joined((TREES,))),
+        (f"{SHARED}/aa/usr", Joined((TREES, "/aa/usr"))),
+        (f"--bind={SHARED}/aa:{SHARED}/bb", Joined(("--bind=", TREES, "/aa:", TREES, "/bb"))),
+        (f"/mnt{SHARED}/aa", f"/mnt{SHARED}/aa"),
+        (f"{SHARED}-old/aa", f"{SHARED}-old/aa"),
+        (Joined((f"a={SHARED}/x", Variable("y"))), Joined(("a=", TREES, "/x", Variable("y")))),
+        (WhenSet("v", (f"{SHARED}/x", Variable("y"))), WhenSet("v", (Joined((TREES, "/x")), Variable("y")))),
+        (PassedOn(("v",), (), (f"{SHARED}/x",)), PassedOn(("v",), (), (Joined((TREES, "/x")),))),
+        (Variable("y"), Variable("y")),
+    ],
+)
+def test_the_store_s_trees_become_a_variable_and_nothing_else_does(word: Any, changed: Any) -> None:
+    assert at_run_time(Command(argv=(word,)), SHARED).argv == (changed,)
+
+
+def test_every_engine_of_trees_reads_the_one_of_the_node() -> None:
+    tree = f"{SHARED}/{'a' * 64}"
+    for engine in ENGINES:
+        made = planned(job(engine=engine.name), site(engines=ENGINES))
+        script = render.script(made)
+        assert made.delivery is not UNSET
+        assert f"need {tree} " in script
+        assert script.count(tree) == 1, engine.name  # where it is looked for, and not where it is run
+        assert script.count('"$FAIRLEAD_TREES"') > script.count('own_folder "$FAIRLEAD_TREES"'), engine.name
+
+
+# --- the store ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def provided(store: Store, *mounts: Mount, relinked: bool = False) -> Path:
+    image = image_of(store, {"usr/lib/a": "aaa", "lib": "-> usr/lib", "abs": "-> /usr/lib", "empty": None})
+    make_flat(store, image, mounts, relinked=relinked)
+    return archive.provide(store, image, mounts, relinked=relinked)
+
+
+def listed(path: Path) -> list[str]:
+    said = subprocess.run([tool("tar"), "-tvf", path], capture_output=True, text=True, check=True).stdout
+    return [line.split(maxsplit=5)[5] for line in said.splitlines()]
+
+
+def test_the_archive_holds_the_tree_and_is_written_once(store: Store) -> None:
+    path = provided(store)
+    names = listed(path)
+    assert names == ["./", "abs -> /usr/lib", "lib -> usr/lib", "usr/", "usr/lib/", "usr/lib/a", "empty/"]
+    before = path.stat().st_mtime_ns, path.stat().st_ino
+    assert provided(store) == path
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == before
+    assert stat.S_IMODE(path.stat().st_mode) & 0o400
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_that_of_the_relinked_tree_is_another(store: Store) -> None:
+    path = provided(store, relinked=True)
+    assert path != provided(store)
+    assert "abs -> usr/lib" in listed(path)
+
+
+def test_places_are_listed_by_where_links_lead_and_add_up(store: Store, tmp_path: Path) -> None:
+    provided(store, Mount(source=str(tmp_path), target="/data"))
+    path = provided(store, Mount(source="/etc/hosts", target="/lib/hosts"))
+    assert archive.read_places(path) == ["d/data", "f/usr/lib/hosts"]
+
+
+def test_a_damaged_archive_is_found_told_and_written_again(store: Store) -> None:
+    path = provided(store)
+    image = image_of(store, {"usr/lib/a": "aaa", "lib": "-> usr/lib", "abs": "-> /usr/lib", "empty": None})
+    assert upkeep.verify(store, image).packed == ()
+    data = bytearray(path.read_bytes())
+    data[700] ^= 1
+    path.write_bytes(data)
+    assert upkeep.verify(store, image).packed == (f"the tar file {path} was changed",)
+    path.write_bytes(data[:-1])
+    provided(store)
+    assert upkeep.verify(store, image).packed == ()
+
+
+def test_an_interrupted_writer_leaves_no_archive(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_tree: str, write: Any) -> None:
+        write(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(archive, "write_tar", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            provided(store)
+    assert not list(store.root.glob("packed/sha256/*/image.tar"))
+    assert list((store.root / "tmp").iterdir()) == []
+    assert provided(store).exists()
+
+
+def test_a_garbage_collection_takes_the_archive_of_an_image_that_is_gone(store: Store) -> None:
+    path = provided(store)
+    freed = upkeep.collect_garbage(store).freed
+    assert "packed image" in {each.kind for each in freed}
+    assert not path.parent.exists()
+
+
+def test_what_nodes_tell_is_read_in_the_order_of_time(tmp_path: Path) -> None:
+    (tmp_path / "deliveries.c1").write_text("10 c1 unpacked 3 1000\n30 c1 found 0 1000\n40 c1 unp")
+    (tmp_path / "deliveries.c2").write_text("10 c2 shared 0 1000\nnonsense\n")
+    found = deliveries.read(tmp_path)
+    assert [(each.at_epoch_s, each.node, each.how) for each in found] == [
+        (10, "c1", "unpacked"), (10, "c2", "shared"), (30, "c1", "found"),
+    ]  # fmt: skip
+    assert deliveries.read(tmp_path / "none") == ()
+
+
+# --- the settings -------------------------------------------------------------------------------------------
+
+
+def test_the_job_file_has_both_keys(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text('command = "true"\ndelivery = "node"\nnode_scratch = "/local/ada/"\n')
+    read = read_job(file, resolve({}, folder=tmp_path, environment={"HOME": str(tmp_path)}))
+    assert (read.delivery, read.node_scratch) == ("node", "/local/ada")
+    file.write_text('command = "true"\ndelivery = "often"\n')
+    with pytest.raises(UsageError, match="delivery is 'often'"):
+        read_job(file, resolve({}, folder=tmp_path, environment={"HOME": str(tmp_path)}))
+
+
+def test_a_flag_goes_over_the_job_file_and_that_over_the_site_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fairlead.toml").write_text('delivery = "shared"\nnode_scratch = "/site"\n')
+    (tmp_path / "job.toml").write_text('command = "true"\ndelivery = "auto"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def asked(*flags: str) -> tuple[object, object]:
+        seen: list[Job] = []
+        monkeypatch.setattr(
+            "fairlead.cli.plan.prepare", lambda context: seen.append(common.read_job(context))
+        )
+        main(["plan", "job.toml", *flags])
+        return seen[0].delivery, seen[0].node_scratch
+
+    assert asked() == ("auto", "/site")
+    assert asked("--delivery", "node", "--node-scratch", "/flag") == ("node", "/flag")
