@@ -81,15 +81,19 @@ def is_same(losses: list[float], curve: list[float]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "launcher"), [("bubblewrap", "torchrun"), ("apptainer", "torchrun"), ("bubblewrap", "ranks")]
+    ("engine", "launcher", "delivery"),
+    [
+        ("bubblewrap", "torchrun", "node"),
+        ("apptainer", "torchrun", "node"),
+        ("bubblewrap", "ranks", "shared"),
+    ],
 )
 def test_a_training_on_three_nodes_has_the_curve_of_the_local_one(
-    training: Desk, curve: list[float], engine: str, launcher: str
+    training: Desk, curve: list[float], engine: str, launcher: str, delivery: str
 ) -> None:
     desk = training
-    job = desk.job(
-        "train", ["python", "training.py", "."], more=f'engine = "{engine}"\nlauncher = "{launcher}"'
-    )
+    more = f'engine = "{engine}"\nlauncher = "{launcher}"\ndelivery = "{delivery}"'
+    job = desk.job("train", ["python", "training.py", "."], more=more)
     run = desk.submit(job)
     log = desk.wait(run)
     said = (line for lines in ranks_said(log).values() for line in lines)
@@ -100,6 +104,9 @@ def test_a_training_on_three_nodes_has_the_curve_of_the_local_one(
     found = result(desk)
     assert is_same(found["losses"], curve)
     assert found["shown"] == [4] * 240
+    deliveries = [(each["node"], each["how"]) for each in desk.record(run)["deliveries"]]
+    assert sorted(deliveries) == ([(node, "unpacked") for node in NODES] if delivery == "node" else [])
+    assert all("fairlead-" not in desk.up.node(node, "ls -A /tmp").stdout for node in NODES)
 
 
 @pytest.mark.slow

@@ -1,0 +1,118 @@
+"""The image on the nodes of a real Slurm cluster: once for each, shared by jobs, and gone with the last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cluster_jobs import LAB
+from clusters import Cluster
+from desks import Desk, ranks_said
+
+NODES = ("c1", "c2", "c3")
+MORE = 'launcher = "ranks"\ndelivery = "node"\n'
+
+
+@pytest.fixture
+def desk(slurm: Cluster, python: Path, tmp_path: Path) -> Desk:
+    made = Desk(
+        up=slurm, scheduler="slurm", path=slurm.path, python=python, folder=slurm.home / tmp_path.name
+    )
+    made.folder.mkdir()
+    return made
+
+
+def told(desk: Desk, run: str) -> Counter[tuple[str, str]]:
+    """(node, what it did), and how often."""
+    return Counter((each["node"], each["how"]) for each in desk.record(run)["deliveries"])
+
+
+def on_nodes(desk: Desk) -> list[str]:
+    """What lies in the scratch folders of all nodes."""
+    found = []
+    for node in NODES:
+        found += desk.up.node(node, "find /tmp -path '/tmp/fairlead-*' -maxdepth 3").stdout.split()
+    return found
+
+
+def once_each(how: str) -> Counter[tuple[str, str]]:
+    return Counter({(node, how): 1 for node in NODES})
+
+
+def test_jobs_share_what_the_first_of_them_brought_and_the_last_removes_it(desk: Desk) -> None:
+    waits = [
+        "bash",
+        "-c",
+        'echo here; until [ -e "$0" ]; do sleep 0.1; done; exec python -c "import ware"',
+        "go",
+    ]
+    first = desk.submit(desk.job("first", waits, more=MORE))
+    desk.up.wait(lambda: len(ranks_said(desk.log(first))) == 6, "six ranks")
+    trees = [path for path in on_nodes(desk) if path.count("/") == 4 and "." not in path]
+    assert len(trees) == 3
+    second = desk.submit(desk.job("second", ["python", "-c", "import ware, os; print(ware.NAME)"], more=MORE))
+    log = desk.wait(second)
+    assert ranks_said(log) == {rank: ["ware"] for rank in range(6)}
+    assert (desk.folder / "go").exists() is False
+    (desk.folder / "go").touch()
+    log = desk.wait(first)
+    assert log.count("unpacked in ") == 3
+    assert told(desk, first) == once_each("unpacked")
+    assert told(desk, second) == once_each("found")
+    assert on_nodes(desk) == []
+
+
+def test_a_cancelled_job_leaves_nothing_on_any_node(desk: Desk) -> None:
+    run = desk.submit(desk.job("cancelled", ["bash", "-c", "echo here; sleep 600"], more=MORE))
+    desk.up.wait(lambda: len(ranks_said(desk.log(run))) == 6, "six ranks")
+    assert on_nodes(desk) != []
+    desk.up.login(["scancel", desk.status(run)["job_id"]])
+    desk.wait(run, code=143)
+    desk.up.wait(lambda: not on_nodes(desk), "nothing left on any node")
+
+
+def test_a_job_that_goes_on_later_gets_it_again(desk: Desk) -> None:
+    again = [
+        "bash",
+        "-c",
+        'if [ -e began ]; then python -c "import ware"; else sleep 1; touch began; exit 75; fi',
+    ]
+    run = desk.submit(desk.job("again", again, nodes=2, ranks_per_node=1, more=MORE))
+    desk.wait(run)
+    assert len(desk.record(run)["starts"]) == 2
+    assert sum(told(desk, run).values()) == 4
+    assert {how for _, how in told(desk, run)} == {"unpacked"}
+    assert on_nodes(desk) == []
+
+
+MPI = """\
+from mpi4py import MPI
+print("hello", MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, flush=True)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
+def test_ranks_that_a_program_starts_find_it_after_the_proof(desk: Desk, launcher: str) -> None:
+    """Each rank is started by itself: nothing of the job's lives on a node from the proof to the job."""
+    python = LAB / "mpi" / "debian" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+    desk = replace(desk, python=python)
+    desk.write("hello.py", MPI)
+    more = MORE.replace("ranks", launcher)
+    run = desk.submit(desk.job("program", ["python", "hello.py"], more=more))
+    log = desk.wait(run)
+    assert all(f"hello {rank} 6" in log for rank in range(6)), log
+    assert told(desk, run) == once_each("unpacked")
+    assert on_nodes(desk) == []
+
+
+def test_a_node_without_room_reads_the_store_and_says_so(desk: Desk) -> None:
+    more = MORE + 'node_scratch = "/nowhere"\n'
+    run = desk.submit(desk.job("fallback", ["python", "-c", "import ware; print(ware.NAME)"], more=more))
+    log = desk.wait(run)
+    assert ranks_said(log) == {rank: ["ware"] for rank in range(6)}
+    assert log.count("the image is NOT brought to this node") == 3
+    assert told(desk, run) == once_each("shared")
