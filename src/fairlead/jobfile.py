@@ -104,6 +104,9 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             form=given("form", str, "") or None,
             delivery=given("delivery", str, "") or UNSET,
             node_scratch=given("node_scratch", str, "").rstrip("/") or UNSET,
+            site_layer=file.convert(values["site_layer"], tuple[str, ...], "site_layer")
+            if "site_layer" in values
+            else UNSET,
             capture=CaptureRequest(
                 python=None if capture.python is None else _program(folder, capture.python),
                 include=tuple(_resolved(folder, p) for p in capture.include),

@@ -145,6 +145,8 @@ class Job(Struct, frozen=True, kw_only=True):
     or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset, and not
     part of its digest, when it is no sweep. `delivery`: where ranks read the image's tree, "shared" from the
     store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto".
+    part of its digest, when it is no sweep. `site_layer`: what is added to the image for this site; unset,
+    likewise, when that is nothing.
     """
 
     name: str
@@ -163,6 +165,7 @@ class Job(Struct, frozen=True, kw_only=True):
     modules: tuple[str, ...] = ()
     writable: bool = False
     form: str | None = None
+    site_layer: tuple[str, ...] | UnsetType = UNSET
     capture: CaptureRequest = field(default_factory=CaptureRequest)
     prove: ProveRequest = field(default_factory=ProveRequest)
     sweep: Sweep | UnsetType = UNSET
@@ -362,6 +365,16 @@ class MpiFacts(Struct, frozen=True, kw_only=True):
         return f"{self.family.value} {self.version}" if self.version else self.family.value
 
 
+class SiteLayer(Struct, frozen=True, kw_only=True):
+    """What an image was extended by for a site (fairlead.mpi.site_layer): `contents`, as NAME==VERSION, on
+    the image whose digest is `base`. `made`: it lies in the store; `because`: why the job has it."""
+
+    base: str
+    contents: tuple[str, ...]
+    made: bool = True
+    because: str = ""
+
+
 class CudaCompat(Struct, frozen=True, kw_only=True):
     """The forward-compatibility package (cuda-compat) of an image: in `folder`, the user-space half of the
     driver whose version is `driver`."""
@@ -393,6 +406,7 @@ class Image(Struct, frozen=True, kw_only=True):
     cuda: str | None = None
     rocm: str | None = None
     cuda_compat: CudaCompat | None = None
+    site_layer: SiteLayer | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -305,6 +305,9 @@ class Store:
     @staticmethod
     def how_to_get(image: Image) -> str:
         """The command that brings an image into the store, whole."""
+        if image.site_layer is not None:
+            added = " ".join(f"--with {each}" for each in image.site_layer.contents)
+            return f"fairlead site layer {image.site_layer.base[:19]} --fresh {added}"
         if image.reference:
             return f"fairlead image pull --fresh {shlex.quote(image.reference)}"
         return "fairlead capture --fresh"

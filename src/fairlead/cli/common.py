@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # `fairlead --help` builds every verb's parser, and must stay
     from fairlead.config import Settings
     from fairlead.images.sources.locate import Access
     from fairlead.model import CaptureRequest, Image, Job, Plan, Site
+    from fairlead.mpi.site_layer import Contents
     from fairlead.store import Store
 
 
@@ -189,7 +190,7 @@ def _bring(context: Context, job: Job) -> Image:
     if image is not None:
         return image
     found = locate.read(job.image, folder=folder)
-    if context.options.verb == "plan" or getattr(context.options, "dry_run", False):
+    if is_only_looking(context):
         raise StoreError(
             f"there is no image {job.image!r} in the store {context.store.root}",
             remedy=f"fairlead image pull {shlex.quote(job.image)}  # run, submit, prove do it too",
@@ -236,9 +237,10 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
 
         site = provide(context.store, site)
     if job.image != "capture":
-        return job, site, _bring(context, job)
+        return job, site, _with_site_layer(context, job, _bring(context, job), site)
     described = describe(job.capture)
-    plan(job, described, None, site, node=compute_node(context, job))
+    plan(job, _described_with_site_layer(context, job, described, site), None, site,
+         node=compute_node(context, job))  # fmt: skip
     if job.engine == "native" and not always:
         return job, site, described
     try:
@@ -250,7 +252,75 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
             f"captured the environment: {image.digest[:19]}, {image.size_bytes / 1e6:,.0f} MB, "
             f"{image.inodes:,} files and folders"
         )
-    return job, site, image
+    return job, site, _with_site_layer(context, job, image, site)
+
+
+def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Image:
+    """The image, with what is to be added to it for this site. A verb that only looks gets a description."""
+    if not (job.site_layer or image.mpi_users):
+        return image
+    import msgspec
+
+    from fairlead import site_layer
+    from fairlead.mpi.site_layer import expected
+    from fairlead.plan.site_layer import needed_layer
+
+    needed = needed_layer(job, image, site, node=compute_node(context, job))
+    if needed is None:
+        return image
+    made = site_layer.find(context.store, image, needed.contents)
+    if made is None and is_only_looking(context):
+        made = expected(image, needed.contents)
+        because = f"{needed.because}; {site_layer.how_long(context.store, image, needed.contents)}"
+    else:
+        because = needed.because
+    if made is None:
+        made = make_site_layer(context, image, needed.contents, site)
+    assert made.site_layer is not None
+    layer = msgspec.structs.replace(made.site_layer, because=because)
+    return msgspec.structs.replace(made, site_layer=layer)
+
+
+def make_site_layer(
+    context: Context,
+    image: Image,
+    contents: Contents,
+    site: Site,
+    *,
+    given: tuple[Path, ...] = (),
+    fresh: bool = False,
+) -> Image:
+    """The image with the layer; what is done is told."""
+    from fairlead import site_layer
+
+    try:
+        made = site_layer.provide(
+            context.store, image, contents, site, given=given, fresh=fresh, say=context.progress.say
+        )
+    finally:
+        context.progress.end()
+    if not context.options.quiet:
+        added = ", ".join(each.replace("==", " ") for each in contents.requirements)
+        console.note(f"site layer: {made.digest[:19]} is {image.digest[:19]} with {added}")
+    return made
+
+
+def _described_with_site_layer(context: Context, job: Job, described: Image, site: Site) -> Image:
+    """What a capture will be like, with what will be added to it."""
+    if not (job.site_layer or described.mpi_users):
+        return described
+    import msgspec
+
+    from fairlead.mpi.site_layer import expected
+    from fairlead.plan.site_layer import needed_layer
+
+    with_libc = msgspec.structs.replace(described, glibc=site.glibc)
+    needed = needed_layer(job, with_libc, site, node=compute_node(context, job))
+    return described if needed is None else expected(with_libc, needed.contents)
+
+
+def is_only_looking(context: Context) -> bool:
+    return context.options.verb == "plan" or bool(getattr(context.options, "dry_run", False))
 
 
 def scheduler_here(site: Site) -> str:
@@ -308,6 +378,8 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         rootfs = present(context.store, image, site, node=node)
     before = proofs.gather(context.store) if image.mpis or image.mpi_users else ()
     made = plan(job, image, rootfs, site, node=node, proofs=before)
+    if rootfs is None:
+        return made
     if made.needs_flat:
         from fairlead.images.layers.flatten import make_flat
 

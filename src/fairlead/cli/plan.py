@@ -20,6 +20,7 @@ from fairlead.cli.common import (
     make_plan,
     prepare,
 )
+from fairlead.errors import StoreError
 
 EXAMPLE = "fairlead plan --script job.toml > job.sh && bash job.sh"
 
@@ -37,6 +38,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     job, site, image = prepare(context)
+    if context.options.script and image.site_layer is not None and not image.site_layer.made:
+        raise StoreError(
+            "there is no script before the site layer is made: it leads to the image's files",
+            remedy=context.store.how_to_get(image),
+        )
     plan = make_plan(context, job, image, site)
     if context.options.script:
         console.result(render.script(plan))

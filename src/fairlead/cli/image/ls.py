@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
+
+if TYPE_CHECKING:
+    from fairlead.model import Image
 
 EXAMPLE = "fairlead image ls"
 
@@ -36,8 +40,14 @@ def run(context: Context) -> int:
                 own or "-",
                 f"{image.size_bytes / 1e6:,.0f} MB",
                 f"{image.inodes:,}",
-                pin.reference if pin else image.reference or "captured",
+                pin.reference if pin else image.reference or _origin(image),
             )
         )
     console.result(console.table(rows, right=(2, 3)))
     return 0
+
+
+def _origin(image: Image) -> str:
+    if image.site_layer is not None:
+        return f"site layer on {image.site_layer.base[:19]}"
+    return "captured"

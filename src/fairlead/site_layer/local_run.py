@@ -1,0 +1,68 @@
+"""A command in an image on this machine, now, by whatever engine works here: planned as any job is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from fairlead import execute, render
+from fairlead.images.layers.flatten import make_flat
+from fairlead.images.present import present
+from fairlead.model import Image, Job, Mount, Site
+from fairlead.plan import plan
+from fairlead.store import Store
+
+_LOOK_S = 1.0
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """`said`: the end of what it printed."""
+
+    exit_code: int
+    said: str
+    log: str
+
+
+def run_here(
+    store: Store,
+    image: Image,
+    site: Site,
+    command: tuple[str, ...],
+    *,
+    folder: Path,
+    engine: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    mounts: tuple[Mount, ...] = (),
+    each_second: Callable[[float], None] = lambda _wall_s: None,
+) -> Ended:
+    """Run it in `folder`, which it may write to. It is nice to who else is on the machine, and it ends when
+    this process does."""
+    job = Job(
+        name="site-layer", command=command, workdir=str(folder), engine=engine, launcher="single",
+        environment=dict(environment or {}), mounts=mounts,
+    )  # fmt: skip
+    made = plan(job, image, present(store, image, site), site)
+    if made.needs_flat:
+        make_flat(store, image, made.mount_points, relinked=made.relinked)
+    if made.packs is not None:
+        from fairlead.images import pack
+
+        pack.provide(store, image, made.packs, made.mount_points)
+    script, starter, log = folder / "run.sh", folder / "start.sh", folder / "run.log"
+    script.write_bytes(os.fsencode(render.script(made)))
+    starter.write_text(f'renice -n 10 $$ >/dev/null 2>&1\nexec bash {shlex.quote(str(script))} "$1"\n')
+    with open(log, "wb") as output:
+        live = execute.Live(
+            str(starter), run_id=f"site-layer-{os.getpid()}", environment=os.environ, output=output
+        )
+        try:
+            while (code := live.wait(_LOOK_S)) is None:
+                each_second(live.wall_s)
+        finally:
+            live.stop()
+    said = log.read_text(errors="replace")
+    return Ended(exit_code=code, said=said[-4000:], log=str(log))
