@@ -144,9 +144,8 @@ class Job(Struct, frozen=True, kw_only=True):
     anywhere in the image; what it writes vanishes with the container. `form`: the image as a "tree" of files
     or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset, and not
     part of its digest, when it is no sweep. `delivery`: where ranks read the image's tree, "shared" from the
-    store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto".
-    part of its digest, when it is no sweep. `site_layer`: what is added to the image for this site; unset,
-    likewise, when that is nothing.
+    store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto". `site_layer`:
+    what is added to the image for this site; unset, likewise, when that is nothing.
     """
 
     name: str
