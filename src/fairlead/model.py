@@ -13,6 +13,7 @@ from enum import StrEnum
 from msgspec import UNSET, Struct, UnsetType, field
 
 from fairlead.errors import UsageError
+from fairlead.stragglers import Straggler
 from fairlead.sweep import Sweep
 
 # --------------------------------------------------------------------------------------------------
@@ -105,7 +106,8 @@ class Scheduling(Struct, frozen=True, kw_only=True):
     `after`: job ids that must have ended well before. `warning_s`: how long before the end of `walltime_s`
     the ranks get SIGUSR1. `requeue`: the job is put back in the queue when a node is lost, and when it ends
     with exit code 75 (sysexits' EX_TEMPFAIL). `options`: lines for the scheduler as they stand, for what has
-    no word here.
+    no word here. `watchdog_s`: the run is ended when none of its ranks has printed or reported anything for
+    so long.
     """
 
     partition: str | None = None
@@ -119,12 +121,18 @@ class Scheduling(Struct, frozen=True, kw_only=True):
     warning_s: int = 0
     after: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    watchdog_s: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.warning_s < 0:
             raise UsageError(
                 f"scheduling.warning_s is {self.warning_s}; it counts seconds before the end",
                 remedy="set warning_s = 120",
+            )
+        if self.watchdog_s is not UNSET and self.watchdog_s < 0:
+            raise UsageError(
+                f"scheduling.watchdog_s is {self.watchdog_s}; it counts seconds of silence",
+                remedy="set watchdog_s = 600, or 0 for no watchdog",
             )
         words = (self.partition, self.account, self.qos, self.reservation, self.constraint)
         for word in (*words, *self.after, *self.options):
@@ -757,6 +765,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     #: Unset: nothing is brought to the nodes.
     delivery: Delivery | UnsetType = UNSET
+    #: Where the nodes find py-spy, for the watchdog; unset: they may have one of their own.
+    py_spy: str | UnsetType = UNSET
 
 
 class JobState(StrEnum):
@@ -914,6 +924,8 @@ class Record(Struct, frozen=True, kw_only=True):
     ended_because: str = ""
     #: Of all of its starts, in the order of time.
     deliveries: tuple[Delivered, ...] = ()
+    #: The slowest rank of those that reported their steps, if it was slow for sure.
+    straggler: Straggler | None = None
 
 
 class Arm(Struct, frozen=True, kw_only=True):

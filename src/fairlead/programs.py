@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead.engines import bubblewrap
 from fairlead.model import EngineFacts, Site
+from fairlead.plan.watchdog import PY_SPY
 from fairlead.store import Store
 
 
@@ -24,6 +25,24 @@ def provide(store: Store, site: Site) -> Site:
         site,
         engines=tuple(_provided(store, facts) if _is_embedded(facts) else facts for facts in site.engines),
     )
+
+
+def provide_py_spy(store: Store, site: Site) -> Site:
+    """The site with its py-spy, which is one file, at a place in the store. For jobs with a watchdog."""
+    path = site.other_tools.get(PY_SPY)
+    if path is None or Path(path).is_relative_to(store.root):
+        return site
+    with open(path, "rb") as stream:
+        key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    final = store.program(key)
+    if not final.is_dir():
+        with store.scratch() as scratch:
+            made = scratch / key
+            made.mkdir()
+            shutil.copyfile(path, made / PY_SPY)
+            os.chmod(made / PY_SPY, 0o755)
+            store.publish(made, final)
+    return msgspec.structs.replace(site, other_tools={**site.other_tools, PY_SPY: str(final / PY_SPY)})
 
 
 def moved(site: Site, provided: Site) -> dict[str, str]:

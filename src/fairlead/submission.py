@@ -23,9 +23,13 @@ import msgspec
 from fairlead import codec, deliveries, execute, proofs, registry, render
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, ToolError, UsageError
+from fairlead.hostlist import shortened
 from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
+from fairlead.progress import look_for_straggler
+from fairlead.render.watchdog import EXIT_CODE as HUNG
 from fairlead.schedulers import Scheduler, said
 from fairlead.store import Store
+from fairlead.stragglers import Straggler
 
 #: The exit codes of runs whose script could not leave one.
 _CODES = {
@@ -53,6 +57,7 @@ class Status:
     nodes: str = ""
     #: Of a sweep: how its points stand, in their order.
     points: tuple[Status, ...] = ()
+    straggler: Straggler | None = None
 
     @property
     def over(self) -> bool:
@@ -194,6 +199,8 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
         except FileNotFoundError:
             because = ""
         number = int(code)
+        if not because and number == HUNG and (folder / "ranks" / "watch" / "verdict").exists():
+            because = _hang(store, submission.run_id)
         if because:
             state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
         elif number in (143, 130):
@@ -207,8 +214,48 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
             ended_at_epoch_s=int(ended),
             starts=starts(store, submission.run_id),
             reason=because,
+            nodes=shortened(_nodes(store, submission)),
         )
     return None
+
+
+def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
+    """The nodes of the newest start, in their order; () before it."""
+    try:
+        found = tuple((ranks_folder(store, submission.run_id) / "hosts").read_text().split())
+    except FileNotFoundError:
+        found = ()
+    if len(found) != submission.nodes:  # of one node the script keeps no list
+        began = starts(store, submission.run_id)
+        found = (began[-1].node,) if began and submission.nodes == 1 else ()
+    return found
+
+
+def find_straggler(store: Store, submission: Submission) -> Straggler | None:
+    """The slowest of the ranks that report their steps, if one is slow for sure."""
+    nodes, each = _nodes(store, submission), submission.world_size // submission.nodes
+    if not nodes:
+        return None
+    return look_for_straggler(
+        ranks_folder(store, submission.run_id), tuple(node for node in nodes for _ in range(each))
+    )
+
+
+def straggler_of(store: Store, status: Status) -> Straggler | None:
+    """The slowest rank of a run that goes on, or that is over and recorded."""
+    path = store.run(status.submission.run_id) / "record.json"
+    if status.over and path.exists():
+        return store.read(path, Record).straggler
+    return status.straggler
+
+
+def _hang(store: Store, run_id: str) -> str:
+    """What the watchdog found out about a run that it ended."""
+    try:
+        lines = (ranks_folder(store, run_id) / "stacks" / "summary").read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return "hung"
+    return "hung: " + "; ".join(lines)
 
 
 def _is_recorded(store: Store, run_id: str) -> bool:
@@ -252,6 +299,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         return Status(
             submission=submission, state=entry.state, exit_code=None, starts=began,
             reason=entry.reason, nodes=entry.nodes,
+            straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
         )  # fmt: skip
     folder = store.run(submission.run_id)
     cancelled = (folder / "cancelled").exists()
@@ -278,7 +326,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
     return Status(
         submission=submission, state=entry.state, exit_code=code, starts=began, reason=because,
-        ended_at_epoch_s=int(time.time()),
+        ended_at_epoch_s=int(time.time()), nodes=shortened(_nodes(store, submission)),
     )  # fmt: skip
 
 
@@ -340,6 +388,7 @@ def record(store: Store, status: Status) -> Record | None:
         starts=status.starts,
         ended_because=status.reason,
         deliveries=deliveries.read(ranks_folder(store, submission.run_id)),
+        straggler=find_straggler(store, submission),
     )
     store.write(path, codec.to_json(made))
     return made

@@ -136,6 +136,17 @@ def _sweep(name: str, **facts: Any) -> Plan:
     return plan(job, IMAGE, make_rootfs(IMAGE), site)
 
 
+def _watched(launcher: str, scheduler: str = "slurm", **topology: int) -> Plan:
+    """With a watchdog, on a site that has py-spy."""
+    facts = SchedulerFacts(name="slurm", version="1")
+    site = make_site(schedulers=(facts,), mpis=(OPENMPI,), other_tools={"py-spy": "/opt/tools/py-spy"})
+    job = make_job(
+        scheduler=scheduler, launcher=launcher, topology=Topology(**topology),
+        scheduling=Scheduling(watchdog_s=600),
+    )  # fmt: skip
+    return plan(job, MPI_IMAGE, make_rootfs(MPI_IMAGE), site)
+
+
 CASES = {
     "sweep-local": lambda: _sweep("local"),
     "sweep-slurm": lambda: _sweep("slurm"),
@@ -156,6 +167,9 @@ CASES = {
     "gridengine": lambda: _cluster("gridengine", "ranks", settings={"pe mpi8": "8 64", "gpu": "gpu"}),
     "torque": lambda: _cluster("pbs", "torchrun", settings={"flavour": "torque"}),
     "pbspro": lambda: _cluster("pbs", "torchrun", settings={"flavour": "pro"}),
+    "watchdog-slurm-ranks": lambda: _watched("ranks", nodes=2, ranks_per_node=2),
+    "watchdog-slurm-mpirun": lambda: _watched("mpirun", nodes=2, ranks_per_node=2),
+    "watchdog-local-single": lambda: _watched("single", "local"),
     "lsf": lambda: _cluster("lsf", "torchrun"),
     "flux": lambda: _cluster("flux", "torchrun"),
     "gridengine-delivery": lambda: _cluster(

@@ -1,9 +1,10 @@
 """A data-parallel training for tests: it keeps its curve, its state, and which samples it was shown.
 
-    training.py FOLDER [--epochs N] [--wait-at STEP]
+    training.py FOLDER [--epochs N] [--wait-at STEP] [--slow RANK] [--hang RANK --hang-at STEP]
 
 Ranks decide together whether to go on: one that was told by SIGUSR1 to save its state tells the others in the
-next step. All end with exit code 75 when the state is on disk.
+next step. All end with exit code 75 when the state is on disk. Each reports the seconds of its own work in
+every step: what it does before it waits for the others.
 """
 
 import argparse
@@ -35,11 +36,27 @@ def save(path, model, optimizer, state):
     dist.barrier()  # nobody ends before it is on disk
 
 
+def report(step, own_s):
+    """Tell Fairlead how long this rank itself worked on a step; without Fairlead nothing is told."""
+    folder = os.environ.get("FAIRLEAD_RUN_DIR")
+    if folder:
+        os.makedirs(f"{folder}/progress", exist_ok=True)
+        with open(f"{folder}/progress/{os.environ['RANK']}", "a") as file:
+            file.write(f"{step} {own_s:.6f}\n")
+
+
+def read_for_ever():
+    time.sleep(3600)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--wait-at", type=int, help="in its first start it waits there to be told or killed")
+    parser.add_argument("--slow", type=int, help="this rank works longer than the others")
+    parser.add_argument("--hang", type=int, help="this rank stops in the middle of a step")
+    parser.add_argument("--hang-at", type=int, help="which one")
     options = parser.parse_args()
     told = []
     signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
@@ -71,8 +88,14 @@ def main():
             step += 1
             if step <= first:
                 continue
+            began = time.perf_counter()
             loss = nn.functional.mse_loss(model(batch), target)
             optimizer.zero_grad()
+            if rank == options.slow:
+                time.sleep(0.1)
+            report(step, time.perf_counter() - began)
+            if rank == options.hang and step == options.hang_at:
+                read_for_ever()
             loss.backward()
             optimizer.step()
             shown = torch.zeros(SAMPLES + 1)

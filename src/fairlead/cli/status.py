@@ -72,7 +72,7 @@ def run(context: Context) -> int:
 
 
 def _plain(store: Store, status: Status) -> dict[str, Any]:
-    from fairlead import sweeps
+    from fairlead import submission, sweeps
 
     of = sweeps.of_point(store, status.submission.run_id)
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
@@ -88,6 +88,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
         "reason": status.reason,
         "nodes": status.nodes,
         "starts": list(status.starts),
+        "straggler": submission.straggler_of(store, status),
         "submitted_at": status.submission.submitted_at,
     }
 
@@ -108,7 +109,7 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
                 _duration(status),
                 _nodes(status),
                 str(len(status.starts)),
-                " ".join(filter(None, (_values(store, status), status.reason))),
+                " ".join(filter(None, (_values(store, status), _told(store, status)))),
             )
         )
     clear = "\033[H\033[2J" if live and sys.stdout.isatty() else ""
@@ -120,6 +121,13 @@ def _values(store: Store, status: Status) -> str:
 
     of = sweeps.of_point(store, status.submission.run_id)
     return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
+
+
+def _told(store: Store, status: Status) -> str:
+    from fairlead import submission
+
+    slow = submission.straggler_of(store, status)
+    return "; ".join(filter(None, (status.reason, slow.text if slow else "")))
 
 
 def _nodes(status: Status) -> str:

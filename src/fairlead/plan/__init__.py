@@ -24,6 +24,7 @@ from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
 from fairlead.plan.warnings import site_warnings
+from fairlead.plan.watchdog import choose_watchdog
 
 
 def plan(
@@ -77,6 +78,7 @@ def plan(
     gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
     bound = bind(verdict.host_mpi, rootfs, decisions)
     container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
+    py_spy = choose_watchdog(job, site, decisions)
     passed = launcher.passed(resolved)
     container = dataclasses.replace(
         container,
@@ -127,6 +129,7 @@ def plan(
         proves=verdict.proves,
         notes=(verdict.note,) if verdict.note else (),
         delivery=delivery,
+        py_spy=py_spy,
     )
 
 

@@ -10,7 +10,7 @@ from fairlead.errors import PlanError
 from fairlead.gpu import inject
 from fairlead.launchers import Launchable, Launcher, Surroundings
 from fairlead.model import Command, Decision, Image, Job, Rejected
-from fairlead.plan import sweep
+from fairlead.plan import sweep, watchdog
 from fairlead.plan.gpus import Gpu
 from fairlead.plan.process import IDENTITY, Workload
 
@@ -69,7 +69,7 @@ def compose(
     # The image's ENV below what the launcher sets for its ranks, and that below what the job asks for.
     own = image.environment if image is not None else {}
     environment = {"PATH": _PATH, **{name: value for name, value in own.items() if name not in _NOT_TAKEN}}
-    environment |= launched.environment
+    environment |= {**watchdog.environment(job), **launched.environment}
     if gpu.driver is not None:
         environment = inject.environment(environment, gpu.driver, gpu.compat)
     if engine.CONTAINS and image is not None:

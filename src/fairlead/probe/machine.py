@@ -6,12 +6,14 @@ import os
 import platform
 import pwd
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from fairlead import execute, registry
 from fairlead.clock import utc_now
 from fairlead.gpu import find
 from fairlead.model import FileSystem, Site
+from fairlead.plan.watchdog import PY_SPY
 from fairlead.probe import mpi_library, permits
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.files import read_text
@@ -79,13 +81,24 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         gpu_drivers=drivers,
         file_systems=file_systems,
         mpis=mpis,
-        other_tools={name: path for name in _REMOTE_TOOLS if (path := execute.which(name))},
+        other_tools=_other_tools(store),
         probed_at=utc_now(),
     )
 
 
 #: Modes of engines that work where user namespaces do not, and say nothing of them.
 _WITHOUT_NAMESPACES = {"privileged", "F1", "P1", "P2"}
+
+
+def _other_tools(store: Store) -> dict[str, str]:
+    found = {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
+    # The one that `doctor --fix` installed, the one that was installed beside Fairlead, or any.
+    beside = (str(store.tool(PY_SPY) / "packages" / "bin"), os.path.dirname(sys.executable))
+    for folder in (*beside, None):
+        if path := execute.which(PY_SPY, path=folder):
+            found[PY_SPY] = path
+            break
+    return found
 
 
 def _file_system(purpose: str, path: str) -> FileSystem:

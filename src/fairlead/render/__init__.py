@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from fairlead import __version__, codec, registry, sweep
 from fairlead.model import Plan, Start
-from fairlead.render import delivery, parts, words
+from fairlead.render import delivery, parts, watchdog, words
 from fairlead.schedulers import Scheduler
 
 
@@ -52,18 +52,19 @@ def _at_once(plan: Plan) -> list[str]:
     if plan.start is Start.PROGRAM:
         return [*found, *_at_once_program(plan)]
     found += _values(plan)
-    if plan.rank_log is not None:
+    if plan.rank_log is not None or watchdog.is_on(plan):
         found.append(parts.RUN_FOLDER)
+    found += [watchdog.functions(plan), watchdog.begin(plan)]
     if plan.start is Start.RANKS:
         found.append(
             parts.LET_SAVE
             + "\nFAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$\n"
             + parts.PORT
         )
-    found.append(_start(plan))
+    found += [watchdog.start(plan, node="0"), _start(plan), watchdog.end(plan, at_once=True)]
     if plan.rank_log is not None:
         found.append(_first_failure(plan))
-    return [*found, parts.END]
+    return [*filter(None, found), parts.END]
 
 
 def _at_once_program(plan: Plan) -> list[str]:
@@ -72,15 +73,20 @@ def _at_once_program(plan: Plan) -> list[str]:
         parts.AT_ONCE_RANK,
         'if [ "$part" = --rank ]; then',
         *_values(plan),
+        watchdog.functions(plan),
+        watchdog.start(plan, node="0"),
         _start(plan),
         "fi\n",
         parts.RUN_FOLDER,
+        watchdog.functions(plan),
+        watchdog.begin(plan),
         parts.PORT,
         parts.AT_ONCE_PROGRAM.format(program=words.joined(plan.program)),
     ]
     if plan.proof is not None:
         found.append(parts.AT_ONCE_PROOF)
-    return [*found, "run job\ncode=$?\n", _first_failure(plan), parts.END]
+    found += ["run job\ncode=$?\n", watchdog.end(plan, at_once=True), _first_failure(plan)]
+    return [*filter(None, found), parts.END]
 
 
 def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]:
@@ -103,6 +109,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.FUNCTIONS,
         parts.CLUSTER_DELIVER,
         "" if scheduler.SIGNALS_BY_FILE else parts.CLUSTER_SIGNAL,
+        watchdog.functions(plan),
         parts.CLUSTER_NODE_HEAD,
         parts.CLUSTER_WATCH if scheduler.SIGNALS_BY_FILE else "",
         parts.STOP,
@@ -113,6 +120,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.CLUSTER_INTERFACE,
         parts.LET_SAVE if saves else "",
         *_values(plan),
+        watchdog.start(plan, node="$FAIRLEAD_NODE"),
         _start(plan),
         parts.CLUSTER_NODE_END if saves else "",
         parts.END,
@@ -121,6 +129,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.CLUSTER_FIRST,
         scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet,
         parts.CLUSTER_LOST,
+        watchdog.begin(plan),
         _warning(plan, scheduler),
         _modules(plan) if plan.start is Start.PROGRAM else "",
         parts.CLUSTER_MASTER_ALONE if alone else parts.CLUSTER_MASTER,
@@ -134,6 +143,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     found += [
         "run job\ncode=$?\n",
         delivery.LEAVE if by_program and brought is not UNSET else "",
+        watchdog.end(plan, at_once=False),
         _first_failure(plan),
         parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
     ]
@@ -184,16 +194,19 @@ def _start(plan: Plan) -> str:
     prelude = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
     passed = words.passed(plan.command)
     command = words.command(plan.command)
+    barrier = watchdog.BARRIER if watchdog.is_on(plan) else ""
     match plan.start:
         case Start.NODES:
-            return parts.ONCE.format(prelude=prelude + passed, command=command)
+            once = parts.ONCE.format(prelude=prelude + passed, command=command, **watchdog.output(plan))
+            return once + barrier
         case Start.RANKS:
-            return parts.RANKS.format(
+            ranks = parts.RANKS.format(
                 prelude=prelude,
                 command=passed.lstrip() + ("  " if passed else "") + command,
                 ranks_per_node=topology.ranks_per_node,
                 world_size=topology.world_size,
             )
+            return ranks + barrier
         case Start.PROGRAM:
             proof = plan.proof
             return parts.RANK.format(
@@ -205,6 +218,8 @@ def _start(plan: Plan) -> str:
                     command=words.passed(proof).lstrip() + "  " + words.command(proof)
                 ),
                 world_size=topology.world_size,
+                barrier=barrier,
+                **watchdog.output(plan),
             )
         case _:
             assert_never(plan.start)

@@ -78,14 +78,14 @@ ONCE = """\
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
 # standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
-(
+{keep}(
   trap - INT QUIT
 {prelude}  exec {command}
-) <&0 &
+) <&0 {kept}&
 child=$!
-wait "$child"
+{close}wait "$child"
 code=$?
-"""
+{drain}"""
 
 #: The job on one node, started rank by rank.
 RANKS = """\
@@ -346,11 +346,11 @@ rank_command() {{
 {prelude}  {proof}{command}
 }}
 [ -e /dev/fd/0 ] || exec </dev/null
-(trap - INT QUIT; rank_command) <&0 &
+{keep}(trap - INT QUIT; rank_command) <&0 {kept}&
 child=$!
-wait "$child"
+{close}wait "$child"
 code=$?
-[ "$what" = proof ] || echo "${{RANK:-?}} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
+{drain}{barrier}[ "$what" = proof ] || echo "${{RANK:-?}} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
 exit "$code" # the others are ended by the program that started them
 """
 

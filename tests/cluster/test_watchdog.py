@@ -1,0 +1,72 @@
+"""A run that hangs on a real cluster: found, looked at on all nodes, and ended there."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from clusters import Cluster
+from desks import Desk
+from tools import tool
+
+from fairlead.hostlist import shortened
+
+LAB = Path(__file__).parents[1] / "lab"
+
+
+@pytest.fixture
+def training(slurm: Cluster, tmp_path: Path) -> Desk:
+    pytest.importorskip("torch")
+    made = Desk(
+        up=slurm, scheduler="slurm", path=slurm.path, python=Path(sys.executable),
+        folder=slurm.home / tmp_path.name,
+    )  # fmt: skip
+    made.folder.mkdir()
+    shutil.copy(LAB / "training.py", made.folder)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("launcher", "with_py_spy"), [("torchrun", True), ("ranks", False)])
+def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, with_py_spy: bool) -> None:
+    """Rank 1 is slow all the time, and rank 3 stops while the others wait for it in an all-reduce."""
+    desk = training
+    if with_py_spy:
+        # Only the login node sees it; the nodes get a copy in the store.
+        desk = dataclasses.replace(desk, path=f"{desk.path}:{Path(tool('py-spy')).parent}")
+    words = ["python", "training.py", ".", "--slow", "1", "--hang", "3", "--hang-at", "20"]
+    more = f'launcher = "{launcher}"\nengine = "bubblewrap"\n[scheduling]\nwatchdog_s = 20'
+    run = desk.submit(desk.job("hung", words, nodes=2, ranks_per_node=2, more=more))
+    ranks = desk.store / "runs" / run / "ranks"
+    desk.up.wait(
+        lambda: all(
+            (ranks / "progress" / str(rank)).exists()
+            and (ranks / "progress" / str(rank)).read_text().count("\n") == 20
+            for rank in range(4)
+        ),
+        "four ranks at the twentieth step",
+    )
+    live = desk.status(run)
+    assert (live["state"], live["straggler"]["rank"], live["straggler"]["steps"]) == ("running", 1, 20)
+    log = desk.wait(run, code=71)
+    first, second = (ranks / "hosts").read_text().split()
+    assert "fairlead:   3 of 4 ranks stand in " in log, log
+    assert f"fairlead:   rank 3 on {second} stands in read_for_ever (training.py:" in log, log
+    for rank in range(4):
+        kept = (ranks / "stacks" / str(rank)).read_text()
+        assert ("read_for_ever" in kept) == (rank == 3), kept
+        assert "training.py" in kept
+        assert ("Fatal Python error: Aborted" in kept) != with_py_spy
+    desk.up.wait(lambda: not desk.left(run), "no process left on any node")
+    status = desk.status(run)
+    assert (status["state"], status["exit_code"], len(status["starts"])) == ("failed", 71, 1)
+    assert status["nodes"] == shortened((first, second))
+    assert status["reason"].startswith("hung: 3 of 4 ranks stand in ")
+    assert (desk.record(run)["exit_code"], desk.record(run)["straggler"]["rank"]) == (71, 1)
+    assert desk.record(run)["ended_because"] == status["reason"]
+    table = desk.fairlead("status", run, code=None).stdout
+    assert status["nodes"] in table
+    assert f"rank 1 on {first}: " in table

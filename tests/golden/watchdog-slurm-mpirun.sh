@@ -1,0 +1,778 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=digits
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=1
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
+# Written by Fairlead 0.1.0, plan sha256:a8b07aac7aeb.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_NODES=2
+FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
+# The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
+# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+part=--first
+case ${1:-} in
+  --node | --rank)
+    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
+  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+  *)
+    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
+    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+esac
+HERE=" on $(uname -n)"
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+deliver() { # $1: a signal for the run's processes on this node
+  local pid caught
+  if [ "$1" = TERM ]; then end_run; return; fi
+  for pid in $(run_pids); do # one that does not handle it would die of it
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  done
+}
+
+if [ "$part" = --signal ]; then # from the first node
+  deliver "$4"
+  exit
+fi
+
+# The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
+quiet_limit_s=600 look_s=10 units=4 unit_ranks=1 world_size=4
+py_spy=/opt/tools/py-spy
+silence=$FAIRLEAD_RUN_DIR/watch stacks=$FAIRLEAD_RUN_DIR/stacks
+
+count() { # $1: how many units have said this
+  local found=("$silence/$1".*)
+  [ -e "${found[0]}" ] && echo "${#found[@]}" || echo 0
+}
+
+ranks_here() { # those of this unit
+  local k
+  for ((k = 0; k < unit_ranks; k++)); do echo "$((unit * unit_ranks + k))"; done
+}
+
+signs() { # of life: what the ranks here print and report is kept in files, and these change
+  local rank node local_rank
+  for rank in $(ranks_here); do
+    # shellcheck disable=SC2034
+    node=$unit local_rank=$((rank % unit_ranks))
+    stat -c '%n %s %y' "$silence/$unit".{out,err} "$FAIRLEAD_RUN_DIR/progress/$rank" 2>/dev/null
+  done
+}
+
+rank_of() { # $1: a process of the run; nothing for launchers, which are no rank
+  local rank
+  rank=$(tr '\0' '\n' < "/proc/$1/environ" 2>/dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
+  [ "$world_size" -gt 1 ] || rank=0
+  [ -z "$rank" ] || [ "$((rank / unit_ranks))" -ne "$unit" ] || echo "$rank"
+}
+
+is_python() {
+  grep -qs python "/proc/$1/maps"
+}
+
+find_py_spy() {
+  local found
+  for found in "$py_spy" "$(command -v py-spy)"; do
+    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return
+  done
+}
+
+keep_stacks() { # where every rank here stands; looking does them no harm
+  local pid rank spy
+  mkdir -p "$stacks"
+  for rank in $(ranks_here); do : > "$stacks/$rank"; done
+  spy=$(find_py_spy)
+  for pid in $(run_pids | sort -n); do
+    rank=$(rank_of "$pid")
+    [ -n "$rank" ] || continue
+    {
+      printf '# process %s on %s: %s\n' "$pid" "$(uname -n)" \
+        "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
+      # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
+      [ -z "$spy" ] || ! is_python "$pid" ||
+        timeout 15 "$spy" dump --nonblocking --full-filenames --pid "$pid" 2>&1 | sed '/^Stack backtrace/,$d'
+      printf '# state %s; in the kernel: %s\n\n' \
+        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)" \
+        "$(cat "/proc/$pid/wchan" 2>/dev/null)"
+    } >> "$stacks/$rank"
+  done
+}
+
+ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
+  local pid rank main=() asked=() caught file deadline
+  for pid in $(run_pids | sort -n); do
+    rank=$(rank_of "$pid")
+    [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
+    main[rank]=$pid
+    ! grep -qs '^Thread ' "$stacks/$rank" || continue
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    (( (0x${caught:-0} >> 5) & 1 )) && asked[rank]=$pid
+  done
+  # The end of one is an error in the others, at once: first all are stopped, on all nodes, and what they do
+  # when they go on is to print.
+  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2>/dev/null
+  : > "$silence/stopped.$unit"
+  [ "${#asked[@]}" -gt 0 ] || return
+  wait_for stopped
+  kill -s ABRT "${asked[@]}" 2>/dev/null
+  kill -s CONT "${asked[@]}" 2>/dev/null
+  deadline=$((SECONDS + 5))
+  for rank in "${!asked[@]}"; do
+    # shellcheck disable=SC2034
+    node=$unit local_rank=$((rank % unit_ranks))
+    while :; do
+      file=$(grep -lsF 'Fatal Python error: Aborted' "$silence/$unit.err" | tail -n 1)
+      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
+      [ "$SECONDS" -lt "$deadline" ] || break
+      sleep 0.1
+    done
+    [ -z "$file" ] || sed -n '/Fatal Python error: Aborted/,$p' "$file" >> "$stacks/$rank"
+  done
+}
+
+where_it_stands() { # $1: a rank's stacks; its innermost function, and its innermost line of the user's own
+  awk '
+    function base(path) { sub(/.*\//, "", path); return path }
+    function frame(name, file, line) {
+      if (closed) return
+      if (inner == "") { inner = name; inner_at = base(file) ":" line }
+      if (own != "" || file ~ /(site|dist)-packages\/|\/lib(64)?\/python[0-9]|^</) return
+      own = base(file) ":" line
+    }
+    /^# state / {
+      if (inner != "") closed = 1
+      waits = $0; sub(/.*kernel: */, "", waits)
+      # do_wait: a shell, around what is of interest
+      if ((first == "" || first == "do_wait") && waits !~ /^0?$/) first = waits
+    }
+    /^Process [0-9]+:/ { pid = $2 + 0 }
+    /^Thread / && !closed && !main && (/"MainThread"$/ || $2 == pid) {
+      inner = own = ""; other = 0; main = 1; next
+    }
+    /^Current thread / { inner = own = ""; closed = 0; other = 0; next }
+    /^Thread /         { if (inner != "" || main) other = 1; next }
+    other              { next }
+    /^    [^ ].* \(.*\)$/ {
+      text = substr($0, 5); at = index(text, " (")
+      name = substr(text, 1, at - 1); file = substr(text, at + 2, length(text) - at - 2)
+      line = "?"
+      if (file ~ /:[0-9]+$/) { line = file; sub(/.*:/, "", line); sub(/:[0-9]+$/, "", file) }
+      frame(name, file, line)
+    }
+    /^  File ".*", line [0-9?]+ in / {
+      text = substr($0, 9); line = text; sub(/.*", line /, "", line); name = line
+      sub(/ in .*/, "", line); sub(/^[0-9?]+ in /, "", name); sub(/", line [0-9?]+ in .*/, "", text)
+      frame(name, text, line)
+    }
+    END {
+      if (inner != "") where = inner " (" (own != "" ? own : inner_at) ")"
+      else if (first != "") where = first " (in the kernel)"
+      else where = "a place that nobody could see"
+      gsub(/[[:cntrl:]]/, "?", where)
+      print where
+    }' "$1"
+}
+
+compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
+  sort -n | awk '
+    function ranks(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
+      n = split(list, numbers, " "); text = ""; from = 1
+      for (k = 1; k <= n; k++) if (k == n || numbers[k + 1] != numbers[k] + 1) {
+        text = text (text == "" ? "" : ", ") numbers[from] (k > from ? "-" numbers[k] : ""); from = k + 1
+      }
+      return (n > 1 ? "ranks " : "rank ") text
+    }
+    function nodes(list, n, names, seen, k, text) {
+      n = split(list, names, " "); text = ""
+      for (k = 1; k <= n; k++) if (!(names[k] in seen)) { seen[names[k]]; text = text " " names[k] }
+      n = split(text, names, " ")
+      return n > 3 ? n " nodes" : names[1] (n > 1 ? ", " names[2] : "") (n > 2 ? ", " names[3] : "")
+    }
+    {
+      total++; rank = $1; node = $2; where = $0; sub(/^[^ ]* [^ ]* /, "", where)
+      if (!(where in size)) order[++groups] = where
+      size[where]++; who[where] = who[where] " " rank; on[where] = on[where] " " node
+      if (size[where] > size[most]) most = where
+    }
+    END {
+      if (!total) exit
+      if (groups == 1) print (total > 1 ? "all " total " ranks stand" : "the rank stands") " in " most
+      if (groups == 1) exit
+      if (size[most] * 2 > total) print size[most] " of " total " ranks stand in " most
+      else most = "" # no majority: who is odd is not known
+      for (k = 1; k <= groups; k++) if (order[k] != most) {
+        if (++told > 8) { print groups - k + 1 " more places"; exit }
+        where = order[k]
+        print ranks(who[where]) " on " nodes(on[where]) (size[where] > 1 ? " stand" : " stands") " in " where
+      }
+    }'
+}
+
+wait_for() { # until all units have said $1
+  local attempt
+  for attempt in {1..150}; do
+    [ "$(count "$1")" -lt "$units" ] || return
+    sleep 0.2
+  done
+}
+
+give_up() { # the run hangs; what can be learned from the ranks here is kept, and they end with the others
+  local rank
+  ask_python
+  for rank in $(ranks_here); do
+    printf '%s %s %s\n' "$rank" "$(uname -n)" "$(where_it_stands "$stacks/$rank")"
+  done > "$stacks/of.$unit"
+  : > "$silence/over.$unit"
+  wait_for over
+  end_run
+}
+
+judge() { # by the first unit, which is quiet itself; when all are, they keep the stacks, and are quiet still
+  if [ "$(count quiet)" -lt "$units" ]; then
+    asked_for_s=0
+    rm -f "$silence/asked"
+    return
+  fi
+  : > "$silence/asked"
+  asked_for_s=$((asked_for_s + look_s))
+  if [ "$(count stacks)" -ge "$units" ] || [ "$asked_for_s" -gt "$((60 + look_s))" ]; then
+    : > "$silence/verdict"
+  fi
+}
+
+watch_over() { # Looks are counted, not the clock: a job that its scheduler suspends does not hang.
+  local before=none now quiet_s=0 told='' kept='' asked_for_s=0
+  trap 'kill "$!" 2>/dev/null; exit' TERM
+  while sleep "$look_s" & wait "$!"; do
+    kill -0 "$$" 2>/dev/null || return
+    if [ -e "$silence/verdict" ]; then give_up; return; fi
+    now=$(signs)
+    if [ "$now" != "$before" ]; then
+      before=$now quiet_s=0
+      [ -z "$told$kept" ] || rm -f "$silence/quiet.$unit" "$silence/stacks.$unit"
+      told='' kept=''
+      continue
+    fi
+    quiet_s=$((quiet_s + look_s))
+    [ "$quiet_s" -ge "$quiet_limit_s" ] || continue
+    [ -n "$told" ] || : > "$silence/quiet.$unit"
+    told=1
+    [ "$unit" -ne 0 ] || judge
+    if [ -z "$kept" ] && [ -e "$silence/asked" ]; then
+      keep_stacks
+      [ "$(signs)" = "$before" ] || continue
+      : > "$silence/stacks.$unit"
+      kept=1
+    fi
+  done
+}
+
+start_watchdog() {
+  local before
+  watch_over < /dev/null > /dev/null 2>&1 &
+  watchdog=$!
+  before=$(trap -p EXIT)
+  before=${before#"trap -- '"} before=${before%"' EXIT"}
+  # shellcheck disable=SC2064
+  trap "${before:+$before; }kill $watchdog 2>/dev/null" EXIT
+}
+
+tell_hang() {
+  find "$stacks" -name 'of.*' -exec cat {} + | compare > "$stacks/summary"
+  printf 'fairlead: no rank has printed or reported anything for %s s: the run hangs, and is ended\n' \
+    "$quiet_limit_s" >&2
+  sed 's/^/fairlead:   /' "$stacks/summary" >&2
+  printf 'fairlead: the stacks of all ranks are in %s\n' "$stacks" >&2
+}
+
+keep_output() { # in $1.out and $1.err, and on to where it went
+  exec 3> >(trap '' TERM INT HUP; exec sed -u "w $1.out")
+  output=$!
+  exec 4> >(trap '' TERM INT HUP; exec sed -u "w $1.err" >&2)
+  errors=$!
+}
+
+output_kept() { # the last lines; whoever holds the pipe after the rank's end is not waited for
+  local attempt
+  for attempt in {1..100}; do
+    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
+    sleep 0.01
+  done
+}
+
+if [ "$part" != --first ]; then
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# What must be there.
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+
+# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
+FAIRLEAD_INTERFACE=
+if command -v ip >/dev/null; then
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    FAIRLEAD_INTERFACE=lo
+  else
+    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
+    [ -n "$FAIRLEAD_INTERFACE" ] ||
+      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+  fi
+fi
+
+unit=$(
+  RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
+  LOCAL_WORLD_SIZE=2
+  unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
+  echo "${RANK:-0}"
+)
+[ "$what" = proof ] || start_watchdog
+
+# One rank. What it ended with is kept: launchers tell one code for all.
+WORLD_SIZE=4
+MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+rank_command() {
+  RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
+  LOCAL_WORLD_SIZE=2
+  unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
+  if [ "$what" = proof ]; then
+    passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PMIX_MCA_gds hash \
+  --setenv PMIX_MCA_psec native \
+  --setenv PYTHONFAULTHANDLER 1 \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv PYTHONUNBUFFERED 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
+3.6 or newer of any image.
+
+    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40]
+
+Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
+size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
+size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
+with 0. With 4 when MPI fails or is not there, with 1 when it hangs.
+"""
+
+import argparse
+import ctypes
+import ctypes.util
+import faulthandler
+import json
+import os
+import socket
+import sys
+
+RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
+MARK = "fairlead-proof "
+
+#: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
+_WORDS = 2**18
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Measured = tuple[int, int, int, str, str]
+
+
+def main(arguments: "list[str] | None" = None) -> int:
+    parser = argparse.ArgumentParser(description="prove that the ranks are one world")
+    parser.add_argument("--size", type=int, required=True, help="how many ranks were started")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
+    parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py'"'"'s, or what the loader finds")
+    options = parser.parse_args(arguments)
+    # In C and without Python'"'"'s lock: it also ends a rank that spins in MPI_Init.
+    faulthandler.dump_traceback_later(options.timeout, exit=True)
+    try:
+        rank, size, total, library, way = _measure(options.library)
+    except Exception as error:
+        _say(error=str(error))
+        sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
+        return BROKEN
+    faulthandler.cancel_dump_traceback_later()
+    _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
+    if size != options.size:
+        sys.stderr.write(wrong_size(size, options.size, library) + "\n")
+        return WRONG_SIZE
+    if total != size * (size + 1) // 2:
+        sys.stderr.write(f"fairlead: a sum over the ranks gave {total}: the messages are not right\n")
+        return BROKEN
+    return RIGHT
+
+
+def wrong_size(size: int, wanted: int, library: str) -> str:
+    what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
+    return (
+        f"fairlead: the MPI world has size {size}, not {wanted}: {what}. "
+        f"Whoever started them does not speak to {library}."
+    )
+
+
+def _say(**facts: "Any") -> None:
+    # One write: the lines of several ranks must not mix.
+    sys.stdout.flush()
+    os.write(1, (MARK + json.dumps(facts, sort_keys=True) + "\n").encode())
+
+
+def _measure(path: "str | None") -> "Measured":
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s own words, and the way it was asked."""
+    if path is None:
+        try:
+            from mpi4py import MPI
+        except ImportError:
+            pass
+        else:
+            return _by_mpi4py(MPI)
+    return _by_ctypes(_load(path))
+
+
+def _by_mpi4py(MPI: "Any") -> "Measured":
+    import array
+
+    world = MPI.COMM_WORLD
+    given = array.array("i", [world.Get_rank() + 1]) * _WORDS
+    taken = array.array("i", [0]) * _WORDS
+    world.Allreduce([given, MPI.INT], [taken, MPI.INT])
+    library = MPI.Get_library_version()
+    found = world.Get_rank(), world.Get_size(), taken[-1], _shortened(library), "mpi4py"
+    MPI.Finalize()
+    return found
+
+
+def _load(path: "str | None") -> ctypes.CDLL:
+    names = [path] if path else ["libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"]
+    reasons = []
+    for name in names:
+        try:
+            # OpenMPI'"'"'s plugins expect to find its symbols.
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            reasons.append(str(error))
+    raise RuntimeError("no libmpi can be loaded: " + "; ".join(reasons))
+
+
+def _by_ctypes(mpi: ctypes.CDLL) -> "Measured":
+    """OpenMPI'"'"'s handles are addresses of exported variables; those of MPICH'"'"'s kind are numbers (mpi.h)."""
+    if hasattr(mpi, "ompi_mpi_comm_world"):
+
+        def handle(name: str) -> "Any":
+            return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
+
+        handles = [handle(name) for name in ("ompi_mpi_comm_world", "ompi_mpi_int", "ompi_mpi_op_sum")]
+    else:
+        handles = [ctypes.c_int(number) for number in (0x44000000, 0x4C000405, 0x58000003)]
+    world, integer, plus = handles
+
+    def call(name: str, *values: "Any") -> None:
+        code = getattr(mpi, name)(*values)
+        if code:
+            raise RuntimeError(f"{name} returned {code}")
+
+    call("MPI_Init", None, None)
+    rank, size, length = ctypes.c_int(-1), ctypes.c_int(-1), ctypes.c_int(0)
+    call("MPI_Comm_rank", world, ctypes.byref(rank))
+    call("MPI_Comm_size", world, ctypes.byref(size))
+    given = (ctypes.c_int * _WORDS)(*([rank.value + 1] * _WORDS))
+    taken = (ctypes.c_int * _WORDS)()
+    call("MPI_Allreduce", given, taken, ctypes.c_int(_WORDS), integer, plus, world)
+    text = ctypes.create_string_buffer(65536)
+    call("MPI_Get_library_version", text, ctypes.byref(length))
+    call("MPI_Finalize")
+    return (
+        rank.value,
+        size.value,
+        taken[_WORDS - 1],
+        _shortened(text.value.decode("utf-8", "replace")),
+        "ctypes",
+    )
+
+
+def _shortened(library: str) -> str:
+    return " ".join(library.split(",")[0].split("\n")[0].split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+' --size 4 --timeout 120
+    return
+  fi
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PMIX_MCA_gds hash \
+  --setenv PMIX_MCA_psec native \
+  --setenv PYTHONFAULTHANDLER 1 \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv PYTHONUNBUFFERED 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+[ -e /dev/fd/0 ] || exec </dev/null
+keep_output "$silence/$unit"
+(trap - INT QUIT; rank_command) <&0 >&3 2>&4 3>&- 4>&- &
+child=$!
+exec 3>&- 4>&-
+wait "$child"
+code=$?
+output_kept
+[ ! -e "$silence/verdict" ] || wait_for over
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
+exit "$code" # the others are ended by the program that started them
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"
+
+fi
+
+# From here on: the first node.
+mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
+printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
+[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+script=$FAIRLEAD_RUN_DIR/job.sh
+[ -e "$script" ] || cp "$0" "$script" || exit 3
+
+finish() { # $1: exit code; kept in a file, because schedulers forget
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
+  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  exit "$1"
+}
+
+everywhere() { # run this script on every node, with these arguments after the node's number
+  local how=$1
+  shift
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    bash "$script" "$how" 0 "$@"
+  else
+    on_each_node "$script" "$how" "$@"
+  fi
+}
+
+pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+  everywhere --signal "$FAIRLEAD_RUN" "$1"
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP USR1
+  pass_on TERM
+  finish "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+# Before the end of the job's time, or its preemption: time to write a checkpoint.
+trap 'interrupted=1; pass_on USR1' USR1
+
+await() { # the exit code of a child, through any number of signals
+  local status
+  while :; do
+    interrupted=
+    wait "$1"
+    status=$?
+    [ -n "$interrupted" ] || return "$status"
+  done
+}
+
+hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
+    --overlap --mpi=none \
+    bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
+}
+
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+
+agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
+if [ "$((starts - agains))" -gt 2 ]; then
+  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  finish 70
+fi
+
+rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
+for old in "$stacks" "$FAIRLEAD_RUN_DIR/progress"; do # of an earlier start
+  [ ! -d "$old" ] || mv "$old" "$old.$((${starts:-2} - 1))"
+done
+mkdir -p "$silence" "$FAIRLEAD_RUN_DIR/progress" || exit 3
+
+mapfile -t hosts < <(hosts)
+if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
+  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+# Ranks meet at the first node, by its address: names may not resolve in an image.
+FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
+FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+
+# A port that nobody listens on here; jobs begin to look at different ones.
+FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
+while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+done
+
+run() { # $1: job or proof
+  /usr/bin/mpirun -n 4 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank 0 "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  await "$!"
+}
+
+# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
+run proof >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+  printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
+  finish 3
+}
+
+run job
+code=$?
+
+if [ -e "$silence/verdict" ]; then
+  tell_hang
+  trap '' TERM INT HUP
+  finish 71
+fi
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    code=$status
+  fi
+fi
+
+# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+if [ "$code" -eq 75 ]; then
+  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  if again > "$FAIRLEAD_RUN_DIR/again"; then
+    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+    exit "${AGAIN:-75}"
+  fi
+fi
+
+finish "$code"
