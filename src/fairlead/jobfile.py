@@ -107,6 +107,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             site_layer=file.convert(values["site_layer"], tuple[str, ...], "site_layer")
             if "site_layer" in values
             else UNSET,
+            fabric=given("fabric", str, "") or UNSET,
             capture=CaptureRequest(
                 python=None if capture.python is None else _program(folder, capture.python),
                 include=tuple(_resolved(folder, p) for p in capture.include),

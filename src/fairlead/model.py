@@ -13,6 +13,7 @@ from enum import StrEnum
 from msgspec import UNSET, Struct, UnsetType, field
 
 from fairlead.errors import UsageError
+from fairlead.fabric.facts import FabricLibrary, FabricWatch, Network, Transport
 from fairlead.stragglers import Straggler
 from fairlead.sweep import Sweep
 
@@ -153,7 +154,9 @@ class Job(Struct, frozen=True, kw_only=True):
     or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset, and not
     part of its digest, when it is no sweep. `delivery`: where ranks read the image's tree, "shared" from the
     store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto". `site_layer`:
-    what is added to the image for this site; unset, likewise, when that is nothing.
+    what is added to the image for this site; unset, likewise, when that is nothing. `fabric`: what becomes of
+    ranks on several nodes that fall back to sockets although there is a fabric: "mark" (so, too, when it is
+    unset) says it aloud and on the record, "require" ends the job.
     """
 
     name: str
@@ -179,6 +182,7 @@ class Job(Struct, frozen=True, kw_only=True):
     # Unset where nobody asked, so that plans which have nothing to do with it keep their digests.
     delivery: str | UnsetType = UNSET
     node_scratch: str | UnsetType = UNSET
+    fabric: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.walltime_s is not None and self.walltime_s < 1:
@@ -197,6 +201,10 @@ class Job(Struct, frozen=True, kw_only=True):
                 f"node_scratch is {self.node_scratch!r}; it is the path of a folder of each node, "
                 "of letters, digits and . _ + - between slashes",
                 remedy='set node_scratch = "/tmp"',
+            )
+        if self.fabric not in (UNSET, "mark", "require"):
+            raise UsageError(
+                f"fabric is {self.fabric!r}", remedy='write fabric = "mark" or fabric = "require"'
             )
         if self.writable and self.form == "file":
             raise UsageError(
@@ -393,7 +401,8 @@ class CudaCompat(Struct, frozen=True, kw_only=True):
 class Image(Struct, frozen=True, kw_only=True):
     """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings.
     `mpis`: the one that its programs find first stands first. `mpi_users`: Python packages that use MPI ->
-    the libraries that they are linked to."""
+    the libraries that they are linked to. `fabrics`: its libraries for fast networks; None: not looked
+    for."""
 
     digest: str
     layers: tuple[Layer, ...]
@@ -414,6 +423,7 @@ class Image(Struct, frozen=True, kw_only=True):
     rocm: str | None = None
     cuda_compat: CudaCompat | None = None
     site_layer: SiteLayer | None = None
+    fabrics: tuple[FabricLibrary, ...] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -565,7 +575,7 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
 
 class Site(Struct, frozen=True, kw_only=True):
     """Facts about one machine, as one probe saw them. `unseen`: paths of the login node that are not there on
-    this compute node."""
+    this compute node. `network`: None when nobody looked."""
 
     hostname: str
     kernel: str
@@ -590,6 +600,7 @@ class Site(Struct, frozen=True, kw_only=True):
     mpis: tuple[MpiFacts, ...] = ()
     schedulers: tuple[SchedulerFacts, ...] = ()
     unseen: tuple[str, ...] = ()
+    network: Network | None = None
     probed_at: str = ""
 
     def scheduler(self, name: str) -> SchedulerFacts | None:
@@ -767,6 +778,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     delivery: Delivery | UnsetType = UNSET
     #: Where the nodes find py-spy, for the watchdog; unset: they may have one of their own.
     py_spy: str | UnsetType = UNSET
+    #: What the job script looks after when the nodes have a fabric; unset: nothing.
+    fabric: FabricWatch | UnsetType = UNSET
 
 
 class JobState(StrEnum):
@@ -814,6 +827,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     walltime_s: int | None = None
     #: Of a sweep, whose points are runs of their own; 0: it is none.
     points: int = 0
+    fabric: FabricWatch | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -926,6 +940,10 @@ class Record(Struct, frozen=True, kw_only=True):
     deliveries: tuple[Delivered, ...] = ()
     #: The slowest rank of those that reported their steps, if it was slow for sure.
     straggler: Straggler | None = None
+    #: The ways between nodes that the ranks took, as libraries said of themselves, and what is wrong with
+    #: them: they are sockets although the nodes have a fabric.
+    transports: tuple[Transport, ...] = ()
+    fabric_mark: str = ""
 
 
 class Arm(Struct, frozen=True, kw_only=True):

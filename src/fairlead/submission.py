@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
-from fairlead import codec, deliveries, execute, proofs, registry, render
+from fairlead import codec, deliveries, execute, proofs, registry, render, transports
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, ToolError, UsageError
 from fairlead.hostlist import shortened
@@ -96,6 +97,7 @@ def describe(plan: Plan, site: Site, run_id: str) -> Submission:
         image_digest=plan.image_digest,
         site_digest=codec.digest(site),
         walltime_s=plan.job.walltime_s,
+        fabric=None if plan.fabric is UNSET else plan.fabric,
     )
 
 
@@ -370,6 +372,7 @@ def record(store: Store, status: Status) -> Record | None:
     if path.exists():
         return store.read(path, Record)
     began = status.starts[0].at_epoch_s if status.starts else status.ended_at_epoch_s or 0
+    ways = transports.read(ranks_folder(store, submission.run_id))
     made = Record(
         study=submission.run_id,
         run=0,
@@ -389,6 +392,8 @@ def record(store: Store, status: Status) -> Record | None:
         ended_because=status.reason,
         deliveries=deliveries.read(ranks_folder(store, submission.run_id)),
         straggler=find_straggler(store, submission),
+        transports=ways,
+        fabric_mark=transports.mark(submission.fabric, ways) if status.starts else "",
     )
     store.write(path, codec.to_json(made))
     return made

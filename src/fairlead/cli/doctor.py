@@ -123,6 +123,9 @@ def _side_by_side(login: Site, node: Site) -> str:
     def places(site: Site, purpose: str) -> str:
         return next((f"{p.path} ({p.kind})" for p in site.file_systems if p.purpose == purpose), "not seen")
 
+    def fabric(site: Site) -> str:
+        return "not looked at" if site.network is None else site.network.title or "none"
+
     names = list(dict.fromkeys(facts.name for site in (login, node) for facts in site.engines))
     rows = [("", "login node", "compute node")]
     rows += [
@@ -133,6 +136,7 @@ def _side_by_side(login: Site, node: Site) -> str:
         ("CPUs", f"{login.cpus} x {login.cpu_model}", f"{node.cpus} x {node.cpu_model}"),
         ("memory", f"{login.mem_bytes / 2**30:.1f} GiB", f"{node.mem_bytes / 2**30:.1f} GiB"),
         ("GPUs", str(len(login.gpus)), str(len(node.gpus))),
+        ("fabric", fabric(login), fabric(node)),
         *((name, engine(login, name), engine(node, name)) for name in names),
         *((purpose, places(login, purpose), places(node, purpose)) for purpose in ("store", "home", "tmp")),
     ]
@@ -177,6 +181,7 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
         f"  {site.cpu_model}, {site.cpus} CPUs, {site.mem_bytes / 2**30:.1f} GiB, load {site.load_1min:.1f}",
         f"  {len(site.gpus)} GPUs" + (f": {', '.join(site.gpus)}" if site.gpus else ""),
         *(line for driver in site.gpu_drivers for line in _driver(driver)),
+        *_network(site),
         "",
         console.bold("engines"),
     ]
@@ -228,6 +233,21 @@ def _mpi(mpi: MpiFacts) -> list[str]:
     if mpi.runtime is not None:
         glibc = f", which need glibc {mpi.runtime.glibc}" if mpi.runtime.glibc else ""
         lines.append(f"       {mpi.library} and {len(mpi.runtime.libraries) - 1} libraries more{glibc}")
+    return lines
+
+
+def _network(site: Site) -> list[str]:
+    """The fabric, and what of it is down or closed; nothing where there is none."""
+    network = site.network
+    if network is None or not network.ports:
+        return []
+    lines = [f"  fabric: {network.title or 'no port is active'}"]
+    lines += [
+        f"       {p.name} ({p.kind.value}) is {p.state or 'down'}" for p in network.ports if not p.active
+    ]
+    lines += [f"       {path} cannot be opened by this user" for path in network.closed]
+    if network.locked_memory_bytes is not None:
+        lines.append(f"       a process may lock {network.locked_memory_bytes / 2**20:,.3g} MiB of memory")
     return lines
 
 

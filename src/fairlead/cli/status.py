@@ -12,6 +12,7 @@ from fairlead.cli.common import Context, add_common
 from fairlead.errors import UsageError
 
 if TYPE_CHECKING:
+    from fairlead.fabric.facts import Transport
     from fairlead.store import Store
     from fairlead.submission import Status
 
@@ -63,12 +64,29 @@ def run(context: Context) -> int:
         else:
             # A sweep that was asked for by its name is shown point by point.
             _show(context.store, found, live=options.watch, apart=bool(options.runs))
+            if len(options.runs) == 1:
+                for way in _ways(context.store, found[0])[0]:
+                    console.result(f"between nodes: {way.by} by {way.way}")
         if not options.watch or over:
             break
         time.sleep(_WATCH_S)
     if len(options.runs) == 1 and found[0].exit_code is not None:
         return found[0].exit_code
     return 0
+
+
+def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
+    """The ways between nodes that the ranks took, and what is wrong with them, as far as it is known."""
+    from fairlead import submission, transports
+
+    if status.points or status.submission.nodes == 1 or not status.starts:
+        return (), ""
+    record = submission.record(store, status)
+    if record is not None:
+        return record.transports, record.fabric_mark
+    ways = transports.read(submission.ranks_folder(store, status.submission.run_id))
+    # Silence means something at the end only.
+    return ways, transports.mark(status.submission.fabric, ways) if ways else ""
 
 
 def _plain(store: Store, status: Status) -> dict[str, Any]:
@@ -78,6 +96,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
     if status.points:
         more = {"points": [_plain(store, each) for each in status.points]}
+    ways, mark = _ways(store, status)
     return {
         **more,
         "run": status.submission.run_id,
@@ -90,6 +109,8 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
         "starts": list(status.starts),
         "straggler": submission.straggler_of(store, status),
         "submitted_at": status.submission.submitted_at,
+        "transports": list(ways),
+        "fabric_mark": mark,
     }
 
 
@@ -109,7 +130,9 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
                 _duration(status),
                 _nodes(status),
                 str(len(status.starts)),
-                " ".join(filter(None, (_values(store, status), _told(store, status)))),
+                " ".join(
+                    filter(None, (_values(store, status), _told(store, status), _ways(store, status)[1]))
+                ),
             )
         )
     clear = "\033[H\033[2J" if live and sys.stdout.isatty() else ""

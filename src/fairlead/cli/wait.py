@@ -40,6 +40,8 @@ def until_over(context: Context, run_id: str) -> int:
     if context.options.json:
         console.result_json(records if status.points else records[0])
     elif not context.options.quiet:
+        for mark in dict.fromkeys(record.fabric_mark for record in records if record.fabric_mark):
+            console.note(f"warning: {mark}")
         reason = f", {status.reason}" if status.reason else ""
         again = (
             f", started {len(status.starts)} times" if len(status.starts) > 1 and not status.points else ""

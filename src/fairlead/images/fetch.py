@@ -228,4 +228,5 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         cuda=found.cuda,
         rocm=found.rocm,
         cuda_compat=found.cuda_compat,
+        fabrics=found.fabrics,
     )

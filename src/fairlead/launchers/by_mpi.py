@@ -8,6 +8,7 @@ from typing import assert_never
 import msgspec
 
 from fairlead import __version__, codec
+from fairlead.fabric import told
 from fairlead.launchers import (
     RANK_VARIABLES,
     Launchable,
@@ -23,6 +24,9 @@ from fairlead.mpi.rules import PASSED, Layout, Starter
 
 #: How long the proof waits for ranks that do not come.
 PROOF_TIMEOUT_S = 120.0
+
+#: The launchers of MPI programs.
+NAMES = ("srun", "mpirun", "image-mpirun", "host-mpi")
 
 
 def ground(job: Job, around: Surroundings) -> Ground:
@@ -173,9 +177,13 @@ def proof(job: Job, around: Surroundings, found: Step | None = None) -> tuple[st
     if found is not None and found.library is not None:
         library = inject.inside(found.library)
     direct = image is None or "mpi4py" not in image.mpi_users
+    # Between nodes it matters which way the messages go, and here it costs the job nothing to be told.
+    asked = told.asked(library.family) if library is not None and job.topology.nodes > 1 else {}
+    set_already = {*job.environment, *(image.environment if image is not None else ())}
     return proving.command(
         around.python,
         size=job.topology.world_size,
         timeout_s=PROOF_TIMEOUT_S,
         library=library.library if library is not None and direct else None,
+        tell={name: value for name, value in asked.items() if name not in set_already},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fairlead.mpi import proof
@@ -60,12 +60,24 @@ class Proof:
         )
 
 
-def command(python: str, *, size: int, timeout_s: float, library: str | None = None) -> tuple[str, ...]:
-    """What each rank runs. `library`: the libmpi of a program that is linked to it, not of mpi4py.
+def command(
+    python: str,
+    *,
+    size: int,
+    timeout_s: float,
+    library: str | None = None,
+    tell: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """What each rank runs. `library`: the libmpi of a program that is linked to it, not of mpi4py. `tell`:
+    variables by which the library says what way it takes.
 
     The program's text is an argument, so that the image needs to hold nothing."""
-    asked = (python, "-c", _PROGRAM, "--size", str(size), "--timeout", f"{timeout_s:g}")
-    return (*asked, "--library", library) if library is not None else asked
+    words = [python, "-c", _PROGRAM, "--size", str(size), "--timeout", f"{timeout_s:g}"]
+    if library is not None:
+        words += ["--library", library]
+    for name, value in (tell or {}).items():
+        words += ["--tell", f"{name}={value}"]
+    return tuple(words)
 
 
 def read(stdout: str, *, exit_code: int, asked: int) -> Proof:

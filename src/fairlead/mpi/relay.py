@@ -338,7 +338,7 @@ class _Lead:
 
     def prove(self, start: "list[str]", proof: "list[str]") -> int:
         """What the ranks say is kept, and shown when it is no proof."""
-        log = os.path.join(self._folder, "proof.log")
+        log = os.path.join(os.environ.get("FAIRLEAD_RUN_DIR") or self._folder, "proof.log")
         with open(log, "wb") as stream:
             code = self.run(start, proof, output=stream)
         if code:

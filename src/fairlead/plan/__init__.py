@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import msgspec
+from msgspec import UNSET
 
 from fairlead.engines import Engine, Suitable
 from fairlead.errors import PlanError
@@ -18,6 +19,7 @@ from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.delivery import archive_needed, at_run_time, choose_delivery
 from fairlead.plan.engine import choose_engine
+from fairlead.plan.fabric import INTERFACES, choose_fabric
 from fairlead.plan.gpus import choose_driver
 from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
@@ -80,9 +82,15 @@ def plan(
     container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
     py_spy = choose_watchdog(job, site, decisions)
     passed = launcher.passed(resolved)
+    fabric = choose_fabric(
+        resolved, image, runs_on, engine, launcher, container, decisions, host_mpi=verdict.host_mpi
+    )
+    resolved = msgspec.structs.replace(resolved, environment={**fabric.environment, **resolved.environment})
+    # A rank's names are the launcher's to give; which interface is taken is the user's, who may know better.
+    names = [name for name in passed.names if name not in INTERFACES or name not in job.environment]
     container = dataclasses.replace(
         container,
-        passed=(*passed.names, *gpu.passed, *sweep.variables(job)),
+        passed=(*names, *gpu.passed, *fabric.passed, *sweep.variables(job)),
         passed_prefixes=passed.prefixes,
         given=sweep.given(job),
     )
@@ -111,6 +119,7 @@ def plan(
             *gpu.warnings,
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
+            *fabric.warnings,
         ),
         requirements=(
             *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
@@ -124,12 +133,13 @@ def plan(
         start=launcher.START,
         program=launcher.program(resolved, around),
         proof=proof,
-        prelude=launcher.prelude(resolved, around),
+        prelude=launcher.prelude(resolved, around) + fabric.prelude,
         directives=scheduler.directives(job, site),
         proves=verdict.proves,
         notes=(verdict.note,) if verdict.note else (),
         delivery=delivery,
         py_spy=py_spy,
+        fabric=UNSET if fabric.watch is None else fabric.watch,
     )
 
 

@@ -21,6 +21,7 @@ from fairlead import codec, execute, registry
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, ToolError
 from fairlead.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
+from fairlead.probe import fabrics
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.host import SWITCHES, obstacle_of
 from fairlead.schedulers import Scheduler
@@ -213,7 +214,7 @@ def _blind(store: Store, login: Site) -> Site:
     """A node that does not see the store: nothing else can be asked of it."""
     return msgspec.structs.replace(
         login, hostname="a compute node", engines=(), gpus=(), file_systems=(), schedulers=(),
-        unseen=(str(store.root),), probed_at=utc_now(),
+        network=None, unseen=(str(store.root),), probed_at=utc_now(),
     )  # fmt: skip
 
 
@@ -248,6 +249,7 @@ def _site(host: NodeHost, store: Store, login: Site) -> Site:
         file_systems=tuple(_place(line, purposes) for line in facts.get("place", ())),
         schedulers=(),
         checks=(),
+        network=fabrics.parse(host.shell(fabrics.SCRIPT)),
         probed_at=utc_now(),
     )
 

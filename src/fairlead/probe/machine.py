@@ -16,6 +16,7 @@ from fairlead.model import FileSystem, Site
 from fairlead.plan.watchdog import PY_SPY
 from fairlead.probe import mpi_library, permits
 from fairlead.probe.engines import probe_engine
+from fairlead.probe.fabrics import probe_network
 from fairlead.probe.files import read_text
 from fairlead.probe.host import RealHost, cpus
 from fairlead.probe.mpis import probe_mpis
@@ -49,6 +50,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
             schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
         mpis = tuple(mpi_library.complete(mpi, store, os.environ) for mpi in probe_mpis(host))
+        network = probe_network(host)
         # PRoot cannot say why it may not trace.
         thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
         in_namespace = any(
@@ -81,6 +83,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         gpu_drivers=drivers,
         file_systems=file_systems,
         mpis=mpis,
+        network=network,
         other_tools=_other_tools(store),
         probed_at=utc_now(),
     )

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from fairlead import __version__, codec, registry, sweep
 from fairlead.model import Plan, Start
-from fairlead.render import delivery, parts, watchdog, words
+from fairlead.render import delivery, fabric, parts, watchdog, words
 from fairlead.schedulers import Scheduler
 
 
@@ -141,9 +141,11 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     if plan.proof is not None:
         found.append(parts.CLUSTER_PROOF)
     found += [
+        *fabric.before(plan),
         "run job\ncode=$?\n",
         delivery.LEAVE if by_program and brought is not UNSET else "",
         watchdog.end(plan, at_once=False),
+        *fabric.after(plan),
         _first_failure(plan),
         parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
     ]

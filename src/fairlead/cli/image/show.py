@@ -57,7 +57,14 @@ def _text(image: Image, found: Inside) -> str:
             )
             for mpi in found.mpis
         ),
-        *(("fabric", f"{fabric.name} {fabric.version or '?'}, {fabric.path}") for fabric in found.fabrics),
+        *(
+            (
+                "fabric",
+                f"{fabric.name} {fabric.version or '?'}, {fabric.path}"
+                + (f"; drives {', '.join(fabric.parts)}" if fabric.parts else ""),
+            )
+            for fabric in found.fabrics
+        ),
         ("entrypoint", shlex.join(process.entrypoint)),
         ("command", shlex.join(process.command)),
         ("folder", process.workdir),

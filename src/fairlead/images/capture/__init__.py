@@ -143,6 +143,7 @@ def describe(request: CaptureRequest) -> Image:
         if name.endswith(".dist-info")
     ]
     frameworks = _frameworks(packages)
+    cuda = _cuda(packages)
     environment = _environment(interpreter)
     return Image(
         digest="",
@@ -151,8 +152,8 @@ def describe(request: CaptureRequest) -> Image:
         python=interpreter.executable,
         python_version=interpreter.version,
         frameworks=frameworks,
-        cuda=_cuda(packages),
-        **(_mpis([Path("/")], environment) if _MPI_PACKAGES & frameworks.keys() else {}),
+        cuda=cuda,
+        **_inside([Path("/")], environment, mpi=bool(_MPI_PACKAGES & frameworks.keys()), cuda=cuda),
     )
 
 
@@ -465,6 +466,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
     has_mpi = bool(_MPI_PACKAGES & frameworks.keys()) or any(
         os.path.basename(path).startswith("libmpi") for path in found.collection.items
     )
+    cuda = _cuda(found.collection.items)
     machine = os.uname().machine
     described = oci.metadata(layers, machine=machine, environment=environment)
     image = Image(
@@ -475,12 +477,12 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         python_version=found.interpreter.version,
         glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ") or None,
         frameworks=frameworks,
-        cuda=_cuda(found.collection.items),
+        cuda=cuda,
         prefixes=tuple(Prefix(path=path, layer=layers[part].diff_id) for path, part in found.roots),
         unresolved_libraries=found.unresolved,
         notes=tuple(found.collection.left_out),
         architecture=ARCHITECTURES.get(machine, machine),
-        **(_mpis([store.layer(layer.diff_id) for layer in layers], environment) if has_mpi else {}),
+        **_inside([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
     )
     store.put_image(
         image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
@@ -586,9 +588,15 @@ def _environment(interpreter: Interpreter) -> dict[str, str]:
     return {"PATH": ":".join(path), "LANG": "C.UTF-8"}
 
 
-def _mpis(trees: Sequence[Path], environment: Mapping[str, str]) -> dict[str, Any]:
+def _inside(
+    trees: Sequence[Path], environment: Mapping[str, str], *, mpi: bool, cuda: str | None
+) -> dict[str, Any]:
+    """What must be searched for, of environments whose ranks can speak by more than sockets."""
+    if not mpi and cuda is None:
+        return {}
     inside = look(trees, environment=environment)
-    return {"mpis": inside.mpis, "mpi_users": inside.mpi_users}
+    found: dict[str, Any] = {"fabrics": inside.fabrics}
+    return found | {"mpis": inside.mpis, "mpi_users": inside.mpi_users} if mpi else found
 
 
 def _cuda(paths: Iterable[str]) -> str | None:
