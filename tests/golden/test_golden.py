@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from tools import tool
 
 from fairlead import render
+from fairlead.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
 from fairlead.model import (
     EngineFacts,
     Held,
@@ -123,6 +124,31 @@ def _mpi(launcher: str, scheduler: str = "slurm", nodes: int = 2, **asked: Any) 
     return plan(job, MPI_IMAGE, make_rootfs(MPI_IMAGE), site)
 
 
+#: InfiniBand, beside a management network of the same adapter's kind, and a bridge of a VM tool.
+NETWORK = Network(
+    ports=(
+        Port(kind=Kind.INFINIBAND, device="mlx5_0", active=True, rate_gbps=200, driver="mlx5_core"),
+        Port(kind=Kind.ROCE, device="mlx5_1", active=True, rate_gbps=25, driver="mlx5_core"),
+    ),
+    interfaces=(
+        Interface(name="eth0", up=True, routed=True),
+        Interface(name="virbr0", up=False, routed=True, private=True),
+    ),
+    devices=("/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"),
+)
+
+
+def _fabric(launcher: str, fabric: str) -> Plan:
+    libraries = (FabricLibrary(name="libibverbs", parts=("mlx5",)), FabricLibrary(name="NCCL"))
+    image = msgspec.structs.replace(MPI_IMAGE, fabrics=libraries)
+    facts = SchedulerFacts(name="slurm", version="1", mpi_plugins=("none", "pmi2", "pmix", "pmix_v4"))
+    job = make_job(
+        scheduler="slurm", launcher=launcher, fabric=fabric,
+        topology=Topology(nodes=2, ranks_per_node=2, gpus_per_rank=0 if launcher == "srun" else 1),
+    )  # fmt: skip
+    return plan(job, image, make_rootfs(image), make_site(schedulers=(facts,), network=NETWORK))
+
+
 def _sweep(name: str, **facts: Any) -> Plan:
     """Six points, two at once where the scheduler can, each on two nodes of two ranks."""
     site = make_site(schedulers=(SchedulerFacts(name=name, version="1", **facts),))
@@ -155,6 +181,8 @@ CASES = {
     "sweep-pbspro": lambda: _sweep("pbs", settings={"flavour": "pro"}),
     "sweep-lsf": lambda: _sweep("lsf"),
     "sweep-flux": lambda: _sweep("flux"),
+    "slurm-srun-fabric": lambda: _fabric("srun", "mark"),
+    "slurm-nccl-fabric": lambda: _fabric("ranks", "require"),
     "slurm-srun": lambda: _mpi("srun"),
     "slurm-mpirun": lambda: _mpi("mpirun"),
     "local-mpirun": lambda: _mpi("mpirun", "local", 1),

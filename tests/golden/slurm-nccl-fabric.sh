@@ -1,0 +1,368 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=digits
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=1
+#SBATCH --gres=gpu:2
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
+# Written by Fairlead 0.1.0, plan sha256:68e38a7dfdcb.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_NODES=2
+FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
+# The scheduler starts this script on the first node, which starts it with --node on every node.
+# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+part=--first
+case ${1:-} in
+  --node | --rank)
+    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
+  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+  *)
+    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
+    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+esac
+HERE=" on $(uname -n)"
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+deliver() { # $1: a signal for the run's processes on this node
+  local pid caught
+  if [ "$1" = TERM ]; then end_run; return; fi
+  for pid in $(run_pids); do # one that does not handle it would die of it
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  done
+}
+
+if [ "$part" = --signal ]; then # from the first node
+  deliver "$4"
+  exit
+fi
+
+if [ "$part" != --first ]; then
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# What must be there.
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+
+# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
+FAIRLEAD_INTERFACE=
+if command -v ip >/dev/null; then
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    FAIRLEAD_INTERFACE=lo
+  else
+    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
+    [ -n "$FAIRLEAD_INTERFACE" ] ||
+      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+  fi
+fi
+
+let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
+  local deadline=$((SECONDS + 60)) # for those that were not told
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    sleep 0.2
+  done
+}
+
+# One rank: it is told its names; its output is kept, and goes to the job's line by line, its number before.
+start_rank() { # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((FAIRLEAD_NODE * 2 + LOCAL_RANK))
+  WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
+  MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+  unset GLOO_SOCKET_IFNAME
+  [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
+  [ -z "$FAIRLEAD_INTERFACE" ] || NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-=$FAIRLEAD_INTERFACE}
+  [ -d "$FAIRLEAD_RUN_DIR/nccl" ] || mkdir -p "$FAIRLEAD_RUN_DIR/nccl"
+  NCCL_DEBUG_FILE="/run/fairlead/FAIRLEAD_RUN_DIR/nccl/%h.%p"
+  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK output errors code attempt
+  mkdir -p "$logs"
+  exec 3> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stdout.log" -e "s/^/[rank $RANK] /")
+  output=$!
+  exec 4> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stderr.log" -e "s/^/[rank $RANK] /" >&2)
+  errors=$!
+  rank_command >&3 2>&4 3>&- 4>&-
+  code=$?
+  exec 3>&- 4>&-
+  echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
+  # The last lines; whoever holds the pipe after the rank's end is not waited for.
+  for attempt in {1..100}; do
+    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
+    sleep 0.01
+  done
+  [ "$code" -ne 75 ] || let_save exits 4
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}
+
+rank_command() {
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE NCCL_SOCKET_IFNAME NCCL_DEBUG_FILE; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv NCCL_DEBUG INFO \
+  --setenv NCCL_DEBUG_SUBSYS INIT,NET \
+  --setenv NCCL_IB_HCA \
+  =mlx5_0:1 \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+
+[ -e /dev/fd/0 ] || exec </dev/null
+children=()
+for ((number = 0; number < 2; number++)); do
+  if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
+    start_rank 0 <&0 &
+  else
+    start_rank "$number" </dev/null &
+  fi
+  children+=("$!")
+done
+code=0
+for child in "${children[@]}"; do
+  wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+done
+
+echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
+! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save over "$FAIRLEAD_NODES"
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"
+
+fi
+
+# From here on: the first node.
+mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
+printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
+[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+script=$FAIRLEAD_RUN_DIR/job.sh
+[ -e "$script" ] || cp "$0" "$script" || exit 3
+
+finish() { # $1: exit code; kept in a file, because schedulers forget
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
+  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  exit "$1"
+}
+
+everywhere() { # run this script on every node, with these arguments after the node's number
+  local how=$1
+  shift
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    bash "$script" "$how" 0 "$@"
+  else
+    on_each_node "$script" "$how" "$@"
+  fi
+}
+
+pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+  everywhere --signal "$FAIRLEAD_RUN" "$1"
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP USR1
+  pass_on TERM
+  finish "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+# Before the end of the job's time, or its preemption: time to write a checkpoint.
+trap 'interrupted=1; pass_on USR1' USR1
+
+await() { # the exit code of a child, through any number of signals
+  local status
+  while :; do
+    interrupted=
+    wait "$1"
+    status=$?
+    [ -n "$interrupted" ] || return "$status"
+  done
+}
+
+hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
+    --overlap --mpi=none \
+    bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
+}
+
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+
+agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
+if [ "$((starts - agains))" -gt 2 ]; then
+  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  finish 70
+fi
+
+mapfile -t hosts < <(hosts)
+if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
+  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+# Ranks meet at the first node, by its address: names may not resolve in an image.
+FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
+FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+
+# A port that nobody listens on here; jobs begin to look at different ones.
+FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
+while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+done
+
+run() { # $1: job or proof
+  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  await "$!"
+}
+
+rm -rf "$FAIRLEAD_RUN_DIR"/{nccl,no_fabric,proof.log} # of an earlier start
+
+# The way that the ranks take to other nodes, by what their libraries say of themselves.
+by_sockets='mca: bml: Using tcp btl|(inter-node cfg#[0-9]+|ep_cfg\[[0-9]+\]:) tag\(tcp/|(libfabric provider|mtl:ofi:prov(ider)?): (tcp|sockets|udp|net)([ ;]|$)|Using network Socket|via NET/Socket/|NET/OFI Selected [Pp]rovider is (tcp|sockets|udp|net)([ ;,]|$)'
+by_fabric='mca: bml: Using (openib|ofi|uct|ugni|usnic|portals4) btl|(inter-node cfg#[0-9]+|ep_cfg\[[0-9]+\]:) tag\((rc|dc|ud|srd|gga)(_[a-z0-9]+)?/|(libfabric provider|mtl:ofi:prov(ider)?): (verbs|efa|cxi|psm[0-9]?|opx|gni|mlx)([ ;]|$)|Using network [A-Z]|via NET/[A-Z]|NET/OFI Selected [Pp]rovider is (verbs|efa|cxi|psm[0-9]?|opx|gni|mlx)([ ;,]|$)'
+fabric_way() { # $@: files and folders with their words
+  if grep -raqsE "$by_sockets" "$@"; then
+    echo sockets
+  elif grep -raqsE "$by_fabric" "$@"; then
+    echo fabric
+  fi
+}
+
+fallen() { # $1: what they do
+  : > "$FAIRLEAD_RUN_DIR/no_fabric"
+  printf 'fairlead: the ranks %s, and the job asks for a fabric; the nodes have %s\n' "$1" 'InfiniBand (mlx5_0 at 200 Gb/s) and RoCE (mlx5_1 at 25 Gb/s)' >&2
+  printf '  try: fairlead plan JOB   # what keeps them from it; or fabric = "mark"\n' >&2
+}
+
+( # They say it when they begin, or later; this look every two seconds ends when all have, or with the job.
+  while sleep 2 > /dev/null 2>&1; do
+    kill -0 "$$" 2>/dev/null || exit
+    case $(fabric_way "$FAIRLEAD_RUN_DIR/nccl") in
+      sockets)
+        fallen 'speak by sockets'; pass_on TERM
+        exit ;;
+      fabric)
+        [ "$(grep -ralsE "$by_fabric" "$FAIRLEAD_RUN_DIR/nccl" | wc -l)" -lt 4 ] || exit ;;
+    esac
+  done
+) < /dev/null &
+fabric_watch=$!
+
+run job
+code=$?
+
+kill "$fabric_watch" 2>/dev/null
+[ "$code" -ne 0 ] || [ "$(fabric_way "$FAIRLEAD_RUN_DIR/nccl")" != sockets ] || fallen 'spoke by sockets'
+[ ! -e "$FAIRLEAD_RUN_DIR/no_fabric" ] || finish 3
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    # shellcheck disable=SC2034
+    node=$((rank / 2)) local_rank=$((rank % 2))
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    code=$status
+  fi
+fi
+
+# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+if [ "$code" -eq 75 ]; then
+  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  if again > "$FAIRLEAD_RUN_DIR/again"; then
+    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+    exit "${AGAIN:-75}"
+  fi
+fi
+
+finish "$code"

@@ -1,0 +1,517 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=digits
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=1
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
+# Written by Fairlead 0.1.0, plan sha256:580319b8e60c.
+# It needs bash and what is named under "What must be there", but no Fairlead.
+set -u
+
+# Every process of this run carries this mark in its environment, whatever session or container it moves
+# to. This shell itself does not: it got the mark as an argument, and does not export it.
+unset FAIRLEAD_RUN
+
+FAIRLEAD_NODES=2
+FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
+# The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
+# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+part=--first
+case ${1:-} in
+  --node | --rank)
+    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
+  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+  *)
+    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
+    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+esac
+HERE=" on $(uname -n)"
+
+run_pids() { # the run's processes on this node
+  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+end_run() { # ask every process to end, wait up to 10 s, then make them
+  local signal pids deadline
+  for signal in TERM KILL; do
+    pids=$(run_pids)
+    [ -n "$pids" ] || return
+    # shellcheck disable=SC2086
+    kill -s "$signal" $pids 2>/dev/null
+    deadline=$((SECONDS + 10))
+    while [ "$SECONDS" -lt "$deadline" ]; do
+      [ -n "$(run_pids)" ] || return
+      sleep 0.1
+    done
+  done
+}
+
+deliver() { # $1: a signal for the run's processes on this node
+  local pid caught
+  if [ "$1" = TERM ]; then end_run; return; fi
+  for pid in $(run_pids); do # one that does not handle it would die of it
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  done
+}
+
+if [ "$part" = --signal ]; then # from the first node
+  deliver "$4"
+  exit
+fi
+
+if [ "$part" != --first ]; then
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}
+
+# What must be there.
+need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+
+# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
+FAIRLEAD_INTERFACE=
+if command -v ip >/dev/null; then
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    FAIRLEAD_INTERFACE=lo
+  else
+    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
+    [ -n "$FAIRLEAD_INTERFACE" ] ||
+      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+  fi
+fi
+
+# One rank. What it ended with is kept: launchers tell one code for all.
+WORLD_SIZE=4
+MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+rank_command() {
+  RANK=${SLURM_PROCID:-0} LOCAL_RANK=${SLURM_LOCALID:-0}
+  LOCAL_WORLD_SIZE=2
+  unset OMPI_MCA_btl_vader_single_copy_mechanism PMIX_MCA_gds PMIX_MCA_psec
+  [ -z "$FAIRLEAD_INTERFACE" ] || OMPI_MCA_btl_tcp_if_include=${OMPI_MCA_btl_tcp_if_include:-$FAIRLEAD_INTERFACE}
+  if [ "$what" = proof ]; then
+    passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME OMPI_MCA_btl_tcp_if_include "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PMIX_MCA_gds hash \
+  --setenv PMIX_MCA_psec native \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
+3.6 or newer of any image.
+
+    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
+
+NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
+Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
+size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
+size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
+with 0. With 4 when MPI fails or is not there, with 1 when it hangs.
+"""
+
+import argparse
+import ctypes
+import ctypes.util
+import faulthandler
+import json
+import os
+import socket
+import sys
+
+RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
+MARK = "fairlead-proof "
+
+#: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
+_WORDS = 2**18
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Measured = tuple[int, int, int, str, str]
+
+
+def main(arguments: "list[str] | None" = None) -> int:
+    parser = argparse.ArgumentParser(description="prove that the ranks are one world")
+    parser.add_argument("--size", type=int, required=True, help="how many ranks were started")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
+    parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py'"'"'s, or what the loader finds")
+    parser.add_argument("--tell", action="append", default=[], metavar="NAME=VALUE")
+    options = parser.parse_args(arguments)
+    if _speaks_for_node():
+        # Before the library is loaded: UCX reads its settings then.
+        os.environ.update(pair.split("=", 1) for pair in options.tell)
+    # In C and without Python'"'"'s lock: it also ends a rank that spins in MPI_Init.
+    faulthandler.dump_traceback_later(options.timeout, exit=True)
+    try:
+        rank, size, total, library, way = _measure(options.library)
+    except Exception as error:
+        _say(error=str(error))
+        sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
+        return BROKEN
+    faulthandler.cancel_dump_traceback_later()
+    _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
+    if size != options.size:
+        sys.stderr.write(wrong_size(size, options.size, library) + "\n")
+        return WRONG_SIZE
+    if total != size * (size + 1) // 2:
+        sys.stderr.write(f"fairlead: a sum over the ranks gave {total}: the messages are not right\n")
+        return BROKEN
+    return RIGHT
+
+
+def _speaks_for_node() -> bool:
+    """Thousands of ranks would say the same: one of each node does, as the launchers number them."""
+    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"
+
+
+def wrong_size(size: int, wanted: int, library: str) -> str:
+    what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
+    return (
+        f"fairlead: the MPI world has size {size}, not {wanted}: {what}. "
+        f"Whoever started them does not speak to {library}."
+    )
+
+
+def _say(**facts: "Any") -> None:
+    # One write: the lines of several ranks must not mix.
+    sys.stdout.flush()
+    os.write(1, (MARK + json.dumps(facts, sort_keys=True) + "\n").encode())
+
+
+def _measure(path: "str | None") -> "Measured":
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s own words, and the way it was asked."""
+    if path is None:
+        try:
+            from mpi4py import MPI
+        except ImportError:
+            pass
+        else:
+            return _by_mpi4py(MPI)
+    return _by_ctypes(_load(path))
+
+
+def _by_mpi4py(MPI: "Any") -> "Measured":
+    import array
+
+    world = MPI.COMM_WORLD
+    given = array.array("i", [world.Get_rank() + 1]) * _WORDS
+    taken = array.array("i", [0]) * _WORDS
+    world.Allreduce([given, MPI.INT], [taken, MPI.INT])
+    library = MPI.Get_library_version()
+    found = world.Get_rank(), world.Get_size(), taken[-1], _shortened(library), "mpi4py"
+    MPI.Finalize()
+    return found
+
+
+def _load(path: "str | None") -> ctypes.CDLL:
+    names = [path] if path else ["libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"]
+    reasons = []
+    for name in names:
+        try:
+            # OpenMPI'"'"'s plugins expect to find its symbols.
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            reasons.append(str(error))
+    raise RuntimeError("no libmpi can be loaded: " + "; ".join(reasons))
+
+
+def _by_ctypes(mpi: ctypes.CDLL) -> "Measured":
+    """OpenMPI'"'"'s handles are addresses of exported variables; those of MPICH'"'"'s kind are numbers (mpi.h)."""
+    if hasattr(mpi, "ompi_mpi_comm_world"):
+
+        def handle(name: str) -> "Any":
+            return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
+
+        handles = [handle(name) for name in ("ompi_mpi_comm_world", "ompi_mpi_int", "ompi_mpi_op_sum")]
+    else:
+        handles = [ctypes.c_int(number) for number in (0x44000000, 0x4C000405, 0x58000003)]
+    world, integer, plus = handles
+
+    def call(name: str, *values: "Any") -> None:
+        code = getattr(mpi, name)(*values)
+        if code:
+            raise RuntimeError(f"{name} returned {code}")
+
+    call("MPI_Init", None, None)
+    rank, size, length = ctypes.c_int(-1), ctypes.c_int(-1), ctypes.c_int(0)
+    call("MPI_Comm_rank", world, ctypes.byref(rank))
+    call("MPI_Comm_size", world, ctypes.byref(size))
+    given = (ctypes.c_int * _WORDS)(*([rank.value + 1] * _WORDS))
+    taken = (ctypes.c_int * _WORDS)()
+    call("MPI_Allreduce", given, taken, ctypes.c_int(_WORDS), integer, plus, world)
+    text = ctypes.create_string_buffer(65536)
+    call("MPI_Get_library_version", text, ctypes.byref(length))
+    call("MPI_Finalize")
+    return (
+        rank.value,
+        size.value,
+        taken[_WORDS - 1],
+        _shortened(text.value.decode("utf-8", "replace")),
+        "ctypes",
+    )
+
+
+def _shortened(library: str) -> str:
+    return " ".join(library.split(",")[0].split("\n")[0].split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+' --size 4 --timeout 120 --tell OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 --tell UCX_LOG_LEVEL=info
+    return
+  fi
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME OMPI_MCA_btl_tcp_if_include "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  /opt/bwrap \
+  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PMIX_MCA_gds hash \
+  --setenv PMIX_MCA_psec native \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+[ -e /dev/fd/0 ] || exec </dev/null
+(trap - INT QUIT; rank_command) <&0 &
+child=$!
+wait "$child"
+code=$?
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
+exit "$code" # the others are ended by the program that started them
+
+[ "$code" -eq 0 ] || end_run
+exit "$code"
+
+fi
+
+# From here on: the first node.
+mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
+printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
+[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+script=$FAIRLEAD_RUN_DIR/job.sh
+[ -e "$script" ] || cp "$0" "$script" || exit 3
+
+finish() { # $1: exit code; kept in a file, because schedulers forget
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
+  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  exit "$1"
+}
+
+everywhere() { # run this script on every node, with these arguments after the node's number
+  local how=$1
+  shift
+  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+    bash "$script" "$how" 0 "$@"
+  else
+    on_each_node "$script" "$how" "$@"
+  fi
+}
+
+pass_on() { # a signal of the scheduler's, for the ranks on all nodes
+  everywhere --signal "$FAIRLEAD_RUN" "$1"
+}
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP USR1
+  pass_on TERM
+  finish "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+# Before the end of the job's time, or its preemption: time to write a checkpoint.
+trap 'interrupted=1; pass_on USR1' USR1
+
+await() { # the exit code of a child, through any number of signals
+  local status
+  while :; do
+    interrupted=
+    wait "$1"
+    status=$?
+    [ -n "$interrupted" ] || return "$status"
+  done
+}
+
+hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
+    --overlap --mpi=none \
+    bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
+}
+
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+
+agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
+if [ "$((starts - agains))" -gt 2 ]; then
+  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  finish 70
+fi
+
+mapfile -t hosts < <(hosts)
+if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
+  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+# Ranks meet at the first node, by its address: names may not resolve in an image.
+FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
+FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+
+# A port that nobody listens on here; jobs begin to look at different ones.
+FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
+while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+done
+
+run() { # $1: job or proof
+  srun --mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=1 --kill-on-bad-exit=1 --label bash "$script" --rank 0 "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  await "$!"
+}
+
+# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
+run proof >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+  printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
+  finish 3
+}
+
+rm -rf "$FAIRLEAD_RUN_DIR"/{nccl,no_fabric} # of an earlier start
+
+# The way that the ranks take to other nodes, by what their libraries say of themselves.
+by_sockets='mca: bml: Using tcp btl|(inter-node cfg#[0-9]+|ep_cfg\[[0-9]+\]:) tag\(tcp/|(libfabric provider|mtl:ofi:prov(ider)?): (tcp|sockets|udp|net)([ ;]|$)|Using network Socket|via NET/Socket/|NET/OFI Selected [Pp]rovider is (tcp|sockets|udp|net)([ ;,]|$)'
+by_fabric='mca: bml: Using (openib|ofi|uct|ugni|usnic|portals4) btl|(inter-node cfg#[0-9]+|ep_cfg\[[0-9]+\]:) tag\((rc|dc|ud|srd|gga)(_[a-z0-9]+)?/|(libfabric provider|mtl:ofi:prov(ider)?): (verbs|efa|cxi|psm[0-9]?|opx|gni|mlx)([ ;]|$)|Using network [A-Z]|via NET/[A-Z]|NET/OFI Selected [Pp]rovider is (verbs|efa|cxi|psm[0-9]?|opx|gni|mlx)([ ;,]|$)'
+fabric_way() { # $@: files and folders with their words
+  if grep -raqsE "$by_sockets" "$@"; then
+    echo sockets
+  elif grep -raqsE "$by_fabric" "$@"; then
+    echo fabric
+  fi
+}
+
+fallen() {
+  : > "$FAIRLEAD_RUN_DIR/no_fabric"
+  printf 'fairlead: WARNING: the ranks speak by sockets although the nodes have %s\n' 'InfiniBand (mlx5_0 at 200 Gb/s) and RoCE (mlx5_1 at 25 Gb/s)' >&2
+}
+
+[ "$(fabric_way "$FAIRLEAD_RUN_DIR/proof.log")" != sockets ] || fallen
+
+run job
+code=$?
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+if [ "$code" -ne 0 ]; then
+  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  if [ -n "${status:-}" ]; then
+    code=$status
+  fi
+fi
+
+# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
+if [ "$code" -eq 75 ]; then
+  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
+  if again > "$FAIRLEAD_RUN_DIR/again"; then
+    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+    exit "${AGAIN:-75}"
+  fi
+fi
+
+finish "$code"
