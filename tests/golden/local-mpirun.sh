@@ -55,6 +55,7 @@ if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN FOLDER PORT WHAT
   part=$1 FAIRLEAD_RUN=$2 FAIRLEAD_RUN_DIR=$3 FAIRLEAD_PORT=$4 what=$5
 fi
 FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
+read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
 
 if [ "$part" = --rank ]; then
 # One rank. What it ended with is kept: launchers tell one code for all.
@@ -71,7 +72,7 @@ rank_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  /opt/bwrap \
+  exec /opt/bwrap \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -272,7 +273,6 @@ def _shortened(library: str) -> str:
 if __name__ == "__main__":
     sys.exit(main())
 ' --size 2 --timeout 120
-    return
   fi
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
@@ -280,7 +280,7 @@ if __name__ == "__main__":
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  /opt/bwrap \
+  exec /opt/bwrap \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -325,7 +325,7 @@ if __name__ == "__main__":
 child=$!
 wait "$child"
 code=$?
-[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_HOST"
 exit "$code" # the others are ended by the program that started them
 
 fi
@@ -338,7 +338,9 @@ fi
 
 # A port that nobody listens on here; jobs begin to look at different ones.
 FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+mapfile -t sockets < /proc/net/tcp
+[ ! -e /proc/net/tcp6 ] || mapfile -t -O "${#sockets[@]}" sockets < /proc/net/tcp6
+while printf -v port ': [0-9A-F]+:%04X [0-9A-F:]+ 0A ' "$FAIRLEAD_PORT"; [[ ${sockets[*]} =~ $port ]]; do
   FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
 done
 

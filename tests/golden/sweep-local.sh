@@ -80,11 +80,26 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
 FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
 # A port that nobody listens on here; jobs begin to look at different ones.
 FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+mapfile -t sockets < /proc/net/tcp
+[ ! -e /proc/net/tcp6 ] || mapfile -t -O "${#sockets[@]}" sockets < /proc/net/tcp6
+while printf -v port ': [0-9A-F]+:%04X [0-9A-F:]+ 0A ' "$FAIRLEAD_PORT"; [[ ${sockets[*]} =~ $port ]]; do
   FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
 done
 
-# One rank: it is told its names; its output is kept, and goes to the job's line by line, its number before.
+# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
+# those that say nothing. (Of its first line bash does not keep zero bytes.)
+keep_output() { # $1: in this file
+  trap '' TERM INT HUP
+  : > "$1"
+  if IFS= read -r line; then
+    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
+  elif [ -n "$line" ]; then # no end of a line
+    printf '%s' "$line" > "$1"
+    printf '[rank %s] %s' "$RANK" "$line"
+  fi
+}
+
+# One rank: it is told its names.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
   LOCAL_RANK=$1
@@ -93,21 +108,13 @@ start_rank() { # $1: its number on this node
   MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
   unset GLOO_SOCKET_IFNAME
   [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
-  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK output errors code attempt
-  mkdir -p "$logs"
-  exec 3> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stdout.log" -e "s/^/[rank $RANK] /")
-  output=$!
-  exec 4> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stderr.log" -e "s/^/[rank $RANK] /" >&2)
-  errors=$!
-  rank_command >&3 2>&4 3>&- 4>&-
+  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK code
+  exec 3> >(keep_output "$logs/stdout.log")
+  exec 4> >(exec >&2 3>&-; keep_output "$logs/stderr.log")
+  rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
-  exec 3>&- 4>&-
+  exec 3>&- 4>&- 6>&-
   echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
-  # The last lines; whoever holds the pipe after the rank's end is not waited for.
-  for attempt in {1..100}; do
-    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
-    sleep 0.01
-  done
   [ "$code" -ne 75 ] || let_save exits 2
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
@@ -161,19 +168,30 @@ rank_command() {
 }
 
 [ -e /dev/fd/0 ] || exec </dev/null
-children=()
+folders=() children=()
+for ((number = 0; number < 2; number++)); do
+  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))")
+done
+mkdir -p "${folders[@]}" || exit 3
+# A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
 for ((number = 0; number < 2; number++)); do
   if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
-    start_rank 0 <&0 &
+    start_rank 0 <&0 5<&- &
   else
-    start_rank "$number" </dev/null &
+    start_rank "$number" </dev/null 5<&- &
   fi
   children+=("$!")
 done
+exec 6>&-
 code=0
 for child in "${children[@]}"; do
   wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
 done
+# The last lines; whoever holds a rank's output after its end is not waited for.
+read -r -t 1 -u 5
+exec 5<&-
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then

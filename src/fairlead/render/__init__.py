@@ -97,6 +97,10 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     by_program = plan.start is Start.PROGRAM
     # A program that starts the ranks ends them by its own rules.
     saves = plan.start is not Start.PROGRAM and plan.rank_log is not None
+    start = _start(plan)
+    interface = ""
+    if "FAIRLEAD_INTERFACE" in start:  # each program that looks for it would be one of every start's
+        interface = parts.CLUSTER_INTERFACE_ALONE if alone else parts.CLUSTER_INTERFACE
     found = [
         parts.CLUSTER_ARGUMENTS.format(
             nodes=plan.job.topology.nodes,
@@ -117,16 +121,17 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         _modules(plan),
         _needs(plan),
         "" if brought is UNSET else delivery.for_node(brought, plan.start, watches=scheduler.SIGNALS_BY_FILE),
-        parts.CLUSTER_INTERFACE,
+        interface,
         parts.LET_SAVE if saves else "",
         *_values(plan),
         watchdog.start(plan, node="$FAIRLEAD_NODE"),
-        _start(plan),
+        start,
         parts.CLUSTER_NODE_END if saves else "",
         parts.END,
         "fi\n",
         "" if plan.job.sweep is UNSET else parts.SWEEP_FIRST,
         parts.CLUSTER_FIRST,
+        parts.CLUSTER_SECRET if '"$FAIRLEAD_RUN_DIR"/secret' in start else "",
         scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet,
         parts.CLUSTER_LOST,
         watchdog.begin(plan),
@@ -213,11 +218,11 @@ def _start(plan: Plan) -> str:
             proof = plan.proof
             return parts.RANK.format(
                 prelude=prelude,
-                command=passed.lstrip() + ("  " if passed else "") + command,
+                command=passed.lstrip() + ("  exec " if passed else "exec ") + command,
                 proof=""
                 if proof is None
                 else parts.RANK_PROOF.format(
-                    command=words.passed(proof).lstrip() + "  " + words.command(proof)
+                    command=words.passed(proof).lstrip() + "  exec " + words.command(proof)
                 ),
                 world_size=topology.world_size,
                 barrier=barrier,

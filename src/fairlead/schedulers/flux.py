@@ -42,7 +42,7 @@ on_each_node() {
   local script=$1 how=$2
   shift 2
   flux run --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --exclusive --quiet -o exit-timeout=5s \\
-    bash -c 'exec bash "$0" "$1" "$FLUX_TASK_RANK" "${@:2}"' "$script" "$how" "$@"
+    bash "$script" "$how" FLUX_TASK_RANK "$@"
 }
 
 """

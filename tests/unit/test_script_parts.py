@@ -1,0 +1,134 @@
+"""Pieces of the job script, run by bash: what they work out without starting a program for it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tools import tool
+
+from fairlead.render import parts
+from fairlead.schedulers import slurm
+
+
+def bash(text: str, *, stdin: bytes = b"", path: str = "/nonexistent") -> bytes:
+    """What bash prints, by default without any program on PATH."""
+    done = subprocess.run(
+        [tool("bash"), "-uc", text], input=stdin, capture_output=True, env={"PATH": path}, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b""), done
+    return done.stdout
+
+
+# -- the nodes' names ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "names", "found"),
+    [
+        (1, "solo", "solo"),
+        (4, "c[1-3],x9", "c1 c2 c3 x9"),
+        (5, "c[08-11,100],y-2", "c08 c09 c10 c11 c100 y-2"),
+        (2, "n1.example.org,n[2]", "n1.example.org n2"),
+        (3, "a[1-2]-ib,b", "asked a[1-2]-ib,b"),
+        (4, "r[1-2]n[3-4]", "asked r[1-2]n[3-4]"),
+        (100, "c[1-100]", "asked c[1-100]"),
+    ],
+)
+def test_the_names_of_slurms_nodes(nodes: int, names: str, found: str) -> None:
+    functions = slurm.SNIPPET.partition("on_each_node()")[0]
+    ask = 'scontrol() { printf "%s\\n" asked "$3"; }\n'
+    said = bash(f"{ask}FAIRLEAD_NODES={nodes} SLURM_JOB_NODELIST='{names}'\n{functions}\nhosts")
+    assert said.decode().split() == found.split()
+
+
+# -- the interface ---------------------------------------------------------------------------------
+
+_HEADING = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+DEFAULT = "eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+NEAR = "eth0\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+FABRIC = "ib0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+AGAIN = FABRIC.replace("ib0", "ib1")
+DOWN = NEAR.replace("eth0", "eth9").replace("0001", "0000")
+REFUSED = FABRIC.replace("ib0", "*").replace("0001", "0201")
+
+
+@pytest.mark.parametrize(
+    ("routes", "master", "interface"),
+    [
+        ((DEFAULT, NEAR, FABRIC), "10.0.2.7", "ib0"),
+        ((FABRIC, NEAR, DEFAULT), "10.0.3.7", "eth0"),
+        ((DEFAULT,), "192.168.0.1", "eth0"),
+        ((NEAR,), "192.168.0.1", ""),
+        ((NEAR, FABRIC, AGAIN), "10.0.2.7", ""),
+        ((DOWN,), "10.0.2.7", ""),
+        ((NEAR, REFUSED), "10.0.2.7", "eth0"),
+        ((DEFAULT,), "a-name", ""),
+    ],
+)
+def test_the_interface_is_that_of_the_longest_route(
+    tmp_path: Path, routes: tuple[str, ...], master: str, interface: str
+) -> None:
+    table = tmp_path / "route"
+    table.write_text(_HEADING + "".join(routes))
+    text = parts.CLUSTER_INTERFACE.replace("/proc/net/route", str(table))
+    said = bash(f'FAIRLEAD_MASTER={master}\n{text}\necho "$FAIRLEAD_INTERFACE"')
+    assert said.decode().strip() == interface
+
+
+def test_of_two_ways_as_good_ip_takes_one(tmp_path: Path) -> None:
+    table = tmp_path / "route"
+    table.write_text(_HEADING + FABRIC + AGAIN)
+    text = parts.CLUSTER_INTERFACE.replace("/proc/net/route", str(table))
+    ip = 'ip() { echo "3: ib1    inet 10.0.2.7/24 scope global ib1"; }\n'
+    said = bash(f'{ip}FAIRLEAD_MASTER=10.0.2.7\n{text}\necho "$FAIRLEAD_INTERFACE"', path="/usr/bin:/bin")
+    assert said.decode().strip() == "ib1"
+
+
+# -- the port --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_port_that_somebody_listens_on_is_passed_over(family: socket.AddressFamily) -> None:
+    with socket.socket(family) as listener:
+        port = 20_000
+        while True:
+            try:
+                listener.bind(("::1" if family is socket.AF_INET6 else "127.0.0.1", port))
+                break
+            except OSError as error:
+                if port == 39_000:
+                    pytest.skip(f"no port can be bound: {error}")
+                port += 1
+        listener.listen()
+        said = bash(f'FAIRLEAD_JOB={port - 20_000}\n{parts.PORT}\necho "$FAIRLEAD_PORT"')
+    assert int(said) > port
+
+
+# -- the output of ranks ---------------------------------------------------------------------------
+
+
+def keep(output: bytes, log: Path, *, path: str = "/usr/bin:/bin") -> tuple[bytes, bytes]:
+    """What goes to the job's output, and into the file."""
+    begin = parts.RANKS.index("read_output()")
+    function = parts.RANKS[begin : parts.RANKS.index("# One rank")].replace("{{", "{").replace("}}", "}")
+    said = bash(f"RANK=3\n{function}\nread_output '{log}'", stdin=output, path=path)
+    return said, log.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [b"one\n", b"  a\\b \xff\n\ntwo\n", b"\n", b"one\nno end", b"one\n\0two\n", b"x" * 200_000 + b"\ny\n"],
+)
+def test_what_a_rank_says_is_kept_and_told_with_its_number(tmp_path: Path, output: bytes) -> None:
+    said, kept = keep(output, tmp_path / "log")
+    assert kept == output
+    assert said == b"".join(b"[rank 3] " + line for line in output.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize("output", [b"", b"no end"])
+def test_who_says_no_line_has_no_program_started(tmp_path: Path, output: bytes) -> None:
+    said, kept = keep(output, tmp_path / "log", path="/nonexistent")
+    assert (said, kept) == (output and b"[rank 3] " + output, output)
