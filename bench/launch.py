@@ -1,106 +1,103 @@
 """How long does it take to start ranks on several nodes? Fairlead's job script beside the same by hand.
 
-    python bench/launch.py [--rounds 20] [--nodes 3] [--ranks-per-node 2]
+    python bench/launch.py [--rounds 20] [--nodes 3] [--ranks-per-node 2] [--mpi-python PYTHON]
 
 Brings up the Slurm cluster of the tests (docs/testing.md), captures this environment into its shared home,
 and runs all ways in turn inside one job: the time from the start of a way on the first node to its end, with
-ranks that do nothing. "By hand" is what one would write with the same launcher, engine and image. Goal: at
-most 1.05.
+ranks that do nothing. "By hand" is a good script with the same launcher, engine and image, which keeps each
+rank's output and the first failure's exit code. Goal: at most 1.05. With a Python that has mpi4py (and the
+OpenMPI of this machine beside) mpirun is compared too, and the published workflow: mpirun that starts
+`udocker run` for each rank, in the mode that udocker takes unasked (P1).
+
+Ratios are those of two starts of one round; their median has a 95 % interval by the bootstrap. What no other
+load can change is printed beside: the processes and programs that one node's part starts, and their CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
+import os
+import random
 import re
+import resource
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import hands
+import launch_ways
 import msgspec
+from launch_ways import Ground
 
-from fairlead import plan, programs, render
+from fairlead import programs
 from fairlead.images.capture import capture
-from fairlead.model import CaptureRequest, Image, Job, Rootfs, SchedulerFacts, Site, Topology
+from fairlead.images.layers.flatten import make_flat
+from fairlead.images.present import present
+from fairlead.model import CaptureRequest, SchedulerFacts, Topology
 from fairlead.probe import probe
 from fairlead.store import Store
 
 CLUSTER = Path(__file__).parents[1] / "tests" / "lab" / "cluster" / "cluster.sh"
+#: What tests/lab/mpi-pairs.sh installs.
+MPI_PYTHON = Path(os.environ.get("PREFIX", "/opt/fairlead-lab")) / "mpi" / "debian" / "bin" / "python"
 
-#: Each way once a round, in an order that moves on by one; the first round warms the caches.
+#: Each way once a round, in an order that moves on by one; the first round warms the caches. A run's folder
+#: and the script in it are there when a job begins: `fairlead submit` makes them.
 DRIVER = """\
 #!/bin/bash
 ways=({ways})
 for ((round = 0; round <= {rounds}; round++)); do
   for ((k = 0; k < ${{#ways[@]}}; k++)); do
     way=${{ways[(k + round) % ${{#ways[@]}}]}}
+    export FAIRLEAD_BENCH_RUN={folder}/runs/$way-$round
+    mkdir -p "$FAIRLEAD_BENCH_RUN"
+    cp "$way.sh" "$FAIRLEAD_BENCH_RUN/job.sh"
+    # mpirun ends before Slurm has taken back what its daemons had.
+    while squeue --steps --noheader --jobs="$SLURM_JOB_ID" --format=%i | grep -q '\\.[0-9]*$'; do
+      sleep 0.1
+    done
     began=${{EPOCHREALTIME/./}}
-    bash "$way.sh" > "$way.out" 2>&1 || {{ echo "failed $way $?"; cat "$way.out"; exit 1; }}
+    bash "$FAIRLEAD_BENCH_RUN/job.sh" > "$way.out" 2>&1 || {{
+      echo "failed $way $?"
+      cat "$way.out"
+      exit 1
+    }}
     [ "$round" -eq 0 ] || echo "took $way $((${{EPOCHREALTIME/./}} - began))"
   done
 done
 """
 
+WITHOUT_K = """\
+#!/bin/sh
+for word; do
+  shift
+  case ${was_k:-}$word in
+    -k) was_k=yes ;;
+    yes*) was_k= ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+exec proot "$@"
+"""
 
-def container(site: Site, rootfs: Rootfs, folder: Path) -> str:
-    """bubblewrap as one would write it after reading its manual."""
-    facts = site.engine("bubblewrap")
-    if facts is None or not facts.works:
-        sys.exit("bubblewrap does not work here; see: fairlead doctor")
-    layers = [word for layer in rootfs.layers.values() for word in ("--overlay-src", layer)]
-    mounts = ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
-    mounts += ["--bind", str(folder), str(folder), "--chdir", str(folder)]
-    return shlex.join([facts.path, *layers, "--tmp-overlay", "/", *mounts])
-
-
-def by_hand(topology: Topology, bwrap: str, python: str) -> dict[str, str]:
-    nodes, each, size = topology.nodes, topology.ranks_per_node, topology.world_size
-    address = (
-        "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
-        "master=$(getent ahostsv4 $first | awk '{print $1; exit}')\n"
-    )
-    once = f"export master\nsrun -N{nodes} -n{nodes} --ntasks-per-node=1 --overlap --mpi=none bash -c "
-    loop = (
-        f"for i in $(seq 0 {each - 1}); do LOCAL_RANK=$i RANK=$((SLURM_NODEID * {each} + i)) "
-        f"WORLD_SIZE={size} MASTER_ADDR=$master MASTER_PORT=29500 {bwrap} /bin/true & done; wait"
-    )
-    torchrun = (
-        f"{bwrap} --setenv OMP_NUM_THREADS 1 {python} -m torch.distributed.run --nnodes={nodes} "
-        f"--node-rank=$SLURM_NODEID --master-addr=$master --master-port=29501 --nproc-per-node={each} "
-        "--no-python /bin/true"
-    )
-    return {
-        "ranks-by-hand": address + once + shlex.quote(loop),
-        "srun-by-hand": f"srun -N{nodes} -n{size} --ntasks-per-node={each} --overlap {bwrap} /bin/true",
-        "torchrun-by-hand": address + once + shlex.quote(torchrun),
-    }
-
-
-def of_fairlead(
-    launcher: str, topology: Topology, image: Image, rootfs: Rootfs, site: Site, folder: Path
-) -> str:
-    command = ("python", "-c", "pass") if launcher == "torchrun" else ("/bin/true",)
-    job = Job(
-        name=f"launch-{launcher}", command=command, workdir=str(folder), launcher=launcher, topology=topology,
-        engine="bubblewrap", scheduler="slurm",
-    )  # fmt: skip
-    made = plan.plan(job, image, rootfs, site)
-    # Each start is the run's first: its folder is a new one.
-    script = render.script(made, render.Place(job.name, "RUN-FOLDER"))
-    return script.replace("FAIRLEAD_RUN_DIR=RUN-FOLDER", f"FAIRLEAD_RUN_DIR={folder}/run-$BASHPID-$RANDOM")
-
-
-def plan_many(image: Image, rootfs: Rootfs, site: Site) -> tuple[float, int]:
-    """Seconds to plan and render for 10,000 nodes x 8 ranks, and the script's length."""
-    began = time.perf_counter()
-    script = of_fairlead(
-        "ranks", Topology(nodes=10_000, ranks_per_node=8), image, rootfs, site, Path("/scratch/job")
-    )
-    return time.perf_counter() - began, len(script)
+#: Title of a row, Fairlead's way, the way by hand.
+ROWS = (
+    ("ranks, beside a loop by hand", "ranks-fairlead", "ranks-by-hand"),
+    ("ranks, beside srun by hand", "ranks-fairlead", "srun-by-hand"),
+    ("torchrun", "torchrun-fairlead", "torchrun-by-hand"),
+    ("mpirun, without the proof", "mpirun-fairlead", "mpirun-by-hand"),
+    ("mpirun, with the proof", "mpirun-proven-fairlead", "mpirun-by-hand"),
+    ("mpirun, beside `udocker run` P1", "mpirun-fairlead", "published-by-hand"),
+    ("mpirun proven, beside `udocker run` P1", "mpirun-proven-fairlead", "published-by-hand"),
+)
 
 
 def main() -> None:
@@ -108,37 +105,96 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="starts of each way (20)")
     parser.add_argument("--nodes", type=int, default=3, help="nodes (3)")
     parser.add_argument("--ranks-per-node", type=int, default=2, help="ranks on each (2)")
+    parser.add_argument("--mpi-python", type=Path, default=MPI_PYTHON, help="an environment with mpi4py")
     options = parser.parse_args()
     topology = Topology(nodes=options.nodes, ranks_per_node=options.ranks_per_node)
     with tempfile.TemporaryDirectory(prefix="fairlead-launch-") as text:
         cluster = Path(text) / "cluster"
         subprocess.run([CLUSTER, "up", cluster, "--nodes", str(options.nodes)], check=True)
         try:
-            measure(cluster, topology, options.rounds)
+            measure(cluster, topology, options.rounds, options.mpi_python)
         finally:
             subprocess.run([CLUSTER, "down", cluster], check=False)
 
 
-def measure(cluster: Path, topology: Topology, rounds: int) -> None:
+def ground_of(python: Path, cluster: Path, topology: Topology) -> Ground:
+    """The environment of this Python, as an image in the cluster's home."""
     folder = cluster / "home" / "launch"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     store = Store(cluster / "home" / "store")
-    image, _ = capture(CaptureRequest(python=sys.executable), store)
-    site = msgspec.structs.replace(
-        programs.provide(store, probe(store)), schedulers=(SchedulerFacts(name="slurm", version="lab"),)
-    )
-    rootfs = store.rootfs(image)
-    scripts = by_hand(topology, container(site, rootfs, folder), image.python or "python3")
-    launchers = ["ranks", "torchrun"]
-    if importlib.util.find_spec("torch") is None:
-        launchers.remove("torchrun")
-        del scripts["torchrun-by-hand"]
-        print("PyTorch is not installed: no rows for torchrun")
+    image, _ = capture(CaptureRequest(python=str(python)), store)
+    make_flat(store, image)
+    slurm = SchedulerFacts(name="slurm", version="lab", mpi_plugins=("none", "pmi2", "pmix"))
+    site = msgspec.structs.replace(programs.provide(store, probe(store)), schedulers=(slurm,))
+    rootfs = present(store, image, site)
+    return Ground(topology=topology, image=image, rootfs=rootfs, site=site, folder=folder)
+
+
+def mpi_ways(ground: Ground, cluster: Path) -> dict[str, str]:
+    """mpirun, by Fairlead, by hand, and as published."""
+    mpirun = shutil.which("mpirun", path="/usr/bin:/bin")
+    if mpirun is None:
+        print("there is no mpirun: no rows for it")
+        return {}
+    found = {
+        "mpirun-by-hand": launch_ways.mpirun_by_hand(ground, mpirun),
+        "mpirun-fairlead": launch_ways.of_fairlead(ground, "mpirun", proof=False),
+        "mpirun-proven-fairlead": launch_ways.of_fairlead(ground, "mpirun"),
+    }
+    folder = cluster / "home" / "udocker"
+    folder.mkdir()
+    try:
+        hand = hands.udocker(folder, ground.rootfs, str(ground.folder), ("P1",))[0]
+    except hands.MissingToolError as missing:
+        print(f"no row for `udocker run`: {missing}")
+        return found
+    # udocker passes PRoot an option, -k, that Debian's 5.1.0 breaks on.
+    proot = folder / "proot"
+    proot.write_text(WITHOUT_K)
+    proot.chmod(0o755)
+    settings = [f"{name}={value}" for name, value in hand.environment.items()]
+    settings.append(f"UDOCKER_USE_PROOT_EXECUTABLE={proot}")
+    words = ["env", *settings, *hand.words(("/bin/true",), None)]
+    return {**found, "published-by-hand": launch_ways.published(ground, mpirun, words)}
+
+
+def measure(cluster: Path, topology: Topology, rounds: int, mpi_python: Path) -> None:
+    ground = ground_of(Path(sys.executable), cluster, topology)
+    hand = launch_ways.by_hand(ground)
+    launchers = ["ranks"]
+    if importlib.util.find_spec("torch") is not None:
+        launchers.append("torchrun")
+    else:
+        del hand["torchrun"]
+        print("PyTorch is not installed: no row for torchrun")
+    scripts = {f"{name}-by-hand": body for name, body in hand.items()}
     for launcher in launchers:
-        scripts[f"{launcher}-fairlead"] = of_fairlead(launcher, topology, image, rootfs, site, folder)
+        scripts[f"{launcher}-fairlead"] = launch_ways.of_fairlead(ground, launcher)
+    if mpi_python.exists():
+        scripts |= mpi_ways(ground_of(mpi_python, cluster, topology), cluster)
+    else:
+        print(f"there is no {mpi_python}: no rows for mpirun")
     for name, body in scripts.items():
-        (folder / f"{name}.sh").write_text(body if body.startswith("#!") else f"#!/bin/bash\n{body}\n")
-    (folder / "driver.sh").write_text(DRIVER.format(ways=" ".join(scripts), rounds=rounds))
+        (ground.folder / f"{name}.sh").write_text(body if body.startswith("#!") else f"#!/bin/bash\n{body}\n")
+    times = starts(cluster, ground, list(scripts), rounds)
+    print(
+        f"{topology.nodes} nodes x {topology.ranks_per_node} ranks on {ground.site.cpus} CPUs, load "
+        f"{os.getloadavg()[0]:.1f}; {rounds} starts of each way, interleaved; medians\n"
+    )
+    print("| launcher | by hand s | Fairlead s | ratio | 95 % interval |\n|---|---|---|---|---|")
+    for title, ours, theirs in ROWS:
+        if ours in times and theirs in times:
+            print(row(title, times[ours], times[theirs]))
+    counts(ground, scripts)
+    took, length = plan_many(ground)
+    print(f"\nplanning and rendering for 10,000 nodes x 8 ranks: {took * 1e3:.0f} ms, {length:,} characters")
+
+
+def starts(cluster: Path, ground: Ground, ways: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """Way -> seconds of each round."""
+    folder, topology = ground.folder, ground.topology
+    driver = DRIVER.format(ways=" ".join(ways), rounds=rounds, folder=folder)
+    (folder / "driver.sh").write_text(driver)
     job = ["sbatch", "--wait", f"--nodes={topology.nodes}", f"--ntasks-per-node={topology.ranks_per_node}",
            "--output=driver.out", "driver.sh"]  # fmt: skip
     words = [str(CLUSTER), "login", str(cluster), "env", "-C", str(folder), *job]
@@ -147,26 +203,76 @@ def measure(cluster: Path, topology: Topology, rounds: int) -> None:
     times: dict[str, list[float]] = {}
     for way, micros in re.findall(r"(?m)^took (\S+) (\d+)$", said):
         times.setdefault(way, []).append(int(micros) / 1e6)
-    if len(times) != len(scripts):
+    if {len(times.get(way, ())) for way in ways} != {rounds}:
         sys.exit(said)
-    print(
-        f"{topology.nodes} nodes x {topology.ranks_per_node} ranks on {site.cpus} CPUs; "
-        f"{rounds} starts of each way"
+    return times
+
+
+def row(title: str, ours: list[float], theirs: list[float]) -> str:
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    low, high = interval(ratios)
+    return (
+        f"| {title} | {statistics.median(theirs):.3f} | {statistics.median(ours):.3f} | "
+        f"{statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} |"
     )
-    print(f"{'launcher':<10} {'by hand s':>10} {'Fairlead s':>10} {'ratio':>6}   [quartiles of the ratio]")
-    for launcher, hand in (("ranks", "ranks"), ("ranks", "srun"), ("torchrun", "torchrun")):
-        if f"{launcher}-fairlead" not in times:
-            continue
-        ours, theirs = times[f"{launcher}-fairlead"], times[f"{hand}-by-hand"]
-        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-        low, _, high = statistics.quantiles(ratios, n=4)
-        name = launcher if hand == launcher else f"to {hand}"
-        print(
-            f"{name:<10} {statistics.median(theirs):>10.3f} {statistics.median(ours):>10.3f} "
-            f"{statistics.median(ratios):>6.2f}   [{low:.2f} {high:.2f}]"
-        )
-    took, length = plan_many(image, rootfs, site)
-    print(f"planning and rendering for 10,000 nodes x 8 ranks: {took * 1e3:.0f} ms, {length:,} characters")
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Of the median, 95 %, by the bootstrap's percentiles."""
+    draw = random.Random(1)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(4000))
+    return medians[100], medians[-101]
+
+
+def counts(ground: Ground, scripts: dict[str, str]) -> None:
+    """What the first node's part starts and costs, run on this machine without Slurm."""
+    run = ground.folder / "runs" / "counted"
+    run.mkdir(parents=True)
+    (run / "loop.sh").write_text(launch_ways.loop_by_hand(ground))
+    (run / "rank.sh").write_text(f"exec {shlex.join([*launch_ways.container(ground), '/bin/true'])}\n")
+    parts = [("a loop by hand", ["loop.sh"]), ("ranks", ["ranks.sh", "--node"])]
+    (run / "ranks.sh").write_text(scripts["ranks-fairlead"])
+    if "mpirun-fairlead" in scripts:
+        (run / "mpirun.sh").write_text(scripts["mpirun-fairlead"])
+        parts += [
+            ("one rank of mpirun by hand", ["rank.sh"]),
+            ("one rank of mpirun", ["mpirun.sh", "--rank"]),
+        ]
+    told = {"FAIRLEAD_BENCH_RUN": str(run), "SLURM_NODEID": "0", "master": "127.0.0.1"}
+    print("\n| one node's part | processes | programs | CPU ms, least of 30 |\n|---|---|---|---|")
+    for title, words in parts:
+        if len(words) > 1:
+            words = [*words, "0", "run", str(run), "127.0.0.1", "29500", "job"]
+        forks, started = trace(["bash", *words], run, told) if shutil.which("strace") else ("?", "?")
+        least_ms = min(cpu_s(["bash", *words], run, told) for _ in range(30)) * 1e3
+        print(f"| {title} | {forks} | {started} | {least_ms:.1f} |")
+
+
+def trace(words: Sequence[str], folder: Path, told: dict[str, str]) -> tuple[str, str]:
+    """Processes and programs that a command starts."""
+    log = folder / "trace"
+    calls = "trace=clone,clone3,fork,vfork,execve"
+    strace = ["strace", "-f", "-qq", "-e", calls, "-o", str(log), *words]
+    subprocess.run(strace, cwd=folder, env={**os.environ, **told}, check=True, stdout=subprocess.DEVNULL)
+    text = log.read_text()
+    forks = len(re.findall(r"(?:clone3?|v?fork)(?:\(| resumed).*= \d+$", text, re.MULTILINE))
+    return str(forks), str(len(re.findall(r"execve(?:\(| resumed).*= 0$", text, re.MULTILINE)))
+
+
+def cpu_s(words: Sequence[str], folder: Path, told: dict[str, str]) -> float:
+    """CPU seconds of a command and all that it waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(words, cwd=folder, env={**os.environ, **told}, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def plan_many(ground: Ground) -> tuple[float, int]:
+    """Seconds to plan and render for 10,000 nodes x 8 ranks, and the script's length."""
+    many = dataclasses.replace(ground, topology=Topology(nodes=10_000, ranks_per_node=8))
+    began = time.perf_counter()
+    script = launch_ways.of_fairlead(many, "ranks")
+    return time.perf_counter() - began, len(script)
 
 
 if __name__ == "__main__":

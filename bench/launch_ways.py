@@ -1,0 +1,117 @@
+"""The ways of starting ranks that bench/launch.py compares: Fairlead's job scripts, and the same by hand."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fairlead import plan, render
+from fairlead.model import Image, Job, Rootfs, Site, Topology
+
+#: Where the driver has made the folder of this start.
+RUN = "$FAIRLEAD_BENCH_RUN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all ways start in: nodes and ranks, an image, and the folder that is shared by the nodes."""
+
+    topology: Topology
+    image: Image
+    rootfs: Rootfs
+    site: Site
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        return self.image.python or "python3"
+
+
+def container(ground: Ground) -> list[str]:
+    """bubblewrap as one would write it after reading its manual."""
+    facts = ground.site.engine("bubblewrap")
+    if facts is None or not facts.works:
+        sys.exit("bubblewrap does not work here; see: fairlead doctor")
+    work = str(ground.folder)
+    return [
+        facts.path, "--ro-bind", ground.rootfs.flat, "/", "--dev-bind", "/dev", "/dev",
+        "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp",
+        "--bind", work, work, "--chdir", work,
+    ]  # fmt: skip
+
+
+def mpirun_words(program: str, topology: Topology) -> list[str]:
+    return [
+        program, "-n", str(topology.world_size), "--map-by", f"ppr:{topology.ranks_per_node}:node",
+        "--bind-to", "none", "--oversubscribe",
+    ]  # fmt: skip
+
+
+def loop_by_hand(ground: Ground) -> str:
+    """One node's part of a good script: each rank's output is kept, and the first failure gives the code."""
+    each, size = ground.topology.ranks_per_node, ground.topology.world_size
+    bwrap = shlex.join(container(ground))
+    return f"""
+logs={RUN}/logs pids=() code=0
+mkdir -p $logs
+for ((i = 0; i < {each}; i++)); do
+  rank=$((SLURM_NODEID * {each} + i))
+  LOCAL_RANK=$i RANK=$rank WORLD_SIZE={size} MASTER_ADDR=$master MASTER_PORT=29500 \\
+    {bwrap} /bin/true > $logs/$rank.out 2> $logs/$rank.err &
+  pids+=($!)
+done
+for pid in ${{pids[@]}}; do wait $pid || {{ status=$?; [ $code -ne 0 ] || code=$status; }}; done
+exit $code
+"""
+
+
+def by_hand(ground: Ground) -> dict[str, str]:
+    """With the loop, with srun alone, and with torchrun."""
+    topology = ground.topology
+    nodes, each, size = topology.nodes, topology.ranks_per_node, topology.world_size
+    bwrap = shlex.join(container(ground))
+    address = (
+        "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+        "export master=$(getent ahostsv4 $first | awk '{ print $1; exit }')\n"
+    )
+    srun = f"srun --nodes={nodes} --overlap --mpi=none --kill-on-bad-exit=1"
+    once = f"{srun} --ntasks={nodes} --ntasks-per-node=1 bash -c "
+    torchrun = (
+        f"mkdir -p {RUN}/logs; exec {bwrap} --setenv OMP_NUM_THREADS 1 "
+        f"{ground.python} -m torch.distributed.run --nnodes={nodes} --node-rank=$SLURM_NODEID "
+        f"--master-addr=$master --master-port=29501 --nproc-per-node={each} --no-python /bin/true"
+    )
+    return {
+        "ranks": address + once + shlex.quote(loop_by_hand(ground)),
+        "srun": f"mkdir -p {RUN}/logs\n{srun} --ntasks={size} --ntasks-per-node={each} "
+        f"--output={RUN}/logs/%t.out {bwrap} /bin/true",
+        "torchrun": address + once + shlex.quote(torchrun),
+    }
+
+
+def of_fairlead(ground: Ground, launcher: str, *, proof: bool = True) -> str:
+    """The job script as `fairlead submit` has it, except that each start has a folder of its own."""
+    command = ("python", "-c", "pass") if launcher == "torchrun" else ("/bin/true",)
+    job = Job(
+        name=f"launch-{launcher}", command=command, workdir=str(ground.folder), launcher=launcher,
+        topology=ground.topology, engine="bubblewrap", scheduler="slurm",
+    )  # fmt: skip
+    made = plan.plan(job, ground.image, ground.rootfs, ground.site)
+    if not proof:
+        made = msgspec.structs.replace(made, proof=None)
+    script = render.script(made, render.Place(job.name, "RUN-FOLDER"))
+    return script.replace("FAIRLEAD_RUN_DIR=RUN-FOLDER", f"FAIRLEAD_RUN_DIR={RUN}")
+
+
+def mpirun_by_hand(ground: Ground, mpirun: str) -> str:
+    return shlex.join([*mpirun_words(mpirun, ground.topology), *container(ground), "/bin/true"])
+
+
+def published(ground: Ground, mpirun: str, udocker: Sequence[str]) -> str:
+    """The published workflow: the host's mpirun starts `udocker run` for every rank, in its own mode."""
+    return shlex.join([*mpirun_words(mpirun, ground.topology), *udocker])
