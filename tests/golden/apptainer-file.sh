@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:1b57c5157bd4.
+# Written by Fairlead 0.1.0, plan sha256:da890fefe2d9.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -70,7 +70,9 @@ fi
   SINGULARITY_CONFIGDIR=/proc/self/fairlead bash \
   -c \
   'exec {file}<<<"$0"; program=$1; shift; exec "$program" --silent --nocolor --config "/dev/fd/$file" "$@"' \
-  'sessiondir max size = 131072' /opt/bin/apptainer exec \
+  'sessiondir max size = 131072
+enable overlay = no
+' /opt/bin/apptainer exec \
   --userns \
   --cleanenv \
   --no-home \
