@@ -19,17 +19,19 @@ FAIRLEAD_NODES=2
 FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node.
 # bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+# NODE is a number, or the name of the variable that holds it.
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
   *)
     FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
     FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
 esac
-HERE=" on $(uname -n)"
+read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+HERE=" on $FAIRLEAD_HOST"
 
 run_pids() { # the run's processes on this node
   grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -65,7 +67,7 @@ if [ "$part" = --signal ]; then # from the first node
 fi
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -87,16 +89,30 @@ need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 
-# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
+# The network interface that leads to the first node: the only one with the longest route there, read from the
+# kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
+interface_by_routes() {
+  local address device destination flags mask longest=-1
+  [[ $FAIRLEAD_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
+  set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
+  address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
+  while read -r device destination _ flags _ _ _ mask _; do
+    [ "$flags" != Flags ] && (( (16#$flags & 0x201) == 1 )) || continue # up, and not a refusal
+    (( (address & 16#$mask) == 16#$destination && 16#$mask >= longest )) || continue
+    if (( 16#$mask > longest )); then
+      longest=$((16#$mask)) FAIRLEAD_INTERFACE=$device
+    elif [ "$device" != "$FAIRLEAD_INTERFACE" ]; then
+      FAIRLEAD_INTERFACE=
+    fi
+  done 2>/dev/null < /proc/net/route
+}
+
 FAIRLEAD_INTERFACE=
-if command -v ip >/dev/null; then
-  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
-    FAIRLEAD_INTERFACE=lo
-  else
-    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
-    [ -n "$FAIRLEAD_INTERFACE" ] ||
-      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-  fi
+interface_by_routes
+if [ -z "$FAIRLEAD_INTERFACE" ] && command -v ip >/dev/null; then
+  FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
+  [ -n "$FAIRLEAD_INTERFACE" ] ||
+    FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
@@ -107,7 +123,20 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
-# One rank: it is told its names; its output is kept, and goes to the job's line by line, its number before.
+# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
+# those that say nothing. (Of its first line bash does not keep zero bytes.)
+read_output() { # $1: in this file
+  trap '' TERM INT HUP
+  : > "$1"
+  if IFS= read -r line; then
+    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
+  elif [ -n "$line" ]; then # no end of a line
+    printf '%s' "$line" > "$1"
+    printf '[rank %s] %s' "$RANK" "$line"
+  fi
+}
+
+# One rank: it is told its names.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
   LOCAL_RANK=$1
@@ -119,21 +148,13 @@ start_rank() { # $1: its number on this node
   [ -z "$FAIRLEAD_INTERFACE" ] || NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-=$FAIRLEAD_INTERFACE}
   [ -d "$FAIRLEAD_RUN_DIR/nccl" ] || mkdir -p "$FAIRLEAD_RUN_DIR/nccl"
   NCCL_DEBUG_FILE="/run/fairlead/FAIRLEAD_RUN_DIR/nccl/%h.%p"
-  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK output errors code attempt
-  mkdir -p "$logs"
-  exec 3> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stdout.log" -e "s/^/[rank $RANK] /")
-  output=$!
-  exec 4> >(trap '' TERM INT HUP; exec sed -u -e "w $logs/stderr.log" -e "s/^/[rank $RANK] /" >&2)
-  errors=$!
-  rank_command >&3 2>&4 3>&- 4>&-
+  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK code
+  exec 3> >(read_output "$logs/stdout.log")
+  exec 4> >(exec >&2 3>&-; read_output "$logs/stderr.log")
+  rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
-  exec 3>&- 4>&-
+  exec 3>&- 4>&- 6>&-
   echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
-  # The last lines; whoever holds the pipe after the rank's end is not waited for.
-  for attempt in {1..100}; do
-    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
-    sleep 0.01
-  done
   [ "$code" -ne 75 ] || let_save exits 4
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
@@ -188,22 +209,34 @@ rank_command() {
 }
 
 [ -e /dev/fd/0 ] || exec </dev/null
-children=()
+folders=() children=()
+for ((number = 0; number < 2; number++)); do
+  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))")
+done
+mkdir -p "${folders[@]}" || exit 3
+# A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
 for ((number = 0; number < 2; number++)); do
   if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
-    start_rank 0 <&0 &
+    start_rank 0 <&0 5<&- &
   else
-    start_rank "$number" </dev/null &
+    start_rank "$number" </dev/null 5<&- &
   fi
   children+=("$!")
 done
+exec 6>&-
 code=0
 for child in "${children[@]}"; do
   wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
 done
+# The last lines; whoever holds a rank's output after its end is not waited for.
+read -r -t 1 -u 5
+exec 5<&-
 
 echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
-! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" || let_save over "$FAIRLEAD_NODES"
+[ "$code" -eq 0 ] || ! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" ||
+  let_save over "$FAIRLEAD_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -211,19 +244,19 @@ exit "$code"
 fi
 
 # From here on: the first node.
-mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-# By this the run's processes on different nodes know each other.
-(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
-printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
-starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
-[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+[ -d "$FAIRLEAD_RUN_DIR" ] || mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+mapfile -t begun < "$FAIRLEAD_RUN_DIR/starts"
+starts=${#begun[@]}
+if [ "$starts" -gt 1 ]; then
+  rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+  [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+fi
 script=$FAIRLEAD_RUN_DIR/job.sh
 [ -e "$script" ] || cp "$0" "$script" || exit 3
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
-  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
@@ -262,20 +295,35 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
+# nodes, and for names of another form.
+hosts() {
+  local rest=$SLURM_JOB_NODELIST prefix range first number found=()
+  while [ "$FAIRLEAD_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
+    rest=${rest:${#BASH_REMATCH[0]}} prefix=${BASH_REMATCH[1]}
+    [ -n "${BASH_REMATCH[2]}" ] || found+=("$prefix")
+    for range in ${BASH_REMATCH[3]//,/ }; do
+      first=${range%-*}
+      for ((number = 10#$first; number <= 10#${range#*-}; number++)); do
+        printf -v "found[${#found[@]}]" '%s%0*d' "$prefix" "${#first}" "$number"
+      done
+    done
+  done
+  if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
+}
 
 on_each_node() {
   local script=$1 how=$2
   shift 2
   srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
-    --overlap --mpi=none \
-    bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
+    --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
-agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
-if [ "$((starts - agains))" -gt 2 ]; then
+agains=()
+[ ! -e "$FAIRLEAD_RUN_DIR/agains" ] || mapfile -t agains < "$FAIRLEAD_RUN_DIR/agains"
+if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
@@ -287,12 +335,16 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
 fi
 printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
-FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
-FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+FAIRLEAD_MASTER=${hosts[0]}
+while read -r address _; do
+  [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
+done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones.
+# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
+# sockets takes 15 ms.)
 FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+  2> /dev/null; do
   FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
 done
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:cdfbe5279e49.
+# Written by Fairlead 0.1.0, plan sha256:205d0435e062.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -143,8 +143,9 @@ rank_command() {
   /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
 3.6 or newer of any image.
 
-    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40]
+    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
+NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
 Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
 size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
@@ -178,7 +179,11 @@ def main(arguments: "list[str] | None" = None) -> int:
     parser.add_argument("--size", type=int, required=True, help="how many ranks were started")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
     parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py'"'"'s, or what the loader finds")
+    parser.add_argument("--tell", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args(arguments)
+    if _speaks_for_node():
+        # Before the library is loaded: UCX reads its settings then.
+        os.environ.update(pair.split("=", 1) for pair in options.tell)
     # In C and without Python'"'"'s lock: it also ends a rank that spins in MPI_Init.
     faulthandler.dump_traceback_later(options.timeout, exit=True)
     try:
@@ -196,6 +201,12 @@ def main(arguments: "list[str] | None" = None) -> int:
         sys.stderr.write(f"fairlead: a sum over the ranks gave {total}: the messages are not right\n")
         return BROKEN
     return RIGHT
+
+
+def _speaks_for_node() -> bool:
+    """Thousands of ranks would say the same: one of each node does, as the launchers number them."""
+    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"
 
 
 def wrong_size(size: int, wanted: int, library: str) -> str:
@@ -291,7 +302,7 @@ def _shortened(library: str) -> str:
 
 if __name__ == "__main__":
     sys.exit(main())
-' --size 4 --timeout 120
+' --size 4 --timeout 120 --tell OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 --tell UCX_LOG_LEVEL=info
   fi
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
@@ -448,11 +459,11 @@ while read -r address _; do
   [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
 done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones.
+# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
+# sockets takes 15 ms.)
 FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-mapfile -t sockets < /proc/net/tcp
-[ ! -e /proc/net/tcp6 ] || mapfile -t -O "${#sockets[@]}" sockets < /proc/net/tcp6
-while printf -v port ': [0-9A-F]+:%04X [0-9A-F:]+ 0A ' "$FAIRLEAD_PORT"; [[ ${sockets[*]} =~ $port ]]; do
+while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+  2> /dev/null; do
   FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
 done
 

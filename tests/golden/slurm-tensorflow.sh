@@ -99,7 +99,7 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
 
 # A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
 # those that say nothing. (Of its first line bash does not keep zero bytes.)
-keep_output() { # $1: in this file
+read_output() { # $1: in this file
   trap '' TERM INT HUP
   : > "$1"
   if IFS= read -r line; then
@@ -128,8 +128,8 @@ start_rank() { # $1: its number on this node
   printf -v TF_CONFIG '{"cluster": {"worker": [%s]}, "task": {"type": "worker", "index": %s}}' \
     "$workers" "$RANK"
   local logs=$FAIRLEAD_RUN_DIR/logs/$RANK code
-  exec 3> >(keep_output "$logs/stdout.log")
-  exec 4> >(exec >&2 3>&-; keep_output "$logs/stderr.log")
+  exec 3> >(read_output "$logs/stdout.log")
+  exec 4> >(exec >&2 3>&-; read_output "$logs/stderr.log")
   rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
@@ -315,11 +315,11 @@ while read -r address _; do
   [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
 done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones.
+# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
+# sockets takes 15 ms.)
 FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-mapfile -t sockets < /proc/net/tcp
-[ ! -e /proc/net/tcp6 ] || mapfile -t -O "${#sockets[@]}" sockets < /proc/net/tcp6
-while printf -v port ': [0-9A-F]+:%04X [0-9A-F:]+ 0A ' "$FAIRLEAD_PORT"; [[ ${sockets[*]} =~ $port ]]; do
+while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+  2> /dev/null; do
   FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
 done
 

@@ -18,17 +18,19 @@ FAIRLEAD_NODES=2
 FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
 # bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+# NODE is a number, or the name of the variable that holds it.
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$2 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
   *)
     FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
     FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
 esac
-HERE=" on $(uname -n)"
+read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+HERE=" on $FAIRLEAD_HOST"
 
 run_pids() { # the run's processes on this node
   grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -329,7 +331,7 @@ output_kept() { # the last lines; whoever holds the pipe after the rank's end is
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -350,18 +352,6 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
-
-# The network interface that leads to the first node; without `ip` the libraries look for it by themselves.
-FAIRLEAD_INTERFACE=
-if command -v ip >/dev/null; then
-  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
-    FAIRLEAD_INTERFACE=lo
-  else
-    FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
-    [ -n "$FAIRLEAD_INTERFACE" ] ||
-      FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-  fi
-fi
 
 unit=$(
   RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
@@ -385,7 +375,7 @@ rank_command() {
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  /opt/bwrap \
+  exec /opt/bwrap \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -587,7 +577,6 @@ def _shortened(library: str) -> str:
 if __name__ == "__main__":
     sys.exit(main())
 ' --size 4 --timeout 120 --tell OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 --tell UCX_LOG_LEVEL=info
-    return
   fi
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
@@ -595,7 +584,7 @@ if __name__ == "__main__":
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  /opt/bwrap \
+  exec /opt/bwrap \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -645,7 +634,7 @@ wait "$child"
 code=$?
 output_kept
 [ ! -e "$silence/verdict" ] || wait_for over
-[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$(uname -n)"
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_HOST"
 exit "$code" # the others are ended by the program that started them
 
 [ "$code" -eq 0 ] || end_run
@@ -654,19 +643,19 @@ exit "$code"
 fi
 
 # From here on: the first node.
-mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-# By this the run's processes on different nodes know each other.
-(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
-printf '%(%s)T %s %s\n' -1 "$(uname -n)" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
-starts=$(wc -l < "$FAIRLEAD_RUN_DIR/starts")
-[ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+[ -d "$FAIRLEAD_RUN_DIR" ] || mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
+printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
+mapfile -t begun < "$FAIRLEAD_RUN_DIR/starts"
+starts=${#begun[@]}
+if [ "$starts" -gt 1 ]; then
+  rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
+  [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+fi
 script=$FAIRLEAD_RUN_DIR/job.sh
 [ -e "$script" ] || cp "$0" "$script" || exit 3
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code.new"
-  mv "$FAIRLEAD_RUN_DIR/exit_code.new" "$FAIRLEAD_RUN_DIR/exit_code"
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
@@ -705,20 +694,35 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
+# nodes, and for names of another form.
+hosts() {
+  local rest=$SLURM_JOB_NODELIST prefix range first number found=()
+  while [ "$FAIRLEAD_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
+    rest=${rest:${#BASH_REMATCH[0]}} prefix=${BASH_REMATCH[1]}
+    [ -n "${BASH_REMATCH[2]}" ] || found+=("$prefix")
+    for range in ${BASH_REMATCH[3]//,/ }; do
+      first=${range%-*}
+      for ((number = 10#$first; number <= 10#${range#*-}; number++)); do
+        printf -v "found[${#found[@]}]" '%s%0*d' "$prefix" "${#first}" "$number"
+      done
+    done
+  done
+  if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
+}
 
 on_each_node() {
   local script=$1 how=$2
   shift 2
   srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
-    --overlap --mpi=none \
-    bash -c 'exec bash "$0" "$1" "$SLURM_NODEID" "${@:2}"' "$script" "$how" "$@"
+    --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
-agains=$(cat "$FAIRLEAD_RUN_DIR/agains" 2>/dev/null | wc -l)
-if [ "$((starts - agains))" -gt 2 ]; then
+agains=()
+[ ! -e "$FAIRLEAD_RUN_DIR/agains" ] || mapfile -t agains < "$FAIRLEAD_RUN_DIR/agains"
+if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
@@ -736,12 +740,16 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
 fi
 printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
-FAIRLEAD_MASTER=$(getent ahostsv4 "${hosts[0]}" | awk '$1 !~ /^127\./ { print $1; exit }')
-FAIRLEAD_MASTER=${FAIRLEAD_MASTER:-${hosts[0]}}
+FAIRLEAD_MASTER=${hosts[0]}
+while read -r address _; do
+  [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
+done < <(getent ahostsv4 "${hosts[0]}")
 
-# A port that nobody listens on here; jobs begin to look at different ones.
+# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
+# sockets takes 15 ms.)
 FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$FAIRLEAD_PORT") .* 0A " /proc/net/tcp /proc/net/tcp6; do
+while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+  2> /dev/null; do
   FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
 done
 

@@ -90,20 +90,25 @@ def test_of_two_ways_as_good_ip_takes_one(tmp_path: Path) -> None:
 # -- the port --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_port_that_somebody_listens_on_is_passed_over(family: socket.AddressFamily) -> None:
-    with socket.socket(family) as listener:
+@pytest.mark.parametrize(
+    ("address", "master"),
+    [("127.0.0.1", "127.0.0.1"), ("", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::", "127.0.0.1")],
+)
+def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: str) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
         port = 20_000
         while True:
             try:
-                listener.bind(("::1" if family is socket.AF_INET6 else "127.0.0.1", port))
+                listener.bind((address, port))
                 break
             except OSError as error:
                 if port == 39_000:
                     pytest.skip(f"no port can be bound: {error}")
                 port += 1
         listener.listen()
-        said = bash(f'FAIRLEAD_JOB={port - 20_000}\n{parts.PORT}\necho "$FAIRLEAD_PORT"')
+        said = bash(
+            f'FAIRLEAD_JOB={port - 20_000} FAIRLEAD_MASTER={master}\n{parts.PORT}\necho "$FAIRLEAD_PORT"'
+        )
     assert int(said) > port
 
 

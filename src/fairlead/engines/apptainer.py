@@ -1,8 +1,8 @@
 """Apptainer: what most clusters have. A sandbox folder, in a user namespace or by the site's setuid starter.
 
 The image is its one flat tree, or that as a SIF, read-only; where a mount point is missing, Apptainer makes
-it in an underlay of its own (by the setuid starter: as the site's configuration says). Folders to write to lie on the session's tmpfs. No PID, IPC, network or UTS
-namespace is made.
+it in an underlay of its own (by the setuid starter: as the site's configuration says). Folders to write to
+lie on the session's tmpfs. No PID, IPC, network or UTS namespace is made.
 
 Singularity is the same command line under another name (`fairlead.engines.singularity`). All of that is done
 with options that SingularityCE 3.9 and Apptainer 1.0 have; what older ones say is shown by the probe.
