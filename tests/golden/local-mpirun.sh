@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:3f7d589b3551.
+# Written by Fairlead 0.1.0, plan sha256:e73f1097fa37.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -162,7 +162,8 @@ def main(arguments: "list[str] | None" = None) -> int:
         _say(error=str(error))
         sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
         return BROKEN
-    faulthandler.cancel_dump_traceback_later()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
     if size != options.size:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")

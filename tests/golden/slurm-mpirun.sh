@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:a2d40b4a4e19.
+# Written by Fairlead 0.1.0, plan sha256:077621d447cc.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -193,7 +193,8 @@ def main(arguments: "list[str] | None" = None) -> int:
         _say(error=str(error))
         sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
         return BROKEN
-    faulthandler.cancel_dump_traceback_later()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
     if size != options.size:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:580319b8e60c.
+# Written by Fairlead 0.1.0, plan sha256:6c4b6b00745c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -218,7 +218,8 @@ def main(arguments: "list[str] | None" = None) -> int:
         _say(error=str(error))
         sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
         return BROKEN
-    faulthandler.cancel_dump_traceback_later()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
     if size != options.size:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")

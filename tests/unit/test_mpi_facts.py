@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -319,7 +320,9 @@ def test_the_program_is_an_argument_of_the_images_python() -> None:
 
 
 def test_the_proof_without_any_mpi(capfd: pytest.CaptureFixture[str]) -> None:
-    assert proof.main(["--size", "2", "--library", "/nowhere/libmpi.so"]) == proof.BROKEN
+    asked = ["--size", "2", "--timeout", "0.1", "--library", "/nowhere/libmpi.so"]
+    assert proof.main(asked) == proof.BROKEN
+    time.sleep(0.2)  # nobody is ended for a hang that is over
     said = capfd.readouterr()
     assert "MPI cannot be used" in said.err
     assert proving.read(said.out, exit_code=proof.BROKEN, asked=2).errors

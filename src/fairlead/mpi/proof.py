@@ -50,7 +50,8 @@ def main(arguments: "list[str] | None" = None) -> int:
         _say(error=str(error))
         sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
         return BROKEN
-    faulthandler.cancel_dump_traceback_later()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
     if size != options.size:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")
