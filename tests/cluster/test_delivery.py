@@ -82,9 +82,11 @@ def test_a_job_that_goes_on_later_gets_it_again(desk: Desk) -> None:
     run = desk.submit(desk.job("again", again, nodes=2, ranks_per_node=1, more=MORE))
     desk.wait(run)
     assert len(desk.record(run)["starts"]) == 2
-    assert sum(told(desk, run).values()) == 4
-    assert {how for _, how in told(desk, run)} == {"unpacked"}
-    assert on_nodes(desk) == []
+    # A node whose rank was ended for the other's has to be quick: what it could not remove is found again.
+    done = told(desk, run)
+    assert sum(done.values()) == 4
+    assert {how for _, how in done} <= {"unpacked", "found"}
+    desk.up.wait(lambda: not on_nodes(desk), "nothing left on any node")
 
 
 MPI = """\

@@ -775,6 +775,9 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
+# By this the run's processes on different nodes know each other.
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
+
 # Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
 # nodes, and for names of another form.
 hosts() {

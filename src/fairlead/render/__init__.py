@@ -131,7 +131,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         "fi\n",
         "" if plan.job.sweep is UNSET else parts.SWEEP_FIRST,
         parts.CLUSTER_FIRST,
-        parts.CLUSTER_SECRET if '"$FAIRLEAD_RUN_DIR"/secret' in start else "",
+        parts.CLUSTER_SECRET if " --secret " in start else "",
         scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet,
         parts.CLUSTER_LOST,
         watchdog.begin(plan),
