@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 
 def tool(name: str) -> str:
-    """The path of a program that a test needs; without it the test is skipped, and under --require fails."""
-    found = shutil.which(name)
+    """The path of a program that a test needs, perhaps one beside Python; without it the test is skipped, and
+    under --require fails."""
+    found = shutil.which(name) or shutil.which(name, path=Path(sys.executable).parent)
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found

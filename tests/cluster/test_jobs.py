@@ -106,7 +106,8 @@ def test_a_training_on_three_nodes_has_the_curve_of_the_local_one(
     assert found["shown"] == [4] * 240
     deliveries = [(each["node"], each["how"]) for each in desk.record(run)["deliveries"]]
     assert sorted(deliveries) == ([(node, "unpacked") for node in NODES] if delivery == "node" else [])
-    assert all("fairlead-" not in desk.up.node(node, "ls -A /tmp").stdout for node in NODES)
+    left = [desk.up.node(node, "find /tmp -maxdepth 3 -path '/tmp/fairlead-*'").stdout for node in NODES]
+    assert left == [""] * len(NODES)
 
 
 @pytest.mark.slow

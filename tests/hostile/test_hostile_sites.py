@@ -69,8 +69,6 @@ _SECCOMP = r"a seccomp filter is on this process.*mount"
 REFUSED = {
     **{("programs in the store", engine): _NOEXEC for engine in PROGRAMS if engine != "bubblewrap"},
     **{("mounts", engine): _SECCOMP for engine in PROGRAMS if "udocker" not in engine},
-    ("overlays of the store", "apptainer"): "overlay",
-    ("overlays of the store", "singularity"): "overlay",
     ("ptrace", "udocker:P1"): "processes may not be traced, by the seccomp filter",
     ("writes to the home", "podman"): "read-only file system",
 }
