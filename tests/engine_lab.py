@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,14 @@ class Lab:
 
 @pytest.fixture(scope="session")
 def base_site(captured: Captured) -> Site:
-    return probe(captured.store)
+    """This machine. Podman refuses now and then while others of the same user start it, too."""
+    site = probe(captured.store)
+    for _ in range(2):
+        if all(facts.works for facts in site.engines):
+            break
+        time.sleep(2)
+        site = probe(captured.store)
+    return site
 
 
 @pytest.fixture(params=cases(), ids=str)
