@@ -104,7 +104,7 @@ def test_what_was_never_run_for_real_says_so_wherever_it_is_listed(lab: Lab) -> 
     assert facts is not None
     assert facts.works, facts.detail
     assert mark in facts.detail
-    assert mark in doctor._text(lab.site)
+    assert mark in doctor._text(lab.site, [])
     decision = next(each for each in lab.plan("true").decisions if each.subject == "engine")
     assert mark in decision.reason
     page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
