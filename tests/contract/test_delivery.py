@@ -59,7 +59,10 @@ class Node:
         )  # fmt: skip
         folder = self.top / run
         folder.mkdir(exist_ok=True)
-        head = f"set -u\nHERE=' on here' FAIRLEAD_RUN_DIR={shlex.quote(str(folder))} part={part}\n"
+        head = (
+            f"set -u\nHERE=' on here' FAIRLEAD_HOST={os.uname().nodename} "
+            f"FAIRLEAD_RUN_DIR={shlex.quote(str(folder))} part={part}\n"
+        )
         traps = "trap 'exit 143' TERM\n"
         return head + traps + pieces.for_node(delivery, start, watches=False) + body
 

@@ -134,8 +134,8 @@ image_is_whole() { # unpacked to the end, and since the machine started: what a 
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
-  printf '%(%s)T %s %s %s %s\n' -1 "$(uname -n)" "$1" "$2" "$(stat -c %s "$image_archive")" \
-    >> "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)"
+  printf '%(%s)T %s %s %s %s\n' -1 "$FAIRLEAD_HOST" "$1" "$2" "$(stat -c %s "$image_archive")" \
+    >> "$FAIRLEAD_RUN_DIR/deliveries.$FAIRLEAD_HOST"
 }
 
 read_shared() { # $1: why the image cannot be on this node
@@ -307,7 +307,7 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
   rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
 }
 
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; kill "$watch"; drop_image' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; kill "$watch"; drop_image' EXIT
 bring_image
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the

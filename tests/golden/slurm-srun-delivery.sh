@@ -107,8 +107,8 @@ image_is_whole() { # unpacked to the end, and since the machine started: what a 
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
-  printf '%(%s)T %s %s %s %s\n' -1 "$(uname -n)" "$1" "$2" "$(stat -c %s "$image_archive")" \
-    >> "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)"
+  printf '%(%s)T %s %s %s %s\n' -1 "$FAIRLEAD_HOST" "$1" "$2" "$(stat -c %s "$image_archive")" \
+    >> "$FAIRLEAD_RUN_DIR/deliveries.$FAIRLEAD_HOST"
 }
 
 read_shared() { # $1: why the image cannot be on this node
@@ -286,13 +286,13 @@ use_image() { # which the part --bring has brought
     exec {image_lock}<&-
     image_lock=
   fi
-  case $(tail -n 1 "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)" 2>/dev/null) in
+  case $(tail -n 1 "$FAIRLEAD_RUN_DIR/deliveries.$FAIRLEAD_HOST" 2>/dev/null) in
     *" shared "*) FAIRLEAD_TREES=$image_shared ;;
     *) read_shared 'it is not there any more' ;;
   esac
 }
 
-trap 'status=$?; echo "$status" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; 
+trap 'status=$?; echo "$status" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; 
   [ "$status" -lt 128 ] || drop_image' EXIT
 case $part in
   --bring)

@@ -65,8 +65,9 @@ def choose_fabric(
     if job.fabric == "require":
         _check_required(network, node, sockets)
     given = {*job.environment, *(image.environment if image is not None else ())}
-    chosen = [each for each in settings(network, speakers) if each.name not in given]
-    left = [each for each in settings(network, speakers) if each.name in given]
+    wanted = settings(network, speakers)
+    chosen = [each for each in wanted if each.name not in given]
+    left = [each for each in wanted if each.name in given]
     advised = advice(network, speakers, captured=image is not None and not image.reference)
     tells = _nccl_tells(engine, container, node) if speakers.nccl else None
     if given & {*told.NCCL, told.NCCL_FILE}:  # the user has plans of their own with NCCL's words

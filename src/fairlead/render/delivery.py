@@ -30,8 +30,8 @@ image_is_whole() { # unpacked to the end, and since the machine started: what a 
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
-  printf '%(%s)T %s %s %s %s\\n' -1 "$(uname -n)" "$1" "$2" "$(stat -c %s "$image_archive")" \\
-    >> "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)"
+  printf '%(%s)T %s %s %s %s\\n' -1 "$FAIRLEAD_HOST" "$1" "$2" "$(stat -c %s "$image_archive")" \\
+    >> "$FAIRLEAD_RUN_DIR/deliveries.$FAIRLEAD_HOST"
 }
 
 read_shared() { # $1: why the image cannot be on this node
@@ -206,7 +206,7 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
 
 #: A node's part starts ranks, and uses the tree as long as it lives.
 _BY_NODE = """\
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; {end_watch}drop_image' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; {end_watch}drop_image' EXIT
 bring_image
 """
 
@@ -218,13 +218,13 @@ use_image() {{ # which the part --bring has brought
     exec {{image_lock}}<&-
     image_lock=
   fi
-  case $(tail -n 1 "$FAIRLEAD_RUN_DIR/deliveries.$(uname -n)" 2>/dev/null) in
+  case $(tail -n 1 "$FAIRLEAD_RUN_DIR/deliveries.$FAIRLEAD_HOST" 2>/dev/null) in
     *" shared "*) FAIRLEAD_TREES=$image_shared ;;
     *) read_shared 'it is not there any more' ;;
   esac
 }}
 
-trap 'status=$?; echo "$status" >> "$FAIRLEAD_RUN_DIR/ends.$(uname -n)"; {end_watch}
+trap 'status=$?; echo "$status" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; {end_watch}
   [ "$status" -lt 128 ] || drop_image' EXIT
 case $part in
   --bring)
