@@ -84,7 +84,8 @@ def by_hand(ground: Ground) -> dict[str, str]:
     torchrun = (
         f"mkdir -p {RUN}/logs; exec {bwrap} --setenv OMP_NUM_THREADS 1 "
         f"{ground.python} -m torch.distributed.run --nnodes={nodes} --node-rank=$SLURM_NODEID "
-        f"--master-addr=$master --master-port=29501 --nproc-per-node={each} --no-python /bin/true"
+        f"--master-addr=$master --master-port=29501 --nproc-per-node={each} "
+        f"--no-python {ground.python} -c pass"
     )
     return {
         "ranks": address + once + shlex.quote(loop_by_hand(ground)),

@@ -739,12 +739,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will be done, with the reasons. Equal plans have equal digests.
 
-    `rank_log` is where a rank's output lies under the run's folder, as a shell pattern with `$rank`, `$node`
-    and `$local_rank`;
-    None when the launcher leaves the ranks' output alone. `needs_flat`: the image's flat tree must be
-    made before the run, with a place at the target of each of `mount_points`: a folder or a file, as its
-    source is. `relinked`: it is the one whose absolute links are relative. `packs`: the kind of file that
-    the image must be packed as instead, with those places in it.
+    `keeps_output`: each rank's output is kept by itself, in logs/RANK under the run's folder. `needs_flat`:
+    the image's flat tree must be made before the run, with a place at the target of each of `mount_points`: a
+    folder or a file, as its source is. `relinked`: it is the one whose absolute links are relative. `packs`:
+    the kind of file that the image must be packed as instead, with those places in it.
     """
 
     job: Job
@@ -760,7 +758,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     relinked: bool = False
     packs: str | None = None
     mount_points: tuple[Mount, ...] = ()
-    rank_log: str | None = None
+    keeps_output: bool = False
     start: Start = Start.NODES
     #: The words of the program that starts the ranks (Start.PROGRAM); the command of a rank follows them.
     program: tuple[Word, ...] = ()

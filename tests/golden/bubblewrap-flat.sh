@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:2fa4b4a86d04.
+# Written by Fairlead 0.1.0, plan sha256:e8c1b249add1.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -58,9 +58,53 @@ if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
   trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
 fi
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
+FAIRLEAD_NODE=0
+
 [ -e /dev/fd/0 ] || exec </dev/null
+# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
+# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+follow_output() {
+  trap '' TERM INT HUP
+  local k lines last over='' rests=()
+  while [ -z "$over" ]; do
+    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
+    for k in "${!logs[@]}"; do
+      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
+        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
+        # The last line may not be whole yet.
+        [[ ${lines[last]} == *$'\n' ]] || { rests[k]=${lines[last]}; unset "lines[last]"; }
+        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
+      done
+    done
+  done
+  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+}
+
+tell() { # $1: of which file, $2…: lines
+  local rank=$((FAIRLEAD_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
+  printf "[rank $rank] %s" "${@:2}" >&"$to"
+}
+
+folders=() logs=()
+for ((number = 0; number < 2; number++)); do
+  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))")
+done
+mkdir -p "${folders[@]}" || exit 3
+for folder in "${folders[@]}"; do
+  for log in "$folder"/std{out,err}.log; do
+    : > "$log"
+    exec {opened}< "$log"
+    logs+=("$opened")
+  done
+done
+# A pipe that nobody writes to: its end says that the ranks are over.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+follow_output 6>&- &
+follower=$!
+for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   exec /opt/bwrap \
@@ -91,7 +135,6 @@ fi
   --setenv OMP_NUM_THREADS 1 \
   --setenv PATH /env/bin:/usr/bin \
   --setenv PYTHONNOUSERSITE 1 \
-  --setenv TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE '[rank ${rank}] ' \
   --setenv TZ Europe/Rome \
   --setenv USER ada \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
@@ -101,11 +144,13 @@ fi
   --chdir '/home/ada/my digits' \
   --die-with-parent \
   -- \
-  /env/bin/python -u -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/0 --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
-) <&0 &
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'logs=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$logs/stdout.log" 2>> "$logs/stderr.log"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+) <&0 6>&- &
 child=$!
 wait "$child"
 code=$?
+exec 6>&-
+wait "$follower"
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
@@ -113,10 +158,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    # shellcheck disable=SC2034
-    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/"$node"/*/attempt_0/"$local_rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

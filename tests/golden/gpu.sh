@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:1541ecae1eb3.
+# Written by Fairlead 0.1.0, plan sha256:06a2df5e8ea1.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -53,9 +53,9 @@ need /scratch/ada/fairlead/drivers/nvidia 'a folder of the GPU driver' 'fairlead
 need /usr/lib64 'a folder of the GPU driver' 'fairlead plan JOB  # on this machine'
 need /usr/bin 'a folder of the GPU driver' 'fairlead plan JOB  # on this machine'
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   passed=()

@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Fairlead 0.1.0, plan sha256:c5554c542d6e.
+# Written by Fairlead 0.1.0, plan sha256:c2fdb9e026fe.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -602,10 +602,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    # shellcheck disable=SC2034
-    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:79c95369e9be.
+# Written by Fairlead 0.1.0, plan sha256:32d0da55258b.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -50,9 +50,9 @@ need /scratch/ada/fairlead/layers/sha256/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
 need /scratch/ada/fairlead/layers/sha256/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/tree 'a layer of the image' 'fairlead image pull --fresh docker.io/library/server:1'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   exec /opt/bwrap \

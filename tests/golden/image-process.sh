@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:87cd43d8312c.
+# Written by Fairlead 0.1.0, plan sha256:bc2d9ef9eb1c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -49,9 +49,9 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead image pull --fresh docker.io/library/server:1'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   exec /opt/bwrap \

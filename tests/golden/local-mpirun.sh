@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:e73f1097fa37.
+# Written by Fairlead 0.1.0, plan sha256:c2a79bda77cd.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:4c5f884c2fd8.
+# Written by Fairlead 0.1.0, plan sha256:8b6b2d80b140.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -147,9 +147,51 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
+# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
+# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+follow_output() {
+  trap '' TERM INT HUP
+  local k lines last over='' rests=()
+  while [ -z "$over" ]; do
+    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
+    for k in "${!logs[@]}"; do
+      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
+        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
+        # The last line may not be whole yet.
+        [[ ${lines[last]} == *$'\n' ]] || { rests[k]=${lines[last]}; unset "lines[last]"; }
+        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
+      done
+    done
+  done
+  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+}
+
+tell() { # $1: of which file, $2…: lines
+  local rank=$((FAIRLEAD_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
+  printf "[rank $rank] %s" "${@:2}" >&"$to"
+}
+
+folders=() logs=()
+for ((number = 0; number < 2; number++)); do
+  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))")
+done
+mkdir -p "${folders[@]}" || exit 3
+for folder in "${folders[@]}"; do
+  for log in "$folder"/std{out,err}.log; do
+    : > "$log"
+    exec {opened}< "$log"
+    logs+=("$opened")
+  done
+done
+# A pipe that nobody writes to: its end says that the ranks are over.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+follow_output 6>&- &
+follower=$!
+for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   unset GLOO_SOCKET_IFNAME
@@ -185,7 +227,6 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   --setenv OMP_NUM_THREADS 1 \
   --setenv PATH /env/bin:/usr/bin \
   --setenv PYTHONNOUSERSITE 1 \
-  --setenv TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE '[rank ${rank}] ' \
   --setenv TZ Europe/Rome \
   --setenv USER ada \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
@@ -196,11 +237,27 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -u -m torch.distributed.run --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --tee=3 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/logs/"$FAIRLEAD_NODE" --no-python /bin/sh -c '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
-) <&0 &
+  /env/bin/python -c 'import random, socket, sys, time
+from torch.distributed.run import main
+
+node, host, port = sys.argv[1:4]
+pause_s, deadline = 0.01, time.monotonic() + 60
+while node != "0" and time.monotonic() < deadline:
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+        break
+    except OSError:
+        time.sleep(pause_s * random.uniform(0.5, 1))
+        pause_s = min(2 * pause_s, 0.5)
+sys.argv[:4] = ["torchrun"]
+main()
+' "$FAIRLEAD_NODE" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/"$FAIRLEAD_NODE" --no-python /bin/sh -c 'logs=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$logs/stdout.log" 2>> "$logs/stderr.log"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
+) <&0 6>&- &
 child=$!
 wait "$child"
 code=$?
+exec 6>&-
+wait "$follower"
 
 echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
 [ "$code" -eq 0 ] || ! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" ||
@@ -368,10 +425,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    # shellcheck disable=SC2034
-    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/"$node"/*/attempt_0/"$local_rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

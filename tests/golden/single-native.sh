@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:c0500a4c5210.
+# Written by Fairlead 0.1.0, plan sha256:ee4e1d815c92.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -48,9 +48,9 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   exec env \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:95b0adbaf593.
+# Written by Fairlead 0.1.0, plan sha256:964671a7253b.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -50,9 +50,9 @@ need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   exec /opt/bwrap \

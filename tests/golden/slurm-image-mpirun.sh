@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:245da8291253.
+# Written by Fairlead 0.1.0, plan sha256:6fb9f66cbf32.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -89,9 +89,9 @@ need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   exec /opt/bwrap \

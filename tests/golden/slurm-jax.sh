@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher jax, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:addb08b56376.
+# Written by Fairlead 0.1.0, plan sha256:17b8ac59cd58.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -358,10 +358,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    # shellcheck disable=SC2034
-    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

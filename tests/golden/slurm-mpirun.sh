@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:077621d447cc.
+# Written by Fairlead 0.1.0, plan sha256:3768ea08570e.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

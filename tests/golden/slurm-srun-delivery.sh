@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:64afc058bac9.
+# Written by Fairlead 0.1.0, plan sha256:249b3be65f1c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

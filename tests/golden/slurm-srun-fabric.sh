@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:6c4b6b00745c.
+# Written by Fairlead 0.1.0, plan sha256:1456ca971dba.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:c0606e86361f.
+# Written by Fairlead 0.1.0, plan sha256:ebfd5104b520.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 

@@ -9,7 +9,7 @@
 #$ -t 1-6
 #$ -tc 2
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Fairlead 0.1.0, plan sha256:7b5aaae03e41.
+# Written by Fairlead 0.1.0, plan sha256:ad555fb9f918.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -415,10 +415,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    # shellcheck disable=SC2034
-    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

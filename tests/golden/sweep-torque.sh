@@ -6,7 +6,7 @@
 #PBS -t 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:985efb7aabc2.
+# Written by Fairlead 0.1.0, plan sha256:b7de1d5ddcc4.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -426,10 +426,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    # shellcheck disable=SC2034
-    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:6f1665f59370.
+# Written by Fairlead 0.1.0, plan sha256:750895d26b4f.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -72,10 +72,8 @@ ranks_here() { # those of this unit
 }
 
 signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank node local_rank
+  local rank
   for rank in $(ranks_here); do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
     stat -c '%n %s %y' "$silence/$unit".{out,err} "$FAIRLEAD_RUN_DIR/progress/$rank" 2>/dev/null
   done
 }
@@ -139,8 +137,6 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   kill -s CONT "${asked[@]}" 2>/dev/null
   deadline=$((SECONDS + 5))
   for rank in "${!asked[@]}"; do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
     while :; do
       file=$(grep -lsF 'Fatal Python error: Aborted' "$silence/$unit.err" | tail -n 1)
       [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
@@ -330,10 +326,10 @@ mkdir -p "$silence" "$FAIRLEAD_RUN_DIR/progress" || exit 3
 unit=0
 start_watchdog
 
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
 keep_output "$silence/$unit"
+# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
   exec /opt/bwrap \

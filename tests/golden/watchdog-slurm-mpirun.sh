@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:3b9c36b79e32.
+# Written by Fairlead 0.1.0, plan sha256:9ffb62f6f00e.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -81,10 +81,8 @@ ranks_here() { # those of this unit
 }
 
 signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank node local_rank
+  local rank
   for rank in $(ranks_here); do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
     stat -c '%n %s %y' "$silence/$unit".{out,err} "$FAIRLEAD_RUN_DIR/progress/$rank" 2>/dev/null
   done
 }
@@ -148,8 +146,6 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   kill -s CONT "${asked[@]}" 2>/dev/null
   deadline=$((SECONDS + 5))
   for rank in "${!asked[@]}"; do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
     while :; do
       file=$(grep -lsF 'Fatal Python error: Aborted' "$silence/$unit.err" | tail -n 1)
       [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break

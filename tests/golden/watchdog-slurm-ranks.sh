@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:e3ed2a48cb6c.
+# Written by Fairlead 0.1.0, plan sha256:d79126e44a28.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -81,11 +81,9 @@ ranks_here() { # those of this unit
 }
 
 signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank node local_rank
+  local rank
   for rank in $(ranks_here); do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
-    stat -c '%n %s %y' "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log "$FAIRLEAD_RUN_DIR/progress/$rank" 2>/dev/null
+    stat -c '%n %s %y' "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log "$FAIRLEAD_RUN_DIR/progress/$rank" 2>/dev/null
   done
 }
 
@@ -148,10 +146,8 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   kill -s CONT "${asked[@]}" 2>/dev/null
   deadline=$((SECONDS + 5))
   for rank in "${!asked[@]}"; do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
     while :; do
-      file=$(grep -lsF 'Fatal Python error: Aborted' "$FAIRLEAD_RUN_DIR"/logs/"$rank"/stderr.log | tail -n 1)
+      file=$(grep -lsF 'Fatal Python error: Aborted' "$FAIRLEAD_RUN_DIR/logs/$rank"/stderr.log | tail -n 1)
       [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
       [ "$SECONDS" -lt "$deadline" ] || break
       sleep 0.1
@@ -622,10 +618,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    # shellcheck disable=SC2034
-    node=$((rank / 2)) local_rank=$((rank % 2))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/logs/"$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

@@ -325,27 +325,26 @@ def test_another_run_is_left_alone() -> None:
 # ranks
 
 
-RANKS = r"""
+SAY = r"""
 for rank in 0 1 2; do
-  mkdir -p "$FAIRLEAD_RUN_DIR/logs/0/x/attempt_0/$rank"
-  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/0/x/attempt_0/$rank/stdout.log"
-  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/0/x/attempt_0/$rank/stderr.log"
+  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank/stdout.log"
+  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank/stderr.log"
 done
-echo "$FAIRLEAD_RUN_DIR"
 """
 
 
 def ranks(end: str) -> Plan:
     """A command that leaves behind what torchrun's ranks would."""
-    made = native(["/bin/sh", "-c", RANKS + end])
+    made = native(["/bin/sh", "-c", f'echo "$FAIRLEAD_RUN_DIR"\n{end}'])
     job = msgspec.structs.replace(made.job, topology=Topology(ranks_per_node=3))
-    return msgspec.structs.replace(made, job=job, rank_log=torchrun.RANK_LOG)
+    return msgspec.structs.replace(made, job=job, keeps_output=True)
 
 
 def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> None:
-    done = run(ranks('printf "2 0\\n1 7\\n0 143\\n" > "$FAIRLEAD_RUN_DIR/exits.0"; exit 1'))
+    done = run(ranks(SAY + 'printf "2 0\\n1 7\\n0 143\\n" > "$FAIRLEAD_RUN_DIR/exits.0"; exit 1'))
     assert done.returncode == 7
     assert done.stderr.decode().splitlines() == [
+        *(f"[rank {rank}] err of {rank}" for rank in range(3)),
         "fairlead: rank 1 ended first, with exit code 7; its last output:",
         "  out of 1",
         "  err of 1",
@@ -381,6 +380,7 @@ def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_pa
     ).argv
     (at,) = (at for at, word in enumerate(argv) if word == "--no-python")
     for rank, code in (("1", "5"), ("0", "0")):
+        (tmp_path / "logs" / rank).mkdir(parents=True)
         environment = {
             "RANK": rank,
             "GROUP_RANK": "0",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import time
@@ -148,14 +147,8 @@ def _of_rank(store: Store, made: Submission, rank: int, lines: _Lines | None) ->
             f"{made.run_id} has {made.world_size} ranks, from 0",
             remedy=f"--rank {made.world_size - 1} or less",
         )
-    node, local_rank = divmod(rank, made.world_size // made.nodes)
-    folder = submission.ranks_folder(store, made.run_id) / "logs"
-    found = [
-        path
-        for name in ("stdout.log", "stderr.log")
-        for pattern in (f"{rank}/{name}", f"{node}/*/attempt_0/{local_rank}/{name}")
-        for path in sorted(folder.glob(pattern), key=os.path.getmtime)[-1:]
-    ]
+    folder = submission.ranks_folder(store, made.run_id) / "logs" / str(rank)
+    found = [path for name in ("stdout.log", "stderr.log") if (path := folder / name).exists()]
     if not found:
         raise UsageError(f"nothing is kept of rank {rank}", remedy="fairlead logs, without --rank")
     for path in found:

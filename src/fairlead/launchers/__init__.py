@@ -62,9 +62,9 @@ class Launcher(Protocol):
     NAME: str
     POSITION: Position
     START: Start
-    #: Where a rank's output lies under the run's folder, a shell pattern with `$rank`, `$node` and
-    #: `$local_rank`; None: not kept.
-    RANK_LOG: str | None
+    #: Whether each rank's output is kept by itself, under the run's folder in logs/RANK/std{out,err}.log.
+    #: What is started once per node writes it there; the job script does for what it starts rank by rank.
+    KEEPS_OUTPUT: bool
 
     def judge(self, job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
         """Whether the launcher can start this job there."""

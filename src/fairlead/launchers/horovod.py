@@ -26,7 +26,7 @@ from fairlead.mpi import rendezvous
 NAME = "horovod"
 POSITION = Position.OUTSIDE
 START = Start.RANKS
-RANK_LOG = "logs/$rank"
+KEEPS_OUTPUT = True
 
 _RENDEZVOUS = inspect.getsource(rendezvous)
 

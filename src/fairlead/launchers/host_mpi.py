@@ -13,7 +13,7 @@ from fairlead.mpi.ladder import Rung, Step
 NAME = "host-mpi"
 POSITION = Position.OUTSIDE
 START = Start.PROGRAM
-RANK_LOG = None
+KEEPS_OUTPUT = False
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:

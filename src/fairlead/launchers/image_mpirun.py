@@ -18,7 +18,7 @@ from fairlead.mpi.rules import Starter
 NAME = "image-mpirun"
 POSITION = Position.INSIDE
 START = Start.NODES
-RANK_LOG = None
+KEEPS_OUTPUT = False
 
 _RELAY = inspect.getsource(relay)
 

@@ -24,7 +24,7 @@ from fairlead.model import Command, Job, Position, Start, Where, Word
 NAME = "jax"
 POSITION = Position.OUTSIDE
 START = Start.RANKS
-RANK_LOG = "logs/$rank"
+KEEPS_OUTPUT = True
 
 #: All of these must be there, or JAX does not take it for Slurm.
 _SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")

@@ -15,7 +15,7 @@ from fairlead.mpi.rules import Starter
 NAME = "mpirun"
 POSITION = Position.OUTSIDE
 START = Start.PROGRAM
-RANK_LOG = None
+KEEPS_OUTPUT = False
 #: How a rank is numbered, in bash.
 NAMES = {
     "rank": "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}",

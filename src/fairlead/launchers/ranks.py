@@ -23,7 +23,7 @@ from fairlead.model import Command, Job, Position, Start, Where, Word
 NAME = "ranks"
 POSITION = Position.OUTSIDE
 START = Start.RANKS
-RANK_LOG = "logs/$rank"
+KEEPS_OUTPUT = True
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:

@@ -8,7 +8,7 @@ from fairlead.model import Command, Job, Position, Start, Word
 NAME = "single"
 POSITION = Position.INSIDE
 START = Start.NODES
-RANK_LOG = None
+KEEPS_OUTPUT = False
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:

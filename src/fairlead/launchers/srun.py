@@ -12,7 +12,7 @@ from fairlead.mpi.ladder import Rung, Step
 NAME = "srun"
 POSITION = Position.OUTSIDE
 START = Start.PROGRAM
-RANK_LOG = None
+KEEPS_OUTPUT = False
 #: How a rank is numbered, in bash.
 NAMES = {"rank": "${SLURM_PROCID:-0}", "local_rank": "${SLURM_LOCALID:-0}"}
 

@@ -15,7 +15,7 @@ from fairlead.model import Command, Job, Position, Start, Where, Word
 NAME = "tensorflow"
 POSITION = Position.OUTSIDE
 START = Start.RANKS
-RANK_LOG = "logs/$rank"
+KEEPS_OUTPUT = True
 
 #: Every worker is named with a port of its own, so all nodes must be known by name on each.
 _PRELUDE = """\

@@ -11,11 +11,34 @@ from fairlead.model import Command, Job, Joined, Position, Start, Variable, Wher
 NAME = "torchrun"
 POSITION = Position.INSIDE
 START = Start.NODES
-RANK_LOG = "logs/$node/*/attempt_0/$local_rank"
+KEEPS_OUTPUT = True
 
 #: torchrun itself ends with 1 whatever its ranks said. This keeps each rank's own exit code, in the order
-#: of their ends, so that the first failure is known and passed on.
-_KEEP_EXIT_CODE = '"$@"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
+#: of their ends, so that the first failure is known and passed on; and its output, which torchrun's own way
+#: (--tee) looks for ten times a second, and for once more at the end.
+_KEEP = (
+    'logs=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$logs/stdout.log" 2>> "$logs/stderr.log"; code=$?; '
+    'echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
+)
+
+#: The other nodes are told by a connection that the first one is there. torchrun's own tries are up to 0.7 s
+#: apart, and all nodes take about as long until the first.
+_MEET = """\
+import random, socket, sys, time
+from torch.distributed.run import main
+
+node, host, port = sys.argv[1:4]
+pause_s, deadline = 0.01, time.monotonic() + 60
+while node != "0" and time.monotonic() < deadline:
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+        break
+    except OSError:
+        time.sleep(pause_s * random.uniform(0.5, 1))
+        pause_s = min(2 * pause_s, 0.5)
+sys.argv[:4] = ["torchrun"]
+main()
+"""
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
@@ -40,32 +63,31 @@ def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
 
 def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
     topology = job.topology
-    environment = {**threads(job), "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[rank ${rank}] "}
-    rendezvous: tuple[Word, ...]
+    environment = threads(job)
+    start: tuple[Word, ...]
     if topology.nodes == 1:
         # Everything goes over loopback. Otherwise gloo looks the host's name up, which fails or waits where
         # the name does not resolve.
         environment["GLOO_SOCKET_IFNAME"] = "lo"
         # --standalone: a free port is found, so two jobs on one machine never meet.
-        rendezvous = ("--standalone", "--local-addr=127.0.0.1")
+        start = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1")
     else:
         # Worked out by the job script, outside the container: no look-up inside, no fall-back to localhost.
-        rendezvous = (
+        start = (
+            "-c", _MEET, Variable("FAIRLEAD_NODE"), Variable("FAIRLEAD_MASTER"), Variable("FAIRLEAD_PORT"),
             f"--nnodes={topology.nodes}",
             Joined(("--node-rank=", Variable("FAIRLEAD_NODE"))),
             Joined(("--master-addr=", Variable("FAIRLEAD_MASTER"))),
             Joined(("--master-port=", Variable("FAIRLEAD_PORT"))),
-        )
+        )  # fmt: skip
     node = "0" if topology.nodes == 1 else Variable("FAIRLEAD_NODE")
     argv = (
-        # -u: it keeps back what the ranks print otherwise, until some pages are full or it ends.
-        surroundings.python, "-u", "-m", "torch.distributed.run",
-        *rendezvous,
+        surroundings.python, *start,
         f"--nproc-per-node={topology.ranks_per_node}",
         "--max-restarts=0",
-        "--tee=3", Joined(("--log-dir=", Variable("FAIRLEAD_RUN_DIR"), "/logs/", node)),
+        Joined(("--log-dir=", Variable("FAIRLEAD_RUN_DIR"), "/torchrun/", node)), # errors that it is told
         "--no-python",
-        "/bin/sh", "-c", _KEEP_EXIT_CODE, "rank",
+        "/bin/sh", "-c", _KEEP, "rank",
     )  # fmt: skip
     return Command(
         argv=(*argv, *command.argv),

@@ -129,7 +129,7 @@ def plan(
         relinked=suitable.relinked,
         packs=None if container.packed is None else container.packed.rpartition(".")[2],
         mount_points=(*mount_points(container, all_places=suitable.mount_points), *places(container)),
-        rank_log=launcher.RANK_LOG,
+        keeps_output=launcher.KEEPS_OUTPUT,
         start=launcher.START,
         program=launcher.program(resolved, around),
         proof=proof,

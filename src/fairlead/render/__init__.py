@@ -5,7 +5,6 @@ The script runs by hand, with no Fairlead anywhere, and is meant to be read by a
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
@@ -52,9 +51,11 @@ def _at_once(plan: Plan) -> list[str]:
     if plan.start is Start.PROGRAM:
         return [*found, *_at_once_program(plan)]
     found += _values(plan)
-    if plan.rank_log is not None or watchdog.is_on(plan):
+    if plan.keeps_output or watchdog.is_on(plan):
         found.append(parts.RUN_FOLDER)
     found += [watchdog.functions(plan), watchdog.begin(plan)]
+    if plan.start is Start.NODES and plan.keeps_output:
+        found.append("FAIRLEAD_NODE=0\n")
     if plan.start is Start.RANKS:
         found.append(
             parts.LET_SAVE
@@ -62,7 +63,7 @@ def _at_once(plan: Plan) -> list[str]:
             + parts.PORT
         )
     found += [watchdog.start(plan, node="0"), _start(plan), watchdog.end(plan, at_once=True)]
-    if plan.rank_log is not None:
+    if plan.keeps_output:
         found.append(_first_failure(plan))
     return [*filter(None, found), parts.END]
 
@@ -96,7 +97,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     brought = plan.delivery
     by_program = plan.start is Start.PROGRAM
     # A program that starts the ranks ends them by its own rules.
-    saves = plan.start is not Start.PROGRAM and plan.rank_log is not None
+    saves = plan.start is not Start.PROGRAM and plan.keeps_output
     start = _start(plan)
     interface = ""
     if "FAIRLEAD_INTERFACE" in start:  # each program that looks for it would be one of every start's
@@ -204,7 +205,7 @@ def _start(plan: Plan) -> str:
     barrier = watchdog.BARRIER if watchdog.is_on(plan) else ""
     match plan.start:
         case Start.NODES:
-            once = parts.ONCE.format(prelude=prelude + passed, command=command, **watchdog.output(plan))
+            once = parts.ONCE.format(prelude=prelude + passed, command=command, **_around(plan))
             return once + barrier
         case Start.RANKS:
             ranks = parts.RANKS.format(
@@ -232,6 +233,14 @@ def _start(plan: Plan) -> str:
             assert_never(plan.start)
 
 
+def _around(plan: Plan) -> dict[str, str]:
+    """What stands around the command that is started once, for what it prints."""
+    if not plan.keeps_output:
+        return watchdog.output(plan)
+    follow = parts.FOLLOW.format(ranks_per_node=plan.job.topology.ranks_per_node)
+    return {"keep": follow, "kept": "6>&- ", "close": "", "drain": parts.FOLLOWED}
+
+
 def _needs(plan: Plan) -> str:
     found = [
         f"need {shlex.quote(r.path)} {shlex.quote(r.what)} {shlex.quote(r.remedy)}" for r in plan.requirements
@@ -246,13 +255,7 @@ def _modules(plan: Plan) -> str:
 
 
 def _first_failure(plan: Plan) -> str:
-    show = ""
-    if plan.rank_log is not None:
-        show = parts.LAST_OUTPUT.format(
-            rank_log=re.sub(r"(\$\w+)", r'"\1"', plan.rank_log),
-            ranks_per_node=plan.job.topology.ranks_per_node,
-        )
-    return parts.FIRST_FAILURE.format(show=show)
+    return parts.FIRST_FAILURE.format(show=parts.LAST_OUTPUT if plan.keeps_output else "")
 
 
 def _run_name(plan: Plan) -> str:

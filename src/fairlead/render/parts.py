@@ -75,10 +75,10 @@ fi
 #: The job on one node, started once. In the background, because bash runs a trap only between commands or
 #: during `wait`.
 ONCE = """\
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It keeps the
-# standard input, and the signals that bash takes from what it puts there.
 [ -e /dev/fd/0 ] || exec </dev/null
-{keep}(
+{keep}# The job: in the background, because bash runs a trap only between commands or during `wait`. It
+# keeps the standard input, and the signals that bash takes from what it puts there.
+(
   trap - INT QUIT
 {prelude}  exec {command}
 ) <&0 {kept}&
@@ -86,6 +86,58 @@ child=$!
 {close}wait "$child"
 code=$?
 {drain}"""
+
+#: Around the command that is started once and writes each rank's output to files.
+FOLLOW = """\
+# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
+# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+follow_output() {{
+  trap '' TERM INT HUP
+  local k lines last over='' rests=()
+  while [ -z "$over" ]; do
+    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
+    for k in "${{!logs[@]}}"; do
+      while mapfile -n 1000 -u "${{logs[k]}}" lines && [ "${{#lines[@]}}" -gt 0 ]; do
+        lines[0]=${{rests[k]:-}}${{lines[0]}} last=$((${{#lines[@]}} - 1)) rests[k]=
+        # The last line may not be whole yet.
+        [[ ${{lines[last]}} == *$'\\n' ]] || {{ rests[k]=${{lines[last]}}; unset "lines[last]"; }}
+        [ "${{#lines[@]}}" -eq 0 ] || tell "$k" "${{lines[@]}}"
+      done
+    done
+  done
+  for k in "${{!logs[@]}}"; do [ -z "${{rests[k]:-}}" ] || tell "$k" "${{rests[k]}}"; done
+}}
+
+tell() {{ # $1: of which file, $2…: lines
+  local rank=$((FAIRLEAD_NODE * {ranks_per_node} + $1 / 2)) to=$(($1 % 2 + 1))
+  printf "[rank $rank] %s" "${{@:2}}" >&"$to"
+}}
+
+folders=() logs=()
+for ((number = 0; number < {ranks_per_node}; number++)); do
+  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * {ranks_per_node} + number))")
+done
+mkdir -p "${{folders[@]}}" || exit 3
+for folder in "${{folders[@]}}"; do
+  for log in "$folder"/std{{out,err}}.log; do
+    : > "$log"
+    exec {{opened}}< "$log"
+    logs+=("$opened")
+  done
+done
+# A pipe that nobody writes to: its end says that the ranks are over.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+follow_output 6>&- &
+follower=$!
+for opened in 5 "${{logs[@]}}"; do exec {{opened}}<&-; done
+"""
+
+#: After it.
+FOLLOWED = """\
+exec 6>&-
+wait "$follower"
+"""
 
 #: The job on one node, started rank by rank.
 RANKS = """\
@@ -173,10 +225,8 @@ fi
 """
 
 LAST_OUTPUT = """\
-    # shellcheck disable=SC2034
-    node=$((rank / {ranks_per_node})) local_rank=$((rank % {ranks_per_node}))
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR"/{rank_log}/std{{out,err}}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
 """
 
 END = """\

@@ -16,7 +16,6 @@ to see the run's folder is left alone.
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from fairlead.model import Plan, Start
@@ -46,10 +45,8 @@ ranks_here() { # those of this unit
 }
 
 signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank node local_rank
+  local rank
   for rank in $(ranks_here); do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
     stat -c '%n %s %y' {outputs} "$FAIRLEAD_RUN_DIR/progress/$rank" 2>/dev/null
   done
 }
@@ -113,8 +110,6 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   kill -s CONT "${asked[@]}" 2>/dev/null
   deadline=$((SECONDS + 5))
   for rank in "${!asked[@]}"; do
-    # shellcheck disable=SC2034
-    node=$unit local_rank=$((rank % unit_ranks))
     while :; do
       file=$(grep -lsF 'Fatal Python error: Aborted' {errors} | tail -n 1)
       [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
@@ -337,7 +332,7 @@ def is_on(plan: Plan) -> bool:
 def output(plan: Plan) -> dict[str, str]:
     """What stands around the command where the watchdog must keep what it prints, since the launcher does
     not."""
-    if not is_on(plan) or plan.rank_log is not None:
+    if not is_on(plan) or plan.keeps_output:
         return dict.fromkeys(("keep", "kept", "close", "drain"), "")
     return {
         "keep": 'keep_output "$silence/$unit"\n',
@@ -361,15 +356,15 @@ def functions(plan: Plan) -> str:
         world_size=topology.world_size,
         py_spy=shlex.quote(plan.py_spy or ""),
     )
-    if plan.rank_log is None:
+    if not plan.keeps_output:
         outputs, errors = '"$silence/$unit".{out,err}', '"$silence/$unit.err"'
         if not by_rank and topology.world_size > 1:  # an mpirun's: nobody knows whose line is whose
             errors = "/dev/null"
     else:
-        log = '"$FAIRLEAD_RUN_DIR"/' + re.sub(r"(\$\w+)", r'"\1"', plan.rank_log)
+        log = '"$FAIRLEAD_RUN_DIR/logs/$rank"'
         outputs, errors = f"{log}/std{{out,err}}.log", f"{log}/stderr.log"
     text = FUNCTIONS.replace("{outputs}", outputs).replace("{errors}", errors)
-    if plan.rank_log is not None:
+    if plan.keeps_output:
         return settings + text
     # By whole lines where the lines of several ranks become one stream; else as it comes.
     keep = 'sed -u "w $1.{}"' if by_rank else 'tee "$1.{}"'
