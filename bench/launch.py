@@ -49,8 +49,8 @@ CLUSTER = Path(__file__).parents[1] / "tests" / "lab" / "cluster" / "cluster.sh"
 #: What tests/lab/mpi-pairs.sh installs.
 MPI_PYTHON = Path(os.environ.get("PREFIX", "/opt/fairlead-lab")) / "mpi" / "debian" / "bin" / "python"
 
-#: Each way once a round, in an order that moves on by one; the first round warms the caches. A run's folder
-#: and the script in it are there when a job begins: `fairlead submit` makes them.
+#: Each way once a round, in an order that moves on by one; the first round warms the caches. A run's folders
+#: and the script are there when a job begins: `fairlead submit` makes them.
 DRIVER = """\
 #!/bin/bash
 ways=({ways})
@@ -58,7 +58,7 @@ for ((round = 0; round <= {rounds}; round++)); do
   for ((k = 0; k < ${{#ways[@]}}; k++)); do
     way=${{ways[(k + round) % ${{#ways[@]}}]}}
     export FAIRLEAD_BENCH_RUN={folder}/runs/$way-$round
-    mkdir -p "$FAIRLEAD_BENCH_RUN"
+    mkdir -p "$FAIRLEAD_BENCH_RUN/logs"
     cp "$way.sh" "$FAIRLEAD_BENCH_RUN/job.sh"
     # mpirun ends before Slurm has taken back what its daemons had.
     while squeue --steps --noheader --jobs="$SLURM_JOB_ID" --format=%i | grep -q '\\.[0-9]*$'; do
@@ -227,7 +227,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 def counts(ground: Ground, scripts: dict[str, str]) -> None:
     """What the first node's part starts and costs, run on this machine without Slurm."""
     run = ground.folder / "runs" / "counted"
-    run.mkdir(parents=True)
+    (run / "logs").mkdir(parents=True)
     (run / "loop.sh").write_text(launch_ways.loop_by_hand(ground))
     (run / "rank.sh").write_text(f"exec {shlex.join([*launch_ways.container(ground), '/bin/true'])}\n")
     parts = [("a loop by hand", ["loop.sh"]), ("ranks", ["ranks.sh", "--node"])]

@@ -739,10 +739,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will be done, with the reasons. Equal plans have equal digests.
 
-    `keeps_output`: each rank's output is kept by itself, in logs/RANK under the run's folder. `needs_flat`:
-    the image's flat tree must be made before the run, with a place at the target of each of `mount_points`: a
-    folder or a file, as its source is. `relinked`: it is the one whose absolute links are relative. `packs`:
-    the kind of file that the image must be packed as instead, with those places in it.
+    `keeps_output`: each rank's output is kept by itself, in logs/RANK.out and .err under the run's folder.
+    `needs_flat`: the image's flat tree must be made before the run, with a place at the target of each of
+    `mount_points`: a folder or a file, as its source is. `relinked`: it is the one whose absolute links are
+    relative. `packs`: the kind of file that the image must be packed as instead, with those places in it.
     """
 
     job: Job

@@ -115,7 +115,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     submission = describe(plan, site, run_id)
-    (folder / "ranks").mkdir()
+    (folder / "ranks" / "logs").mkdir(parents=True)
     script = folder / "ranks" / "job.sh"
     place = render.Place(run_id, str(folder / "ranks"))
     store.write(script, os.fsencode(render.script(plan, place)))

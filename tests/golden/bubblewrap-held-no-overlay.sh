@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:712141f88ec5.
+# Written by Fairlead 0.1.0, plan sha256:af28e34a5748.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -58,6 +58,8 @@ if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
   trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
 fi
 
+[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+
 FAIRLEAD_NODE=0
 
 [ -e /dev/fd/0 ] || exec </dev/null
@@ -85,14 +87,10 @@ tell() { # $1: of which file, $2…: lines
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }
 
-folders=() logs=()
+logs=()
 for ((number = 0; number < 2; number++)); do
-  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))")
-done
-mkdir -p "${folders[@]}" || exit 3
-for folder in "${folders[@]}"; do
-  for log in "$folder"/std{out,err}.log; do
-    : > "$log"
+  for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))".{out,err}; do
+    : > "$log" || exit 3
     exec {opened}< "$log"
     logs+=("$opened")
   done
@@ -146,7 +144,7 @@ for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
   --chdir '/home/ada/my digits' \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'logs=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$logs/stdout.log" 2>> "$logs/stderr.log"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'log=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
 ) <&0 6>&- &
 child=$!
 wait "$child"
@@ -161,7 +159,7 @@ if [ "$code" -ne 0 ]; then
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

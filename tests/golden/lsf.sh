@@ -11,7 +11,7 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Fairlead 0.1.0, plan sha256:f77f67e89bc1.
+# Written by Fairlead 0.1.0, plan sha256:23f7a49d8d35.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -174,14 +174,10 @@ tell() { # $1: of which file, $2…: lines
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }
 
-folders=() logs=()
+logs=()
 for ((number = 0; number < 2; number++)); do
-  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))")
-done
-mkdir -p "${folders[@]}" || exit 3
-for folder in "${folders[@]}"; do
-  for log in "$folder"/std{out,err}.log; do
-    : > "$log"
+  for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))".{out,err}; do
+    : > "$log" || exit 3
     exec {opened}< "$log"
     logs+=("$opened")
   done
@@ -253,7 +249,7 @@ while node != "0" and time.monotonic() < deadline:
         pause_s = min(2 * pause_s, 0.5)
 sys.argv[:4] = ["torchrun"]
 main()
-' "$FAIRLEAD_NODE" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/"$FAIRLEAD_NODE" --no-python /bin/sh -c 'logs=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$logs/stdout.log" 2>> "$logs/stderr.log"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
+' "$FAIRLEAD_NODE" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" --nnodes=2 --node-rank="$FAIRLEAD_NODE" --master-addr="$FAIRLEAD_MASTER" --master-port="$FAIRLEAD_PORT" --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/"$FAIRLEAD_NODE" --no-python /bin/sh -c 'log=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
 ) <&0 6>&- &
 child=$!
 wait "$child"
@@ -321,6 +317,8 @@ await() { # the exit code of a child, through any number of signals
     [ -n "$interrupted" ] || return "$status"
   done
 }
+
+[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
 
 hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
 
@@ -406,7 +404,7 @@ if [ "$code" -ne 0 ]; then
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

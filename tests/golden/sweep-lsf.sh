@@ -172,9 +172,9 @@ start_rank() { # $1: its number on this node
   MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
   unset GLOO_SOCKET_IFNAME
   [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
-  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK code
-  exec 3> >(read_output "$logs/stdout.log")
-  exec 4> >(exec >&2 3>&-; read_output "$logs/stderr.log")
+  local log=$FAIRLEAD_RUN_DIR/logs/$RANK code
+  exec 3> >(read_output "$log.out")
+  exec 4> >(exec >&2 3>&-; read_output "$log.err")
   rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
@@ -232,11 +232,7 @@ rank_command() {
 }
 
 [ -e /dev/fd/0 ] || exec </dev/null
-folders=() children=()
-for ((number = 0; number < 2; number++)); do
-  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))")
-done
-mkdir -p "${folders[@]}" || exit 3
+children=()
 # A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
@@ -324,6 +320,8 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
+[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+
 hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
 
 on_host() { # $1: the node; the rest is the command
@@ -400,7 +398,7 @@ if [ "$code" -ne 0 ]; then
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi

@@ -327,8 +327,8 @@ def test_another_run_is_left_alone() -> None:
 
 SAY = r"""
 for rank in 0 1 2; do
-  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank/stdout.log"
-  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank/stderr.log"
+  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank.out"
+  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank.err"
 done
 """
 
@@ -379,8 +379,8 @@ def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_pa
         Command(argv=("/bin/sh", "-c", "exit $1", "x")), make_job(), make_surroundings()
     ).argv
     (at,) = (at for at, word in enumerate(argv) if word == "--no-python")
+    (tmp_path / "logs").mkdir()
     for rank, code in (("1", "5"), ("0", "0")):
-        (tmp_path / "logs" / rank).mkdir(parents=True)
         environment = {
             "RANK": rank,
             "GROUP_RANK": "0",

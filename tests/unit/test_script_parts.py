@@ -148,13 +148,14 @@ FAIRLEAD_NODE=1 FAIRLEAD_RUN_DIR='{folder}'
 {parts.FOLLOW.format(ranks_per_node=2)}
 {{ {ranks}; }} 6>&-
 {parts.FOLLOWED}"""
+    (folder / "logs").mkdir()
     with told.open("wb") as stream:
         words = [tool("bash"), "-uc", script]
         subprocess.run(words, stdout=stream, stderr=subprocess.STDOUT, check=True, timeout=60)
     return told.read_bytes()
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("stream", ["out", "err"])
 @pytest.mark.parametrize(
     "output",
     [b"", b"one\n", b"  a\\b %s \xff\n\ntwo\n", b"one\nno end", b"x" * 200_000 + b"\ny\n", b"n\n" * 5000],
@@ -163,7 +164,7 @@ def test_what_a_rank_writes_to_files_is_told_with_its_number(
     tmp_path: Path, output: bytes, stream: str
 ) -> None:
     (tmp_path / "output").write_bytes(output)
-    log = tmp_path / f"logs/3/{stream}.log"
+    log = tmp_path / f"logs/3.{stream}"
     said = follow(f"cat '{tmp_path}/output' >> '{log}'", tmp_path, tmp_path / "told")
     assert said == b"".join(b"[rank 3] " + line for line in output.splitlines(keepends=True))
     assert log.read_bytes() == output
@@ -173,14 +174,14 @@ def test_a_line_is_told_when_it_is_whole(tmp_path: Path) -> None:
     """Then at once: the ranks wait for it."""
     told = tmp_path / "told"
     ranks = f"""cd '{tmp_path}/logs'
-printf on >> 2/stdout.log
+printf on >> 2.out
 sleep 0.5
-printf 'e\\ntwo' >> 2/stdout.log
+printf 'e\\ntwo' >> 2.out
 until grep -q one '{told}'; do sleep 0.05; done
-echo other >> 3/stdout.log"""
+echo other >> 3.out"""
     assert follow(ranks, tmp_path, told) == b"[rank 2] one\n[rank 3] other\n[rank 2] two"
 
 
 def test_who_holds_a_ranks_output_after_its_end_is_not_waited_for(tmp_path: Path) -> None:
-    ranks = f"sleep 300 >> '{tmp_path}/logs/2/stdout.log' 2>&1 & echo \"$!\""
+    ranks = f"sleep 300 >> '{tmp_path}/logs/2.out' 2>&1 & echo \"$!\""
     os.kill(int(follow(ranks, tmp_path, tmp_path / "told")), signal.SIGKILL)

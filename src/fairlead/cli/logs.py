@@ -147,8 +147,8 @@ def _of_rank(store: Store, made: Submission, rank: int, lines: _Lines | None) ->
             f"{made.run_id} has {made.world_size} ranks, from 0",
             remedy=f"--rank {made.world_size - 1} or less",
         )
-    folder = submission.ranks_folder(store, made.run_id) / "logs" / str(rank)
-    found = [path for name in ("stdout.log", "stderr.log") if (path := folder / name).exists()]
+    folder = submission.ranks_folder(store, made.run_id) / "logs"
+    found = [path for name in ("out", "err") if (path := folder / f"{rank}.{name}").exists()]
     if not found:
         raise UsageError(f"nothing is kept of rank {rank}", remedy="fairlead logs, without --rank")
     for path in found:

@@ -62,7 +62,7 @@ class Launcher(Protocol):
     NAME: str
     POSITION: Position
     START: Start
-    #: Whether each rank's output is kept by itself, under the run's folder in logs/RANK/std{out,err}.log.
+    #: Whether each rank's output is kept by itself, under the run's folder in logs/RANK.out and .err.
     #: What is started once per node writes it there; the job script does for what it starts rank by rank.
     KEEPS_OUTPUT: bool
 

@@ -17,7 +17,7 @@ KEEPS_OUTPUT = True
 #: of their ends, so that the first failure is known and passed on; and its output, which torchrun's own way
 #: (--tee) looks for ten times a second, and for once more at the end.
 _KEEP = (
-    'logs=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$logs/stdout.log" 2>> "$logs/stderr.log"; code=$?; '
+    'log=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; '
     'echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
 )
 

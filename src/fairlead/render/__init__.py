@@ -53,6 +53,8 @@ def _at_once(plan: Plan) -> list[str]:
     found += _values(plan)
     if plan.keeps_output or watchdog.is_on(plan):
         found.append(parts.RUN_FOLDER)
+    if plan.keeps_output:
+        found.append(parts.LOGS)
     found += [watchdog.functions(plan), watchdog.begin(plan)]
     if plan.start is Start.NODES and plan.keeps_output:
         found.append("FAIRLEAD_NODE=0\n")
@@ -132,6 +134,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         "fi\n",
         "" if plan.job.sweep is UNSET else parts.SWEEP_FIRST,
         parts.CLUSTER_FIRST,
+        parts.LOGS if plan.keeps_output else "",
         parts.CLUSTER_SECRET if " --secret " in start else "",
         scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet,
         parts.CLUSTER_LOST,

@@ -72,6 +72,11 @@ if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
 fi
 """
 
+#: All nodes see it; `fairlead submit` has made it.
+LOGS = """\
+[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+"""
+
 #: The job on one node, started once. In the background, because bash runs a trap only between commands or
 #: during `wait`.
 ONCE = """\
@@ -113,14 +118,10 @@ tell() {{ # $1: of which file, $2…: lines
   printf "[rank $rank] %s" "${{@:2}}" >&"$to"
 }}
 
-folders=() logs=()
+logs=()
 for ((number = 0; number < {ranks_per_node}; number++)); do
-  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * {ranks_per_node} + number))")
-done
-mkdir -p "${{folders[@]}}" || exit 3
-for folder in "${{folders[@]}}"; do
-  for log in "$folder"/std{{out,err}}.log; do
-    : > "$log"
+  for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * {ranks_per_node} + number))".{{out,err}}; do
+    : > "$log" || exit 3
     exec {{opened}}< "$log"
     logs+=("$opened")
   done
@@ -161,9 +162,9 @@ start_rank() {{ # $1: its number on this node
   RANK=$((FAIRLEAD_NODE * {ranks_per_node} + LOCAL_RANK))
   WORLD_SIZE={world_size} LOCAL_WORLD_SIZE={ranks_per_node}
   MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
-{prelude}  local logs=$FAIRLEAD_RUN_DIR/logs/$RANK code
-  exec 3> >(read_output "$logs/stdout.log")
-  exec 4> >(exec >&2 3>&-; read_output "$logs/stderr.log")
+{prelude}  local log=$FAIRLEAD_RUN_DIR/logs/$RANK code
+  exec 3> >(read_output "$log.out")
+  exec 4> >(exec >&2 3>&-; read_output "$log.err")
   rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
@@ -178,11 +179,7 @@ rank_command() {{
 }}
 
 [ -e /dev/fd/0 ] || exec </dev/null
-folders=() children=()
-for ((number = 0; number < {ranks_per_node}; number++)); do
-  folders+=("$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * {ranks_per_node} + number))")
-done
-mkdir -p "${{folders[@]}}" || exit 3
+children=()
 # A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
@@ -226,7 +223,7 @@ fi
 
 LAST_OUTPUT = """\
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank"/std{out,err}.log 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
 """
 
 END = """\

@@ -362,7 +362,7 @@ def functions(plan: Plan) -> str:
             errors = "/dev/null"
     else:
         log = '"$FAIRLEAD_RUN_DIR/logs/$rank"'
-        outputs, errors = f"{log}/std{{out,err}}.log", f"{log}/stderr.log"
+        outputs, errors = f"{log}.{{out,err}}", f"{log}.err"
     text = FUNCTIONS.replace("{outputs}", outputs).replace("{errors}", errors)
     if plan.keeps_output:
         return settings + text
