@@ -22,7 +22,6 @@ import os
 import random
 import re
 import resource
-import shlex
 import shutil
 import statistics
 import subprocess
@@ -91,9 +90,11 @@ exec proot "$@"
 #: Title of a row, Fairlead's way, the way by hand.
 ROWS = (
     ("ranks, beside a loop by hand", "ranks-fairlead", "ranks-by-hand"),
+    ("ranks, beside a loop with the same mounts", "ranks-fairlead", "ranks-same-by-hand"),
     ("ranks, beside srun by hand", "ranks-fairlead", "srun-by-hand"),
     ("torchrun", "torchrun-fairlead", "torchrun-by-hand"),
     ("mpirun, without the proof", "mpirun-fairlead", "mpirun-by-hand"),
+    ("mpirun, with the same mounts", "mpirun-fairlead", "mpirun-same-by-hand"),
     ("mpirun, with the proof", "mpirun-proven-fairlead", "mpirun-by-hand"),
     ("mpirun, beside `udocker run` P1", "mpirun-fairlead", "published-by-hand"),
     ("mpirun proven, beside `udocker run` P1", "mpirun-proven-fairlead", "published-by-hand"),
@@ -137,7 +138,8 @@ def mpi_ways(ground: Ground, cluster: Path) -> dict[str, str]:
         print("there is no mpirun: no rows for it")
         return {}
     found = {
-        "mpirun-by-hand": launch_ways.mpirun_by_hand(ground, mpirun),
+        "mpirun-by-hand": launch_ways.mpirun_by_hand(ground, mpirun, launch_ways.container(ground)),
+        "mpirun-same-by-hand": launch_ways.mpirun_by_hand(ground, mpirun, launch_ways.same_container(ground)),
         "mpirun-fairlead": launch_ways.of_fairlead(ground, "mpirun", proof=False),
         "mpirun-proven-fairlead": launch_ways.of_fairlead(ground, "mpirun"),
     }
@@ -228,9 +230,15 @@ def counts(ground: Ground, scripts: dict[str, str]) -> None:
     """What the first node's part starts and costs, run on this machine without Slurm."""
     run = ground.folder / "runs" / "counted"
     (run / "logs").mkdir(parents=True)
-    (run / "loop.sh").write_text(launch_ways.loop_by_hand(ground))
-    (run / "rank.sh").write_text(f"exec {shlex.join([*launch_ways.container(ground), '/bin/true'])}\n")
-    parts = [("a loop by hand", ["loop.sh"]), ("ranks", ["ranks.sh", "--node"])]
+    parts = []
+    for title, name, bwrap in (
+        ("", "", launch_ways.container(ground)),
+        (", same mounts", "-same", launch_ways.same_container(ground)),
+    ):
+        (run / f"loop{name}.sh").write_text(launch_ways.loop_by_hand(ground, bwrap))
+        parts.append((f"a loop by hand{title}", [f"loop{name}.sh"]))
+    (run / "rank.sh").write_text(f"exec {launch_ways.container(ground)} /bin/true\n")
+    parts.append(("ranks", ["ranks.sh", "--node"]))
     (run / "ranks.sh").write_text(scripts["ranks-fairlead"])
     if "mpirun-fairlead" in scripts:
         (run / "mpirun.sh").write_text(scripts["mpirun-fairlead"])

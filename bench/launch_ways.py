@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from fairlead import plan, render
-from fairlead.model import Image, Job, Rootfs, Site, Topology
+from fairlead.model import Image, Job, PassedOn, Plan, Rootfs, Site, Topology, WhenSet, Word
+from fairlead.render import words
 
 #: Where the driver has made the folder of this start.
 RUN = "$FAIRLEAD_BENCH_RUN"
@@ -32,17 +33,17 @@ class Ground:
         return self.image.python or "python3"
 
 
-def container(ground: Ground) -> list[str]:
-    """bubblewrap as one would write it after reading its manual."""
+def container(ground: Ground) -> str:
+    """bubblewrap as one would write it after reading its manual, in bash."""
     facts = ground.site.engine("bubblewrap")
     if facts is None or not facts.works:
         sys.exit("bubblewrap does not work here; see: fairlead doctor")
     work = str(ground.folder)
-    return [
+    return shlex.join([
         facts.path, "--ro-bind", ground.rootfs.flat, "/", "--dev-bind", "/dev", "/dev",
         "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp",
         "--bind", work, work, "--chdir", work,
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
 def mpirun_words(program: str, topology: Topology) -> list[str]:
@@ -52,12 +53,29 @@ def mpirun_words(program: str, topology: Topology) -> list[str]:
     ]  # fmt: skip
 
 
-def loop_by_hand(ground: Ground) -> str:
-    """One node's part of a good script: each rank's output is kept, and the first failure gives the code."""
+def same_container(ground: Ground) -> str:
+    """bubblewrap with the mounts that Fairlead gives it, in bash; the environment is left as it is."""
+    options = iter(planned(ground, "ranks").command.argv)
+    kept: list[Word] = []
+    for word in options:
+        match word:
+            case "--":
+                break
+            case "--setenv":
+                next(options), next(options)
+            case "--clearenv" | PassedOn() | WhenSet(words=("--setenv", *_)):
+                pass
+            case _:
+                kept.append(word)
+    return words.joined(tuple(kept))
+
+
+def loop_by_hand(ground: Ground, bwrap: str) -> str:
+    """One node's part of a good script: each rank's output is kept, and the first failure gives the code.
+    `bwrap`: the container, in bash."""
     each, size = ground.topology.ranks_per_node, ground.topology.world_size
-    bwrap = shlex.join(container(ground))
     return f"""
-logs={RUN}/logs pids=() code=0
+logs={RUN}/logs pids=() code=0 FAIRLEAD_RUN_DIR={RUN}
 mkdir -p $logs
 for ((i = 0; i < {each}; i++)); do
   rank=$((SLURM_NODEID * {each} + i))
@@ -74,7 +92,7 @@ def by_hand(ground: Ground) -> dict[str, str]:
     """With the loop, with srun alone, and with torchrun."""
     topology = ground.topology
     nodes, each, size = topology.nodes, topology.ranks_per_node, topology.world_size
-    bwrap = shlex.join(container(ground))
+    bwrap = container(ground)
     address = (
         "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
         "export master=$(getent ahostsv4 $first | awk '{ print $1; exit }')\n"
@@ -88,7 +106,8 @@ def by_hand(ground: Ground) -> dict[str, str]:
         f"--no-python {ground.python} -c pass"
     )
     return {
-        "ranks": address + once + shlex.quote(loop_by_hand(ground)),
+        "ranks": address + once + shlex.quote(loop_by_hand(ground, bwrap)),
+        "ranks-same": address + once + shlex.quote(loop_by_hand(ground, same_container(ground))),
         "srun": f"mkdir -p {RUN}/logs\n{srun} --ntasks={size} --ntasks-per-node={each} "
         f"--output={RUN}/logs/%t.out {bwrap} /bin/true",
         "torchrun": address + once + shlex.quote(torchrun),
@@ -97,20 +116,25 @@ def by_hand(ground: Ground) -> dict[str, str]:
 
 def of_fairlead(ground: Ground, launcher: str, *, proof: bool = True) -> str:
     """The job script as `fairlead submit` has it, except that each start has a folder of its own."""
+    made = planned(ground, launcher)
+    if not proof:
+        made = msgspec.structs.replace(made, proof=None)
+    script = render.script(made, render.Place(made.job.name, "RUN-FOLDER"))
+    return script.replace("FAIRLEAD_RUN_DIR=RUN-FOLDER", f"FAIRLEAD_RUN_DIR={RUN}")
+
+
+def planned(ground: Ground, launcher: str) -> Plan:
     command = ("python", "-c", "pass") if launcher == "torchrun" else ("/bin/true",)
     job = Job(
         name=f"launch-{launcher}", command=command, workdir=str(ground.folder), launcher=launcher,
         topology=ground.topology, engine="bubblewrap", scheduler="slurm",
     )  # fmt: skip
-    made = plan.plan(job, ground.image, ground.rootfs, ground.site)
-    if not proof:
-        made = msgspec.structs.replace(made, proof=None)
-    script = render.script(made, render.Place(job.name, "RUN-FOLDER"))
-    return script.replace("FAIRLEAD_RUN_DIR=RUN-FOLDER", f"FAIRLEAD_RUN_DIR={RUN}")
+    return plan.plan(job, ground.image, ground.rootfs, ground.site)
 
 
-def mpirun_by_hand(ground: Ground, mpirun: str) -> str:
-    return shlex.join([*mpirun_words(mpirun, ground.topology), *container(ground), "/bin/true"])
+def mpirun_by_hand(ground: Ground, mpirun: str, bwrap: str) -> str:
+    """`bwrap`: the container, in bash."""
+    return f"FAIRLEAD_RUN_DIR={RUN}\n{shlex.join(mpirun_words(mpirun, ground.topology))} {bwrap} /bin/true"
 
 
 def published(ground: Ground, mpirun: str, udocker: Sequence[str]) -> str:
