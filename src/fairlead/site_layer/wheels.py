@@ -23,12 +23,13 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _MOST_BYTES = 4 << 30
 
 
-def fetch(requirement: str, image: Image, folder: Path) -> Path:
-    """The wheel of NAME==VERSION that runs in the image. Raises ToolError when pip finds none."""
+def fetch(requirement: str, image: Image, folder: Path, everything: Sequence[str] = ()) -> Path:
+    """The wheel of NAME==VERSION that runs in the image. Raises ToolError when pip finds none, with how to
+    bring `everything` that the layer wants (words for `pip download`)."""
     found = look_for(requirement, image, folder)
     if isinstance(found, Path):
         return found
-    raise _not_fetched(requirement, found)
+    raise _not_fetched(requirement, found, everything)
 
 
 def look_for(requirement: str, image: Image, folder: Path) -> Path | Outcome:
@@ -37,25 +38,24 @@ def look_for(requirement: str, image: Image, folder: Path) -> Path | Outcome:
     return _download(words, folder, ".whl")
 
 
-def fetch_source(requirement: str, folder: Path, *, constraints: Sequence[str]) -> Path:
-    """The source archive of NAME==VERSION. To tell what it is, pip runs its setup.py, with these versions of
-    what that needs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    held = folder / "constraints.txt"
-    held.write_text("".join(f"{each}\n" for each in constraints))
+def fetch_source(requirement: str, folder: Path, *, tools: Path, everything: Sequence[str] = ()) -> Path:
+    """The source archive of NAME==VERSION. To tell what it is, pip runs its setup.py, with the setuptools of
+    `tools`: one of its own choice would be another, and would have to be fetched, too."""
     name = requirement.partition("==")[0]
-    found = _download([f"--no-binary={name}", requirement], folder, ".tar.gz", {"PIP_CONSTRAINT": str(held)})
+    words = [f"--no-binary={name}", "--no-build-isolation", requirement]
+    path = ":".join(filter(None, (str(tools), os.environ.get("PYTHONPATH"))))
+    found = _download(words, folder, ".tar.gz", {"PYTHONPATH": path})
     if isinstance(found, Path):
         return found
-    raise _not_fetched(requirement, found)
+    raise _not_fetched(requirement, found, everything)
 
 
-def fetch_any(requirement: str, folder: Path) -> Path:
+def fetch_any(requirement: str, folder: Path, everything: Sequence[str] = ()) -> Path:
     """A wheel for this machine that only runs here, such as a build tool."""
     found = _download(["--only-binary=:all:", requirement], folder, ".whl")
     if isinstance(found, Path):
         return found
-    raise _not_fetched(requirement, found)
+    raise _not_fetched(requirement, found, everything)
 
 
 def unpack(wheel: Path, prefix: Path, packages: Path) -> None:
@@ -151,12 +151,12 @@ def _pip() -> list[str]:
     )
 
 
-def _not_fetched(requirement: str, outcome: Outcome) -> ToolError:
+def _not_fetched(requirement: str, outcome: Outcome, everything: Sequence[str]) -> ToolError:
     said = "\n".join((outcome.stderr.strip() or outcome.stdout.strip()).splitlines()[-5:])
     return ToolError(
         f"pip could not get {requirement} for the site layer",
         context=said,
         remedy="pip config set global.index-url URL   # of the site's mirror; or, with no way out: "
-        f"`pip download --no-deps {shlex.quote(requirement)}` elsewhere, then the same with "
-        "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER",
+        f"`pip download --no-deps --dest FOLDER {shlex.join(everything or (requirement,))}` elsewhere, "
+        "then the same with PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER",
     )
