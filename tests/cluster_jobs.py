@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters import Cluster
+from clusters import PATIENCE_S, Cluster
 
 #: Fairlead's own environment is the login node's only; what jobs run is installed on all nodes.
 LAB = Path("/opt/fairlead-lab")
@@ -45,10 +47,26 @@ def write_job(
     return job
 
 
-def run_job(up: Cluster, job: Path, *options: str, path: str | None = None) -> Ended:
-    """Submit, and wait for the end."""
-    submitted = up.login(["fairlead", "submit", "--json", job, *options], cwd=job.parent, path=path)
+def run_job(
+    up: Cluster, job: Path, *options: str, path: str | None = None, submit_limit_s: float = PATIENCE_S
+) -> Ended:
+    """Submit, and wait for the end. `submit_limit_s`: what is missing is made first."""
+    submitted = up.login(
+        ["fairlead", "submit", "--json", job, *options], cwd=job.parent, path=path, timeout_s=submit_limit_s
+    )
     run_id = json.loads(submitted.stdout)["run_id"]
     waited = up.login(["fairlead", "wait", run_id], cwd=job.parent, check=False, timeout_s=240)
     log = up.login(["fairlead", "logs", run_id], cwd=job.parent, check=False)
     return Ended(run_id, waited.returncode, log.stdout + log.stderr)
+
+
+@contextlib.contextmanager
+def pip_finds(up: Cluster, *folders: Path) -> Iterator[None]:
+    """pip on the login node, which has no way out, finds what lies there, by its own settings."""
+    settings = up.home / ".config" / "pip" / "pip.conf"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text("[global]\nno-index = true\nfind-links = " + "\n  ".join(map(str, folders)) + "\n")
+    try:
+        yield
+    finally:
+        settings.unlink()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, run_job, write_job
+from cluster_jobs import LAB, pip_finds, run_job, write_job
 from clusters import Cluster
 from environments import make_environment, site_packages
 
@@ -82,11 +82,8 @@ def bare_torch(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     for package in packages.iterdir():
         if not package.name.startswith(("horovod", "mpi4py", "pip", "setuptools", "_distutils", "__")):
             (site_packages(environment) / package.name).symlink_to(package)
-    settings = slurm.home / ".config" / "pip" / "pip.conf"
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text(f"[global]\nno-index = true\nfind-links = {folders[0]}\n  {folders[1]}\n")
-    yield found
-    settings.unlink()
+    with pip_finds(slurm, *folders):
+        yield found
 
 
 def test_horovod_through_a_site_layer(slurm: Cluster, bare_torch: Path) -> None:
