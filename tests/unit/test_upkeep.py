@@ -24,7 +24,7 @@ from fairlead.images.layers import layer as canonical
 from fairlead.images.layers.flatten import make_flat
 from fairlead.images.layers.limits import Limits
 from fairlead.images.layers.unpack import unpack
-from fairlead.images.upkeep import State
+from fairlead.images.upkeep import State, contents
 from fairlead.model import Image, Layer, PackedFile, Pin, StoredLayer
 from fairlead.store import Store
 
@@ -281,7 +281,7 @@ def test_what_is_missing_or_cannot_be_told(store: Store) -> None:
 def test_damaged_documents_are_found(store: Store) -> None:
     image = put_image(store, [put_layer(store, a="1")])
     manifest = store.blob(image.digest)
-    config = upkeep._config_digest(store, image.digest)
+    config = contents.config_digest(store, image.digest)
     assert config is not None
     store.blob(config).write_bytes(b"{}")
     assert upkeep.verify(store, image).documents == (f"the config {config} was changed",)
@@ -344,7 +344,7 @@ def test_images_go_only_when_nobody_calls_them_and_they_are_old(store: Store) ->
         make_old(entry(store, image), 40)
     store.remember_capture(fake_digest("1"), old.digest)
     assert upkeep.collect_garbage(store).freed == ()
-    config = upkeep._config_digest(store, old.digest)
+    config = contents.config_digest(store, old.digest)
     for digest in (old.digest, config):
         assert digest is not None
         make_old(store.blob(digest), 40)
@@ -378,7 +378,7 @@ def test_what_is_claimed_while_it_is_collected_goes_back(
     """A pull that finds a layer just before it is set aside gets it back."""
     layer = put_layer(store, a="1")
     claims = iter([set(), {layer.diff_id}])
-    monkeypatch.setattr("fairlead.images.upkeep._claims", lambda _store: next(claims))
+    monkeypatch.setattr("fairlead.images.upkeep.contents.claims", lambda _store: next(claims))
     assert upkeep.collect_garbage(store).freed == ()
     assert store.stored_layer(layer.diff_id).inodes == 1
 
@@ -387,7 +387,7 @@ def test_an_image_made_while_it_is_collected_keeps_its_layers(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer = put_layer(store, a="1")
-    real = upkeep._claims
+    real = contents.claims
     calls = []
 
     def claims(of: Store) -> set[str]:
@@ -396,7 +396,7 @@ def test_an_image_made_while_it_is_collected_keeps_its_layers(
             put_image(store, [layer])
         return real(of)
 
-    monkeypatch.setattr("fairlead.images.upkeep._claims", claims)
+    monkeypatch.setattr("fairlead.images.upkeep.contents.claims", claims)
     assert upkeep.collect_garbage(store).freed == ()
     assert upkeep.verify(store, store.images()[0]).ok
 
@@ -475,12 +475,12 @@ def test_a_collection_that_is_killed_leaves_nothing_half(store: Store) -> None:
         time.sleep(0.003 * attempt)
         process.kill()
         process.communicate()
-        for diff_id in upkeep._digests(store.root / "layers"):
+        for diff_id in contents.digests(store.root / "layers"):
             assert canonical.digest_tree(str(store.layer(diff_id)))[0] == diff_id
             assert store.stored_layer(diff_id).diff_id == diff_id
     upkeep.collect_garbage(store)
     assert os.listdir(store.root / "tmp") == []
-    assert upkeep._digests(store.root / "layers") == [kept.layers[0].diff_id]
+    assert contents.digests(store.root / "layers") == [kept.layers[0].diff_id]
 
 
 def test_a_store_of_another_version_is_left_alone(store: Store) -> None:
@@ -504,7 +504,7 @@ def test_the_last_name_takes_the_image_with_it(store: Store) -> None:
     first = upkeep.remove(store, "one")
     assert (first.references, first.image_gone, first.freed) == (("one",), False, ())
     assert store.has_image("two")
-    config = upkeep._config_digest(store, image.digest)
+    config = contents.config_digest(store, image.digest)
     second = upkeep.remove(store, "two")
     assert second.image_gone
     assert second.digest == image.digest
