@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import UsageError
-from fairlead.images import capture
+from fairlead.images.capture import build as building
 from fairlead.images.capture.collect import Collection, Part
 
 
@@ -248,8 +248,8 @@ def test_a_path_that_goes_between_the_look_and_the_walk_is_one_clear_error(top: 
 def build(collection: Collection, tree: Path) -> None:
     """Copy a collection as a capture does."""
     tree.mkdir()
-    for path, item in capture._with_parents(collection, Part.PACKAGES):
-        capture._put(str(tree), path, item, collection)
+    for path, item in building._with_parents(collection, Part.PACKAGES):
+        building._put(str(tree), path, item, collection)
 
 
 def test_the_copy_is_the_tree(top: Path, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_file_that_changes_during_its_copy_is_one_clear_error(
 
     def copy() -> None:
         try:
-            capture._copy(str(path), send, item)
+            building._copy(str(path), send, item)
         except UsageError as error:
             raised.append(error)
         finally:

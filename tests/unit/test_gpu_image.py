@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.images.capture import _cuda
+from fairlead.images.capture.facts import cuda
 
 SITE = "/env/lib/python3.11/site-packages"
 
@@ -23,9 +23,9 @@ SITE = "/env/lib/python3.11/site-packages"
     ],
 )
 def test_cuda_is_told_by_a_name(path: str, version: str | None) -> None:
-    assert _cuda([path]) == version
+    assert cuda([path]) == version
 
 
 def test_the_newest_counts_by_number() -> None:
     names = ("nvidia_cuda_runtime_cu12-12.9.79", "nvidia_cuda_runtime_cu12-12.10.1", "numpy-2.1.0")
-    assert _cuda([f"{SITE}/{name}.dist-info/METADATA" for name in names]) == "12.10"
+    assert cuda([f"{SITE}/{name}.dist-info/METADATA" for name in names]) == "12.10"

@@ -35,6 +35,9 @@ class Item:
     data: bytes | None = None
 
 
+#: What is asked for a path that is not there.
+NOTHING = Item(Part.PACKAGES, "nothing", 0)
+
 #: Folders that no program needs at run time.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"})
 
@@ -59,6 +62,15 @@ def changed(path: str) -> UsageError:
         f"{shown(path)} changed or vanished while the environment was captured",
         remedy="capture again, when nothing installs into it or writes to it",
     )
+
+
+def read(path: str) -> bytes:
+    """All of a collected file. Raises UsageError when it cannot be read any more."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise changed(path) from error
 
 
 def shown(path: str) -> str:
