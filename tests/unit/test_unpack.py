@@ -21,7 +21,6 @@ from tars import MTIME, archive, file, folder, hardlink, pax, symlink, unpack_by
 from tools import tool
 
 from fairlead.errors import ImageError
-from fairlead.images.layers import unpack as unpacking
 from fairlead.images.layers.limits import Limits
 from fairlead.images.layers.unpack import unpack
 
@@ -482,7 +481,7 @@ def test_full_disk_is_an_os_error(target: Path, monkeypatch: pytest.MonkeyPatch)
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, data)
 
-    monkeypatch.setattr(unpacking.os, "write", fill)
+    monkeypatch.setattr(os, "write", fill)
     with pytest.raises(OSError, match="No space") as caught:
         unpack_bytes(archive(file(b"big", bytes(2000))), target)
     assert caught.value.errno == errno.ENOSPC
@@ -553,7 +552,8 @@ def test_memory_is_bounded_for_many_folders_and_long_names(target: Path) -> None
 def test_proven_folders_are_forgotten_before_they_are_many(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "_MIB", 40)
+    monkeypatch.setattr("fairlead.images.layers.folders._MIB", 40)
+    monkeypatch.setattr("fairlead.images.layers.stamps._MIB", 40)
     unpack_bytes(
         archive(*(folder(b"d%d/e/" % n, 0o700, n) + file(b"d%d/e/f" % n) for n in range(100))), target
     )

@@ -14,15 +14,15 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairlead.images.layers.copies import FOLDER, copy_entry
 from fairlead.images.layers.places import make_mount_points
-from fairlead.images.layers.unpack import OPAQUE, OPAQUE_XATTR, WHITEOUT, copy_entry
+from fairlead.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, OVERLAY_XATTRS, WHITEOUT, is_whiteout
 from fairlead.model import Image, Mount
 from fairlead.store import Store
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WHITEOUT, _OPAQUE = os.fsdecode(WHITEOUT), os.fsdecode(OPAQUE)
 _OPAQUE_XATTR = os.fsdecode(OPAQUE_XATTR)
-_OVERLAY_XATTRS = "user.overlay."
+_OVERLAY_XATTRS = os.fsdecode(OVERLAY_XATTRS)
 
 #: Why a hard link may be refused where a copy works: too many links, another file system or another folder
 #: (some cluster file systems), a file of somebody else (fs.protected_hardlinks), no links at all.
@@ -64,10 +64,10 @@ def copy(layers: Sequence[Path], target: Path) -> None:
 
 def _add_all(layers: Sequence[Path], target: Path, *, copies: bool) -> None:
     target.mkdir(exist_ok=True)
-    root = os.open(target, _FOLDER)
+    root = os.open(target, FOLDER)
     try:
         for layer in layers:
-            source = os.open(layer, _FOLDER)
+            source = os.open(layer, FOLDER)
             try:
                 _Adding(source, root, copies=copies).run()
             finally:
@@ -140,9 +140,9 @@ class _Adding:
         pending = [("", False)]
         while pending:
             folder, is_new = pending.pop()
-            given = os.open(folder or ".", _FOLDER, dir_fd=self._source)
+            given = os.open(folder or ".", FOLDER, dir_fd=self._source)
             try:
-                made = os.open(folder or ".", _FOLDER, dir_fd=self._target)
+                made = os.open(folder or ".", FOLDER, dir_fd=self._target)
                 try:
                     pending += self._folder(folder, given, made, is_new)
                     _copy_metadata(given, made)
@@ -168,7 +168,7 @@ class _Adding:
                     folders.append(name)
                 elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
                     files.append(name)
-                elif _is_whiteout(entry.stat(follow_symlinks=False)):
+                elif is_whiteout(entry.stat(follow_symlinks=False)):
                     hidden.append(name)
                 else:
                     files.append(name)
@@ -256,10 +256,6 @@ def _is_opaque(folder: int) -> bool:
         return False
 
 
-def _is_whiteout(state: os.stat_result) -> bool:
-    return stat.S_ISCHR(state.st_mode) and state.st_rdev == 0
-
-
 def _remove(folder_fd: int, name: str) -> None:
     """Remove what is there, if anything is: our own links to the layers below."""
     try:
@@ -271,7 +267,7 @@ def _remove(folder_fd: int, name: str) -> None:
         pass
     folders = [name]
     for folder in folders:  # grows while it is walked
-        descriptor = os.open(folder, _FOLDER, dir_fd=folder_fd)
+        descriptor = os.open(folder, FOLDER, dir_fd=folder_fd)
         try:
             with os.scandir(descriptor) as found:
                 for entry in found:

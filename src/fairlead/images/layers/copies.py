@@ -1,0 +1,62 @@
+"""Opens and copies single entries of a tree, never through a symbolic link."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_MIB = 1 << 20
+
+
+def copy_entry(source_fd: int, source: bytes, target_fd: int, target: bytes) -> int:
+    """Copy a file (holes stay holes), a symbolic link or a pipe, with mode, times and the user's attributes;
+    return its size in bytes if it is a file."""
+    state = os.lstat(source, dir_fd=source_fd)
+    times = (state.st_mtime_ns, state.st_mtime_ns)
+    if not stat.S_ISREG(state.st_mode):
+        if stat.S_ISLNK(state.st_mode):
+            os.symlink(os.readlink(source, dir_fd=source_fd), target, dir_fd=target_fd)
+        else:
+            os.mkfifo(target, stat.S_IMODE(state.st_mode), dir_fd=target_fd)
+        os.utime(target, ns=times, dir_fd=target_fd, follow_symlinks=False)
+        return 0
+    given = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source_fd)
+    try:
+        made = os.open(target, NEW_FILE, 0o600, dir_fd=target_fd)
+        try:
+            _copy_data(given, made, state.st_size)
+            for key in os.listxattr(given):
+                if key.startswith("user."):
+                    with contextlib.suppress(OSError):
+                        os.setxattr(made, key, os.getxattr(given, key))
+            os.fchmod(made, stat.S_IMODE(state.st_mode))
+            os.utime(made, ns=times)
+        finally:
+            os.close(made)
+    finally:
+        os.close(given)
+    return state.st_size
+
+
+def _copy_data(given: int, made: int, size: int) -> None:
+    position = 0
+    while position < size:
+        try:
+            position = os.lseek(given, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole from here on
+                break
+            raise
+        stop = os.lseek(given, position, os.SEEK_HOLE)
+        while position < stop and (data := os.pread(given, min(_MIB, stop - position), position)):
+            view = memoryview(data)
+            while view:
+                done = os.pwrite(made, view, position)
+                position += done
+                view = view[done:]
+    os.ftruncate(made, size)
