@@ -173,6 +173,20 @@ PROGRAMS_IN_STORE = "programs in the store"
 LEAST_SHM_BYTES = 256 * 2**20
 
 
+def usable(
+    name: str, site: Site, image: Image | None, *, program: str, remedy: str
+) -> EngineFacts | Unsuitable:
+    """The engine as it was probed; Unsuitable where it cannot run anything. `remedy`: where it comes from."""
+    if image is None:
+        return Unsuitable("there is no image to run", remedy="fairlead capture")
+    facts = site.engine(name)
+    if facts is None:
+        return Unsuitable(f"there is no {program}", remedy=remedy)
+    if not facts.works:
+        return Unsuitable(facts.detail, remedy=facts.remedy)
+    return facts
+
+
 def refusal(site: Site, name: str) -> Unsuitable | None:
     """What the site's check of this name says against an engine that needs it; None when it works."""
     check = site.check(name)

@@ -32,10 +32,12 @@ from fairlead.engines import (
     brought,
     passed_on,
     refusal,
+    usable,
 )
 from fairlead.engines.packed import trial
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from fairlead.paths import lies_in
 
 NAME = "apptainer"
 CONTAINS = True
@@ -178,12 +180,10 @@ def _known(word: Word) -> str | None:
 
 
 def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(name)
-    if facts is None:
-        return Unsuitable(f"there is no {name}", remedy=f"module load {name}")
-    if not facts.works or not facts.modes:
+    facts = usable(name, site, image, program=name, remedy=f"module load {name}")
+    if isinstance(facts, Unsuitable):
+        return facts
+    if not facts.modes:
         return Unsuitable(facts.detail, remedy=facts.remedy)
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
@@ -275,21 +275,16 @@ def _places_in_scratch(container: Container, workdir: str) -> list[str]:
     working folder, and what is around them.
     """
     images = container.root or "/not-captured"
-    known = [m.target for m in container.mounts if m.target == workdir or _is_in(m.source, images)]
+    known = [m.target for m in container.mounts if m.target == workdir or lies_in(m.source, images)]
     if container.driver is not None:  # all of its mounts in scratch are folders
         known += [m.target for m in container.mounts if m.target.startswith(("/run/", "/tmp/"))]
     return [
         mount.target
         for mount in container.mounts
-        if any(_is_in(target, mount.target) for target in known)
-        and any(_is_in(mount.target, folder) and mount.target != folder for folder in container.scratch)
+        if any(lies_in(target, mount.target) for target in known)
+        and any(lies_in(mount.target, folder) and mount.target != folder for folder in container.scratch)
         and "," not in mount.target  # it parts one scratch folder from the next
     ]
-
-
-def _is_in(path: str, folder: str) -> bool:
-    """Whether the path is the folder or lies below it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _field(text: str) -> str:

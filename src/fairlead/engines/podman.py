@@ -35,6 +35,7 @@ from fairlead.engines import (
     basic_environment,
     passed_on,
     refusal,
+    usable,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
@@ -190,13 +191,9 @@ def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") ->
 
 
 def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(name)
-    if facts is None:
-        return Unsuitable(f"there is no {name}", remedy=f"module load {name}")
-    if not facts.works:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+    facts = usable(name, site, image, program=name, remedy=f"module load {name}")
+    if isinstance(facts, Unsuitable):
+        return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
     groups = f", {_GROUPS_LOST}" if "groups" in facts.settings else ""

@@ -22,6 +22,7 @@ from fairlead.engines import (
     basic_environment,
     plain_start,
     site_images,
+    usable,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
@@ -68,13 +69,10 @@ def _facts(
 
 
 def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(NAME)
-    if facts is None:
-        return Unsuitable("there is no sarus", remedy="module load sarus")
-    if not facts.works:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+    facts = usable(NAME, site, image, program="sarus", remedy="module load sarus")
+    if isinstance(facts, Unsuitable):
+        return facts
+    assert image is not None  # usable() said so
     missing = site_images.missing(image, facts, tool="Sarus", how=_HOW)
     if missing is not None:
         return missing

@@ -23,6 +23,7 @@ from fairlead.engines import (
     basic_environment,
     plain_start,
     site_images,
+    usable,
 )
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
@@ -72,13 +73,10 @@ def _facts(path: str, works: bool, detail: str, images: dict[str, str] | None = 
 
 
 def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
-    if image is None:
-        return Unsuitable("there is no image to run", remedy="fairlead capture")
-    facts = site.engine(NAME)
-    if facts is None:
-        return Unsuitable("there is no shifter", remedy="module load shifter")
-    if not facts.works:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+    facts = usable(NAME, site, image, program="shifter", remedy="module load shifter")
+    if isinstance(facts, Unsuitable):
+        return facts
+    assert image is not None  # usable() said so
     missing = site_images.missing(image, facts, tool="Shifter", how=_HOW)
     if missing is not None:
         return missing

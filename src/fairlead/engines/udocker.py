@@ -40,25 +40,20 @@ import msgspec
 
 from fairlead.engines import (
     GUARDED_APART,
-    HOST_FILES,
-    PASSED_ASSIGNMENT,
     PROGRAMS_IN_STORE,
     PTRACE,
-    RUN_FOLDERS,
-    RUN_VARIABLES,
     Container,
     Host,
     Suitable,
     Unsuitable,
     apptainer,
-    basic_environment,
     fakechroot,
-    passed_on,
     proot_start,
+    python_start,
     refusal,
 )
 from fairlead.errors import PlanError
-from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Outcome, Site, Variable, WhenSet, Word
+from fairlead.model import Command, EngineFacts, Image, Mount, Outcome, Site
 
 NAME = "udocker"
 CONTAINS = True
@@ -74,7 +69,6 @@ PROOT_MODES = ("P1", "P2")
 #: Measured, see bench/engines: what nobody should have to find out.
 COST = "stat-heavy programs run 27 times slower, import torch half as slow again"
 
-_SHARED = ("/dev", "/proc")
 _INSTALL = "udocker install"
 _GET = "fairlead doctor --fix"
 
@@ -243,7 +237,9 @@ def _fault(host: Host, path: str, mode: str) -> str | None:
         for folder in ("/bin", "/usr", "/lib", "/lib32", "/lib64", "/nix", "/gnu")
         if os.path.isdir(folder)
     )
-    words = _start(path, mode, Container(flat=str(root), mounts=mounts, home="/root"), "/")
+    words = python_start.words(
+        _STARTER, _own(path, mode), Container(flat=str(root), mounts=mounts, home="/root"), "/"
+    )
     argv = [word for word in words if isinstance(word, str)]  # no run, no folders of a run
     path_variable = f"PATH=/usr/bin:/bin:{os.environ.get('PATH', '')}"
     outcome = host.run(
@@ -355,16 +351,8 @@ def _judge_proot(mode: str, facts: EngineFacts, _site: Site, _image: Image) -> S
 
 def _wrap_proot(mode: str, facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
     _refuse_mounts(container)
-    words: list[Word] = ["env", "-i", _FIRST_PATH]
-    words.append(WhenSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
-    words += ["python3", *_start(facts.path, mode, container, command.workdir)]
-    environment = {**basic_environment(site, home=container.home), **command.environment}
-    for name, value in sorted(environment.items()):
-        words += ["--env", f"{name}={value}"]
-    for name in RUN_VARIABLES:
-        words.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
-    words += passed_on(container, "--env", PASSED_ASSIGNMENT)
-    return Command(argv=(*words, "--", *command.argv), where=command.where)
+    start = python_start.words(_STARTER, _own(facts.path, mode), container, command.workdir)
+    return python_start.wrap(start, command, container, site)
 
 
 def _refuse_mounts(container: Container) -> None:
@@ -388,31 +376,8 @@ def _refuse_mounts(container: Container) -> None:
             )
 
 
-#: The system's python3 before one of the caller's, which may need the caller's variables.
-_FIRST_PATH = Joined(("PATH=/usr/bin:/bin:", Variable("PATH")))
-
-
-def _start(proot: str, mode: str, container: Container, workdir: str) -> list[Word]:
-    """What follows python3, up to the environment. The parents of the command do not carry the run's mark."""
-    # A job is planned once before its image is looked for: then there is no tree yet.
-    words: list[Word] = ["-I", "-S", "-c", _STARTER, "--proot", proot, "--root", container.flat or ""]
-    words += ["--no-seccomp"] if mode == "P2" else []
-    words += ["--cwd", workdir]
-    for path in _SHARED:
-        words += ["--bind", path, path]
-    words += ["--ro", "/sys", "/sys"]
-    for path in container.scratch:
-        words += ["--scratch", path]
-    for path in HOST_FILES:
-        words += ["--ro-try", path, path]
-    if container.identity is not None:
-        for name in ("passwd", "group"):
-            words += ["--ro", f"{container.identity}/etc/{name}", f"/etc/{name}"]
-    for mount in container.mounts:
-        words += ["--bind" if mount.writable else "--ro", mount.source, mount.target]
-    for name in RUN_FOLDERS:
-        words.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))
-    return words
+def _own(proot: str, mode: str) -> tuple[str, ...]:
+    return ("--proot", proot, "--no-seccomp") if mode == "P2" else ("--proot", proot)
 
 
 #: Those in which programs run fastest come first, as measured: see docs/engines.md.

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fairlead.gpu import cdi, elf, ldcache, versions
 from fairlead.gpu.tree import Tree
 from fairlead.model import DriverFile, GpuDriver, Mount
+from fairlead.versions import numbers
 
 _NVIDIA_LIBRARIES = frozenset({
     "libcuda", "libcudadebugger", "libnvidia-opencl", "libnvidia-gpucomp", "libnvidia-ptxjitcompiler",
@@ -74,7 +75,7 @@ def gpus(drivers: Iterable[GpuDriver]) -> tuple[str, ...]:
 
 def _nvidia(tree: Tree, machine: str, environment: Mapping[str, str]) -> GpuDriver | None:
     names = [f"/dev/{name}" for name in tree.names("/dev", "nvidia*") if re.fullmatch(r"nvidia\d+", name)]
-    devices = sorted(names, key=versions.numbers)
+    devices = sorted(names, key=numbers)
     folders = [f"/dev/{name}" for name in ("nvidia-caps", "nvidia-caps-imex-channels")]
     for path in (
         "/dev/dxg",
@@ -301,6 +302,6 @@ def _glibc(libraries: Iterable[DriverFile]) -> tuple[str | None, str]:
     newest, by = None, ""
     for path in dict.fromkeys(file.path for file in libraries):
         glibc = elf.read(path).glibc
-        if glibc is not None and versions.numbers(glibc) > versions.numbers(newest or ""):
+        if glibc is not None and numbers(glibc) > numbers(newest or ""):
             newest, by = glibc, os.path.basename(path)
     return newest, by

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairlead.model import CudaCompat, GpuDriver
+from fairlead.versions import numbers
 
 #: CUDA -> the first driver for Linux that serves it.
 FIRST_DRIVERS = {
@@ -51,10 +52,6 @@ class Refused:
 
     reason: str
     remedy: str
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def newest_cuda(driver: str) -> str | None:

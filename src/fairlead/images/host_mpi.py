@@ -15,6 +15,7 @@ from fairlead.model import HostLibrary, HostMpiTree, Image, Mount, Site
 from fairlead.mpi import inject
 from fairlead.mpi.ladder import binds
 from fairlead.store import Store
+from fairlead.versions import numbers
 
 _DEFAULT_FOLDERS = (
     "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
@@ -134,7 +135,7 @@ def _over(runtime: HostLibrary, view: View, image: Image, left_out: tuple[str, .
 
 
 def _version(text: str | None) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", text or "")))
+    return numbers(text or "")
 
 
 def _file_version(path: str) -> tuple[int, ...]:

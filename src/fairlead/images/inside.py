@@ -17,6 +17,7 @@ from fairlead.fabric.facts import FabricLibrary
 from fairlead.images import binary, fabrics, mpis
 from fairlead.images.view import View
 from fairlead.model import CudaCompat, MpiFacts
+from fairlead.versions import numbers
 
 #: Packages that decide how a job runs and what it measures: their versions are facts about an image.
 FRAMEWORKS = frozenset(
@@ -307,7 +308,7 @@ class _Search:
             if named:
                 return named[1]
         folders = [re.fullmatch(r"python(3\.\d{1,2})", name) for name in self._view.names(f"{prefix}/lib")]
-        return max((named[1] for named in folders if named), key=_numbers, default=None)
+        return max((named[1] for named in folders if named), key=numbers, default=None)
 
     def _full_version(self, real: str, minor: str) -> str | None:
         """With the patch level, which the interpreter's file holds, or its library's."""
@@ -423,7 +424,7 @@ class _Search:
     def _newest(self, name: str, found: Sequence[tuple[str, str]]) -> str | None:
         for version, path in found:
             self._tell(f"{name} {version}", path)
-        return max((version for version, _ in found), key=_numbers, default=None)
+        return max((version for version, _ in found), key=numbers, default=None)
 
     # -- MPI and networks --------------------------------------------------------------------------
 
@@ -552,7 +553,3 @@ def _normal(name: str) -> str:
 
 def _first(version: str, parts: int) -> str:
     return ".".join(version.split(".")[:parts])
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d{1,9}", version))

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fairlead.images.layers.whiteouts import is_whiteout
+
 #: As many as Linux follows (path_resolution(7)).
 _MOST_LINKS = 40
 
@@ -178,7 +180,7 @@ def _is_whiteout(entry: os.DirEntry[str]) -> bool:
         state = entry.stat(follow_symlinks=False)
     except OSError:
         return False
-    return stat.S_ISCHR(state.st_mode) and state.st_rdev == 0
+    return is_whiteout(state)
 
 
 def _is_opaque(place: str) -> bool:

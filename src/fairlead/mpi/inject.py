@@ -14,6 +14,7 @@ import msgspec
 
 from fairlead.model import DriverFile, HostLibrary, HostMpiTree, Mount, MpiFacts, MpiFamily
 from fairlead.mpi.rules import Setting
+from fairlead.paths import lies_in
 
 #: Where the links are in a container, and below what the host's folders are.
 PLACE, HOST = "/run/fairlead/mpi", "/run/fairlead/mpi-host"
@@ -96,13 +97,11 @@ def _sources(runtime: HostLibrary) -> list[str]:
     wanted = sorted({*files, *runtime.folders.values()})
     kept: list[str] = []
     for folder in wanted:
-        if not any(folder.startswith(outer.rstrip("/") + "/") for outer in kept):
+        if not any(lies_in(folder, outer) for outer in kept):
             kept.append(folder)
     return kept
 
 
 def _inside(path: str, sources: list[str]) -> str:
-    number, folder = next(
-        (i, each) for i, each in enumerate(sources) if path == each or path.startswith(each.rstrip("/") + "/")
-    )
+    number, folder = next((i, each) for i, each in enumerate(sources) if lies_in(path, each))
     return f"{HOST}/{number}{path[len(folder.rstrip('/')) :]}"

@@ -17,6 +17,7 @@ from enum import StrEnum
 from fairlead.model import Image, MpiFacts, MpiFamily, Pmi, Rejected, Site
 from fairlead.mpi import inject
 from fairlead.mpi.rules import Launch, Layout, Setting, Starter, Verdict, judge, launch_of
+from fairlead.versions import numbers
 
 
 class Rung(StrEnum):
@@ -418,4 +419,4 @@ def _remedy(library: MpiFacts | None, ground: Ground, rejected: list[Rejected]) 
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", (version or "").partition("rc")[0]))
+    return numbers((version or "").partition("rc")[0])

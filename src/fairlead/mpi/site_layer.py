@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead.errors import UsageError
 from fairlead.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
+from fairlead.versions import numbers
 
 #: Changes whenever the same image and contents would give another layer.
 RECIPE = 1
@@ -134,7 +135,7 @@ def offers(image: Image, wish: Wish | None = None) -> tuple[Offer, ...]:
     line: what it really is, its files tell."""
     if image.glibc is None:
         return ()
-    found = [each for each in OFFERS if _numbers(each.glibc) <= _numbers(image.glibc)]
+    found = [each for each in OFFERS if numbers(each.glibc) <= numbers(image.glibc)]
     mpi = wish.mpi if wish is not None else None
     if mpi is None:
         # Horovod is built with OpenMPI's headers.
@@ -147,7 +148,7 @@ def offers(image: Image, wish: Wish | None = None) -> tuple[Offer, ...]:
     for each in of_name:
         if each.facts.version == version:
             return (each,)
-    line = [each for each in of_name if _numbers(each.facts.version or "")[:1] == _numbers(version)[:1]]
+    line = [each for each in of_name if numbers(each.facts.version or "")[:1] == numbers(version)[:1]]
     return tuple(
         Offer(name=name, facts=msgspec.structs.replace(each.facts, version=version), glibc=each.glibc)
         for each in line[:1]
@@ -202,8 +203,4 @@ def expected(image: Image, contents: Contents, *, made: bool = False) -> Image:
 
 
 def _line(version: str | None) -> tuple[int, ...]:
-    return _numbers(version or "")[:1]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d{1,9}", version))
+    return numbers(version or "")[:1]

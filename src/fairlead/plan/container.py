@@ -11,6 +11,7 @@ from fairlead.engines import HOST_FILES, Container, Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.gpu import inject
 from fairlead.model import Decision, EngineFacts, Held, Image, Job, Mount, Requirement, Rootfs, Site
+from fairlead.paths import lies_in
 from fairlead.plan.engine import file_obstacle
 from fairlead.plan.gpus import Gpu
 from fairlead.plan.process import image_workdir
@@ -339,4 +340,4 @@ def requirements(
 
 def lies_under(path: str, folder: str) -> bool:
     """Whether the path lies below the folder; the folder itself does not."""
-    return path != folder and path.startswith(folder.rstrip("/") + "/")
+    return path != folder and lies_in(path, folder)

@@ -21,6 +21,7 @@ from fairlead.gpu.tree import Tree
 from fairlead.model import DriverFile, HostLibrary, MpiFacts, MpiFamily
 from fairlead.mpi.inject import C_LIBRARY, EMPTY_PART
 from fairlead.store import Store
+from fairlead.versions import numbers
 
 _DEFAULT_FOLDERS = (
     "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
@@ -81,7 +82,7 @@ def closure(
         name = library.soname or os.path.basename(path)
         if name.startswith("lib"):
             libraries.setdefault(name, path)
-        if library.glibc is not None and _numbers(library.glibc) > _numbers(glibc):
+        if library.glibc is not None and numbers(library.glibc) > numbers(glibc):
             glibc, glibc_by = library.glibc, name
         for file, versions in library.asks.items():
             if not C_LIBRARY.fullmatch(file):
@@ -184,7 +185,3 @@ def _stamp(path: str) -> list[int]:
         state = os.stat(path)
         return [state.st_ino, state.st_size, state.st_mtime_ns]
     return []
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

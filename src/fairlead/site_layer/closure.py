@@ -15,6 +15,7 @@ from fairlead.gpu import elf as versions
 from fairlead.images.capture import elf
 from fairlead.images.view import View
 from fairlead.model import Image, Site
+from fairlead.versions import numbers
 
 #: glibc's own, which go with exactly one libc.so.6.
 _OF_GLIBC = re.compile(
@@ -61,7 +62,7 @@ def _fits(soname: str, path: str, image: Image, site: Site) -> bool:
     if _OF_GLIBC.fullmatch(soname):
         return image.glibc == site.glibc
     wanted = versions.read(path).glibc
-    return wanted is None or _numbers(wanted) <= _numbers(image.glibc)
+    return wanted is None or numbers(wanted) <= numbers(image.glibc)
 
 
 def _names(image: Image, view: View) -> set[str]:
@@ -71,7 +72,3 @@ def _names(image: Image, view: View) -> set[str]:
         folders += [f"{base}/{name}" for name in view.names(base) if _TRIPLET.fullmatch(name)]
     folders += [each for each in image.environment.get("LD_LIBRARY_PATH", "").split(":") if each]
     return {name for folder in folders for name in view.names(folder)}
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d{1,9}", version))

@@ -24,6 +24,7 @@ from fairlead.mpi.site_layer import HOROVOD, PREFIX, frameworks
 from fairlead.site_layer import wheels
 from fairlead.site_layer.local_run import run_here
 from fairlead.store import Store
+from fairlead.versions import numbers
 
 #: Later ones have lost what Horovod's setup.py asks of setuptools; CMake 4 has lost what its CMakeLists do.
 SETUPTOOLS = "setuptools==75.8.0"
@@ -256,7 +257,7 @@ def _extract(archive: Path, target: Path) -> None:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d{1,6}", text)[:2])
+    return numbers(text)[:2]
 
 
 def _tail(said: str) -> str:

@@ -15,6 +15,7 @@ from fairlead.errors import UsageError
 from fairlead.images.capture.collect import NOTHING, Collection, Part, read, shown
 from fairlead.images.capture.interpreter import Interpreter
 from fairlead.model import CaptureRequest
+from fairlead.paths import lies_in
 
 _TOOLS = """
 sh bash env true false echo printf test cat cp mv rm ls mkdir rmdir ln chmod touch mktemp readlink realpath
@@ -96,7 +97,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
             root(interpreter.prefix, Part.PACKAGES, without=inner)
     for path in interpreter.path:
         packages = os.path.basename(path) in ("site-packages", "dist-packages")
-        if os.path.exists(path) and (packages or not _is_below(path, interpreter.stdlib)):
+        if os.path.exists(path) and (packages or not lies_in(path, interpreter.stdlib)):
             root(path, Part.PACKAGES)
     for path in _editable_sources(collection):
         root(path, Part.PACKAGES)
@@ -119,7 +120,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
     collection.check_readable()
     for path, data in {**_WRITTEN, **_identity()}.items():
         collection.write(path, data)
-    outermost = [r for r in roots if not any(r != other and _is_below(r[0], other[0]) for other in roots)]
+    outermost = [r for r in roots if not any(r != other and lies_in(r[0], other[0]) for other in roots)]
     return Sources(collection, tuple(dict.fromkeys(outermost)))
 
 
@@ -135,10 +136,6 @@ def _identity() -> dict[str, bytes]:
         if gid:
             group += f"{grp.getgrgid(gid).gr_name}:x:{gid}:\n"
     return {"/etc/passwd": passwd.encode(), "/etc/group": group.encode()}
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return (path + "/").startswith(folder.rstrip("/") + "/")
 
 
 def _editable_sources(collection: Collection) -> list[str]:

@@ -30,7 +30,7 @@ from fairlead.images.sources.archive import (
     is_compressed,
     open_regular,
 )
-from fairlead.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Platform
+from fairlead.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Platform, check_digest
 from fairlead.images.sources.reference import Transport
 from fairlead.images.sources.rootfs import (
     OCI_CONFIG,
@@ -42,7 +42,6 @@ from fairlead.images.sources.rootfs import (
 )
 from fairlead.images.sources.source import LARGEST_DOCUMENT, Blob, Descriptor, Document, LocalSource, Source
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BLOB = re.compile(r"(?:.*/)?blobs/sha256/([0-9a-f]{64})")
 _HEX = re.compile(r"([0-9a-f]{64})(\.json)?")
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
@@ -377,8 +376,7 @@ def _part_of(index: Document, numbers: Sequence[int], entries: int) -> Document:
 
 
 def _blob_path(digest: str, name: str) -> str:
-    if not _DIGEST.fullmatch(digest):
-        raise ImageError(f"{name} names content by {digest[:100]!r}, which is not a SHA-256 digest")
+    check_digest(digest, name)
     return "blobs/" + digest.replace(":", "/")
 
 

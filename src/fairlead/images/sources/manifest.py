@@ -202,7 +202,7 @@ def config(document: Document, *, name: str) -> Config:
             remedy="it may be a chart, a signature or another artifact; check the reference",
         )
     for diff_id in read.rootfs.diff_ids:
-        _check_digest(diff_id, f"the config of {name}")
+        check_digest(diff_id, f"the config of {name}")
     execution = read.config or _Execution()
     words = (*(execution.entrypoint or ()), *(execution.cmd or ()))
     if any("\0" in text for text in (*words, execution.working_dir or "", execution.user or "")):
@@ -284,7 +284,7 @@ def _too_old(name: str) -> ImageError:
 
 
 def _descriptor(read: _Descriptor, name: str) -> Descriptor:
-    _check_digest(read.digest, f"the manifest of {name}")
+    check_digest(read.digest, f"the manifest of {name}")
     if not -1 <= read.size <= _LARGEST_BLOB:
         raise ImageError(f"the manifest of {name} says that {read.digest} has {read.size} bytes")
     return Descriptor(
@@ -292,7 +292,8 @@ def _descriptor(read: _Descriptor, name: str) -> Descriptor:
     )
 
 
-def _check_digest(digest: str, where: str) -> None:
+def check_digest(digest: str, where: str) -> None:
+    """Raise ImageError for what is no digest that we can compute, nor put into a path or a URL."""
     if not _DIGEST.fullmatch(digest):
         raise ImageError(
             f"{where} names content by {digest[:100]!r}, which is not a SHA-256 digest",

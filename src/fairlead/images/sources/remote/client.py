@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from fairlead.errors import ImageError, UsageError
+from fairlead.images.sources.manifest import check_digest
 from fairlead.images.sources.remote.endpoint import Endpoint, Missing
 from fairlead.images.sources.remote.exchange import Patience
 from fairlead.images.sources.remote.failure import Broken
@@ -121,7 +122,7 @@ class RegistrySource:
         """Open a blob at an offset. Its bytes are not verified. Raises ImageError."""
         from fairlead.images.sources.remote.blob import RemoteBlob
 
-        _check_digest(descriptor.digest, self.name)
+        check_digest(descriptor.digest, self.name)
         opened = RemoteBlob(descriptor, offset, places=self._useful(), failed=self._give_up)
         try:
             opened.open()
@@ -166,7 +167,7 @@ class RegistrySource:
         by_digest = bool(_DIGEST.fullmatch(asked))
         subject = self.name if asked == self._reference else f"{asked} of {self.name}"
         if ":" in asked:
-            _check_digest(asked, self.name)
+            check_digest(asked, self.name)
         headers = _ACCEPT if path.startswith("/manifests/") else {}
         patience = Patience(self._transport, subject)
         while True:
@@ -231,15 +232,6 @@ class RegistrySource:
             f"{image} has no tag {tag!r}",
             context=f"it has {', '.join(shown)}{more}",
             remedy=f"choose one of them, such as {image}:{shown[0]}",
-        )
-
-
-def _check_digest(digest: str, name: str) -> None:
-    """What is put into a URL, and compared with a hash that we can compute."""
-    if not _DIGEST.fullmatch(digest):
-        raise ImageError(
-            f"{name} names content by {digest[:100]!r}, which is not a SHA-256 digest",
-            remedy="Fairlead verifies all content by SHA-256; the image must be pushed again with it",
         )
 
 
