@@ -6,7 +6,6 @@ can add its own through an entry point of the group `fairlead.engines`, `.launch
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -112,6 +111,8 @@ def _modules(group: str) -> dict[str, str]:
 def _load(group: str, name: str) -> Any:
     modules = _modules(group)
     if name not in modules:
+        import difflib  # here, because every start imports this module
+
         near = difflib.get_close_matches(name, modules, n=1)
         raise PlanError(
             f"there is no {group[:-1]} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),

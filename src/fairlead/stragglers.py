@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from msgspec import Struct
 
@@ -71,13 +70,16 @@ def find_straggler(reports: Mapping[int, Mapping[int, float]], nodes: Sequence[s
     steps = sorted(set.intersection(*(set(found) for found in reports.values())))[-WINDOW:]
     if not steps or size * 0.5 ** len(steps) > ERROR:
         return None
+    from statistics import median  # here, because every start imports this module
+
     ratios: list[list[float]] = [[] for _ in range(size)]
     for step in steps:
         taken = [reports[rank][step] for rank in range(size)]
         in_order = sorted(taken)
         for rank, seconds in enumerate(taken):
             ratios[rank].append(seconds / _median_without(in_order, seconds))
-    slow = {rank: median(found) for rank, found in enumerate(ratios) if _is_slow(found, size)}
+    usual = enumerate(map(median, ratios))
+    slow = {rank: ratio for rank, ratio in usual if ratio >= THRESHOLD and _is_sure(ratios[rank], size)}
     if not slow:
         return None
     worst = max(slow, key=lambda rank: (slow[rank], -rank))
@@ -93,9 +95,8 @@ def find_straggler(reports: Mapping[int, Mapping[int, float]], nodes: Sequence[s
     )
 
 
-def _is_slow(ratios: list[float], ranks: int) -> bool:
-    if median(ratios) < THRESHOLD:
-        return False
+def _is_sure(ratios: list[float], ranks: int) -> bool:
+    """Whether chance alone would hardly do it."""
     # One that is as quick as the others is slower than their median in every other step.
     count, slower = len(ratios), sum(ratio > 1 for ratio in ratios)
     chance = sum(math.comb(count, k) for k in range(slower, count + 1)) * 0.5**count

@@ -7,7 +7,6 @@ its run's name, SWEEP.NUMBER, and the values in the table's line. Nothing of the
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -133,6 +132,8 @@ def parse(text: str, names: Sequence[str]) -> tuple[str | Field, ...]:
                 remedy=f"write {found[0] * 2} for a brace",
             )
         elif found[1] not in (*names, INDEX):
+            import difflib  # here, because every start imports this module
+
             near = difflib.get_close_matches(found[1], (*names, INDEX), n=1)
             raise UsageError(
                 f"there is no {found[0]} under [sweep] for {text!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Collection
@@ -70,6 +69,8 @@ class TomlFile:
             if key in known:
                 continue
             where = f" under [{'.'.join(parents)}]" if parents else ""
+            import difflib  # here, because every start imports this module
+
             near = difflib.get_close_matches(key, known, n=1)
             raise UsageError(
                 f"unknown key {key!r}{where}" + (f"; did you mean {near[0]!r}?" if near else ""),
