@@ -1,0 +1,88 @@
+"""Commands: their words, where they run, and what they said."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+
+class Variable(Struct, frozen=True):
+    """A value known only when the job runs. The renderer writes it as a shell variable."""
+
+    name: str
+
+
+class Joined(Struct, frozen=True):
+    """Parts that make one word."""
+
+    parts: tuple[str | Variable, ...]
+
+
+class WhenSet(Struct, frozen=True):
+    """Words that are there only when the variable is set and not empty."""
+
+    variable: str
+    words: tuple[str | Variable | Joined, ...]
+
+
+class PassedOn(Struct, frozen=True, omit_defaults=True):
+    """Variables of the job script that the command is to see: those of these names and those whose names
+    begin with these prefixes, as far as they are set when the command starts. `words` are there once for
+    each, with its name and value as the variables `name` and `value`; and once for each of `given`, names
+    with values that only the job script knows."""
+
+    names: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    words: tuple[str | Variable | Joined, ...]
+    given: tuple[tuple[str, Joined], ...] = ()
+
+
+Word = str | Variable | Joined | WhenSet | PassedOn
+
+
+class Where(StrEnum):
+    """Where a command runs."""
+
+    LOGIN = "login node"
+    NODE = "once per node"
+    RANK = "once per rank"
+
+
+class Position(StrEnum):
+    """Where a launcher stands: outside the container it starts one per rank, inside one per node."""
+
+    OUTSIDE = "outside the container"
+    INSIDE = "inside the container"
+
+
+class Start(StrEnum):
+    """Who starts the ranks: the launcher once on every node, the job script itself one by one, or a program
+    that the first node runs (mpirun, srun) and that reaches the other nodes by its own ways."""
+
+    NODES = "once per node"
+    RANKS = "rank by rank, by the job script"
+    PROGRAM = "by a program on the first node"
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """An argv that nobody has quoted yet. `environment` is all that the workload sees of it."""
+
+    argv: tuple[Word, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    where: Where = Where.NODE
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a finished command said. `exit_code` is negative for a signal, 127 for no such program."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+    wall_s: float
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
