@@ -7,6 +7,7 @@ the environment that they would have in a container: what the launcher says to t
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,3 +152,53 @@ def test_a_rank_that_was_started_alone_is_told_so() -> None:
     )
     assert done.returncode == 3
     assert "the MPI world has size 1, not 2" in done.stderr
+
+
+# -- an mpi4py that cannot be imported: the job would fail at its first line ------------------------
+
+
+def alone(python: Path | str, *options: str, environment: dict[str, str] | None = None) -> proving.Proof:
+    """The proof of one rank, in which whatever MPI is asked is right. `options`: Python's."""
+    words = proving.command(str(python), size=1, timeout_s=PATIENCE_S)
+    done = subprocess.run(
+        [words[0], *options, *words[1:]],
+        env={"PATH": "/usr/bin:/bin", **(environment or {})},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S + 30, check=False,
+    )  # fmt: skip
+    found = proving.read(done.stdout, exit_code=done.returncode, asked=1)
+    assert all(error in done.stderr for error in found.errors)
+    return found
+
+
+def linked_elsewhere(folder: Path) -> Path:
+    """Packages with an mpi4py as its sources build it: one extension, linked to one libmpi, which is gone."""
+    (real,) = (PREFIX / "debian").glob("lib/python3*/site-packages/mpi4py")
+    shutil.copytree(real, folder / "mpi4py", ignore=shutil.ignore_patterns("MPI.*.so"))
+    (extension,) = real.glob("MPI.mpich.*.so")
+    content = extension.read_bytes()
+    assert content.count(b"\0libmpi.so.12\0") == 1
+    built = folder / "mpi4py" / extension.name.replace(".mpich.", ".")
+    built.write_bytes(content.replace(b"\0libmpi.so.12\0", b"\0libmpi.so.77\0"))
+    return folder
+
+
+def test_an_mpi4py_of_another_library_is_told_whatever_else_would_work(tmp_path: Path) -> None:
+    mpi = installed("debian")
+    found = alone(mpi.python, environment={"PYTHONPATH": str(linked_elsewhere(tmp_path))})
+    assert found.exit_code == 4
+    (error,) = found.errors
+    assert "mpi4py is installed, but cannot be imported: libmpi.so.77: cannot open shared object" in error
+    assert "pip install --force-reinstall --no-binary=mpi4py mpi4py" in error
+
+
+def test_nor_does_an_mpi4py_pass_that_looks_for_a_library_and_finds_none() -> None:
+    found = alone(installed("debian").python, environment={"MPI4PY_LIBMPI": "/nowhere/libmpi.so.40"})
+    assert found.exit_code == 4
+    assert "mpi4py is installed, but cannot be imported: " in found.errors[0]
+
+
+def test_without_mpi4py_the_library_itself_is_asked(tmp_path: Path) -> None:
+    installed("debian")
+    (tmp_path / "mpi4py").mkdir()  # a folder with its name is none
+    found = alone("/usr/bin/python3", "-S", environment={"PYTHONPATH": str(tmp_path)})
+    assert found.holds, found.sentence

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:ebfd5104b520.
+# Written by Fairlead 0.1.0, plan sha256:e7a036f30b3a.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -149,16 +149,16 @@ NAME=VALUE: variables by which the library says what way it takes to other nodes
 Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
 size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
-with 0. With 4 when MPI fails or is not there, with 1 when it hangs.
+with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
 """
 
 import argparse
+import array
 import ctypes
-import ctypes.util
 import faulthandler
+import importlib.util
 import json
 import os
-import socket
 import sys
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
@@ -194,7 +194,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         return BROKEN
     finally:
         faulthandler.cancel_dump_traceback_later()
-    _say(rank=rank, size=size, host=socket.gethostname(), library=library, way=way)
+    _say(rank=rank, size=size, host=os.uname().nodename, library=library, way=way)
     if size != options.size:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")
         return WRONG_SIZE
@@ -226,19 +226,27 @@ def _say(**facts: "Any") -> None:
 
 def _measure(path: "str | None") -> "Measured":
     """Rank, size, the sum of rank + 1 over a mebibyte, the library'"'"'s own words, and the way it was asked."""
-    if path is None:
-        try:
-            from mpi4py import MPI
-        except ImportError:
-            pass
-        else:
-            return _by_mpi4py(MPI)
+    found = None if path else importlib.util.find_spec("mpi4py")
+    if found is not None and found.has_location:  # not a mere folder of that name
+        return _by_mpi4py(_mpi4py())
     return _by_ctypes(_load(path))
 
 
-def _by_mpi4py(MPI: "Any") -> "Measured":
-    import array
+def _mpi4py() -> "Any":
+    """Where it is installed it is what the job imports: another way to MPI would prove nothing of it."""
+    try:
+        from mpi4py import MPI
+    except Exception as error:  # of mpi4py'"'"'s wheels, which look for a libmpi by themselves: RuntimeError
+        said = " ".join(str(error).split())
+        raise RuntimeError(
+            f"mpi4py is installed, but cannot be imported: {said}. Either its libmpi is not there, or it was "
+            "built for another one; try: python -m pip install --force-reinstall --no-binary=mpi4py mpi4py, "
+            "or uninstall it, if nothing imports it"
+        ) from error
+    return MPI
 
+
+def _by_mpi4py(MPI: "Any") -> "Measured":
     world = MPI.COMM_WORLD
     given = array.array("i", [world.Get_rank() + 1]) * _WORDS
     taken = array.array("i", [0]) * _WORDS
@@ -282,7 +290,7 @@ def _by_ctypes(mpi: ctypes.CDLL) -> "Measured":
     rank, size, length = ctypes.c_int(-1), ctypes.c_int(-1), ctypes.c_int(0)
     call("MPI_Comm_rank", world, ctypes.byref(rank))
     call("MPI_Comm_size", world, ctypes.byref(size))
-    given = (ctypes.c_int * _WORDS)(*([rank.value + 1] * _WORDS))
+    given = (ctypes.c_int * _WORDS).from_buffer(array.array("i", [rank.value + 1]) * _WORDS)
     taken = (ctypes.c_int * _WORDS)()
     call("MPI_Allreduce", given, taken, ctypes.c_int(_WORDS), integer, plus, world)
     text = ctypes.create_string_buffer(65536)
