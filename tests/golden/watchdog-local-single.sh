@@ -56,6 +56,8 @@ if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
   trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
 fi
 
+read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
+
 # The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
 quiet_limit_s=600 look_s=10 units=1 unit_ranks=1 world_size=1
 py_spy=/opt/tools/py-spy
@@ -105,7 +107,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     rank=$(rank_of "$pid")
     [ -n "$rank" ] || continue
     {
-      printf '# process %s on %s: %s\n' "$pid" "$(uname -n)" \
+      printf '# process %s on %s: %s\n' "$pid" "$FAIRLEAD_HOST" \
         "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
       # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
       [ -z "$spy" ] || ! is_python "$pid" ||
@@ -237,7 +239,7 @@ give_up() { # the run hangs; what can be learned from the ranks here is kept, an
   local rank
   ask_python
   for rank in $(ranks_here); do
-    printf '%s %s %s\n' "$rank" "$(uname -n)" "$(where_it_stands "$stacks/$rank")"
+    printf '%s %s %s\n' "$rank" "$FAIRLEAD_HOST" "$(where_it_stands "$stacks/$rank")"
   done > "$stacks/of.$unit"
   : > "$silence/over.$unit"
   wait_for over

@@ -114,7 +114,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     rank=$(rank_of "$pid")
     [ -n "$rank" ] || continue
     {
-      printf '# process %s on %s: %s\n' "$pid" "$(uname -n)" \
+      printf '# process %s on %s: %s\n' "$pid" "$FAIRLEAD_HOST" \
         "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
       # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
       [ -z "$spy" ] || ! is_python "$pid" ||
@@ -246,7 +246,7 @@ give_up() { # the run hangs; what can be learned from the ranks here is kept, an
   local rank
   ask_python
   for rank in $(ranks_here); do
-    printf '%s %s %s\n' "$rank" "$(uname -n)" "$(where_it_stands "$stacks/$rank")"
+    printf '%s %s %s\n' "$rank" "$FAIRLEAD_HOST" "$(where_it_stands "$stacks/$rank")"
   done > "$stacks/of.$unit"
   : > "$silence/over.$unit"
   wait_for over

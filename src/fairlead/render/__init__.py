@@ -55,6 +55,8 @@ def _at_once(plan: Plan) -> list[str]:
         found.append(parts.RUN_FOLDER)
     if plan.keeps_output:
         found.append(parts.LOGS)
+    if plan.start is Start.RANKS or watchdog.is_on(plan):
+        found.append(parts.HOST)
     found += [watchdog.functions(plan), watchdog.begin(plan)]
     if plan.start is Start.NODES and plan.keeps_output:
         found.append("FAIRLEAD_NODE=0\n")

@@ -77,6 +77,11 @@ LOGS = """\
 [ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
 """
 
+#: The node's name, where the script's head does not ask for it.
+HOST = """\
+read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
+"""
+
 #: The job on one node, started once. In the background, because bash runs a trap only between commands or
 #: during `wait`.
 ONCE = """\
