@@ -13,6 +13,7 @@ from builders import make_image, make_job, make_rootfs, make_site, make_surround
 from fairlead import proofs, render
 from fairlead.cli import doctor
 from fairlead.errors import PlanError
+from fairlead.fabric.facts import FabricLibrary, Kind, Network, Port
 from fairlead.launchers import by_mpi
 from fairlead.model import MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
 from fairlead.mpi import proven
@@ -205,6 +206,30 @@ def test_what_failed_is_not_taken_again_and_the_plan_says_why() -> None:
     assert "its proof failed here: 4 ranks were each alone (2026-11-22, run job-7)" in text
     third = planned(before=(refuted, told(second, holds=False)))
     assert third.launcher == "image-mpirun"
+
+
+def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:
+    """Whatever is set beside: the launcher is asked about the job that was judged, and about no other."""
+    own = MpiFacts(
+        family=MpiFamily.MPICH, version="4.2.0", library="/usr/lib/libmpi.so.12", prefix="/usr",
+        launcher="/usr/bin/mpiexec", speaks=(Pmi.PMIX, Pmi.PMI2), slurm=True, pmix_version="4.2.2",
+    )  # fmt: skip
+    speaks = FabricLibrary(name="libfabric", parts=("cxi", "tcp"))
+    users = {"mpi4py": ("libmpi.so.12",)}
+    image = make_image(**(FACTS | {"mpis": (own,), "mpi_users": users, "fabrics": (speaks,)}))
+    port = Port(device="cxi0", kind=Kind.SLINGSHOT, active=True, rate_gbps=200)
+    site = make_site(
+        schedulers=(SchedulerFacts(name="slurm", version="22.05", mpi_plugins=("pmix", "pmi2")),),
+        network=Network(ports=(port,)),
+    )
+    job = make_job(topology=Topology(nodes=2, ranks_per_node=2), scheduler="slurm", walltime_s=60)
+    first = plan(job, image, make_rootfs(image), site)
+    second = plan(job, image, make_rootfs(image), site, proofs=(told(first, holds=False),))
+    for made, plugin in ((first, "pmix"), (second, "pmi2")):
+        assert "FI_PROVIDER" in made.command.argv
+        (launcher,) = (each for each in made.decisions if each.subject == "launcher")
+        assert f"srun --mpi={plugin}" in launcher.reason
+        assert made.program[1] == f"--mpi={plugin}"
 
 
 def test_one_that_was_asked_for_is_refused_with_the_way_to_forget() -> None:

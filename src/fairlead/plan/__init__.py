@@ -85,7 +85,6 @@ def plan(
     fabric = choose_fabric(
         resolved, image, runs_on, engine, launcher, container, decisions, host_mpi=verdict.host_mpi
     )
-    resolved = msgspec.structs.replace(resolved, environment={**fabric.environment, **resolved.environment})
     # A rank's names are the launcher's to give; which interface is taken is the user's, who may know better.
     names = [name for name in passed.names if name not in INTERFACES or name not in job.environment]
     container = dataclasses.replace(
@@ -94,12 +93,14 @@ def plan(
         passed_prefixes=passed.prefixes,
         given=sweep.given(job),
     )
-    command = compose(resolved, process, image, engine, launcher, container, around, gpu)
+    # Beside the job, not in it: to its launcher it must stay the job that was judged.
+    settings = fabric.environment
+    command = compose(resolved, process, image, engine, launcher, container, around, gpu, settings)
     words = launcher.proof(resolved, around)
     proof = None
     if words is not None:
         proved = dataclasses.replace(process, argv=words, own=0)
-        proof = compose(resolved, proved, image, engine, launcher, container, around, gpu)
+        proof = compose(resolved, proved, image, engine, launcher, container, around, gpu, settings)
     delivery = choose_delivery(
         job, image, rootfs, container, runs_on, scheduler, command, decisions, relinked=suitable.relinked
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from fairlead import registry
@@ -55,12 +57,14 @@ def compose(
     container: Container,
     around: Surroundings,
     gpu: Gpu,
+    settings: Mapping[str, str],
 ) -> Command:
     """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
-    inside the container, and scheduler(launcher(engine(workload))) for those outside."""
+    inside the container, and scheduler(launcher(engine(workload))) for those outside. `settings`: variables
+    that lie between the launcher's and the job's."""
     command = Command(
         argv=sweep.words(process.argv, process.own, job),
-        environment=sweep.fixed_environment(job),
+        environment={**settings, **sweep.fixed_environment(job)},
         workdir=process.workdir,
     )
     # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
