@@ -1,7 +1,8 @@
 """Proofs of MPI, kept: what the ranks of earlier runs said of each step of the ladder.
 
 A run that holds a proof is expected to tell of it: `proofs/pending/RUN` has its claim. At the next plan what
-those runs have said by then is gathered into `proofs/HEX.json`.
+those runs have said by then is gathered into `proofs/HEX.json`. Each point of a sweep holds a proof of its
+own: `proofs/pending/SWEEP` has the numbers of those that are still to speak.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from fairlead import codec
@@ -27,22 +29,24 @@ _MOST_BYTES = 2**20
 
 
 class _Awaited(Struct, frozen=True, kw_only=True):
-    """What a run is to prove."""
+    """What a run is to prove; of a sweep, which of its points."""
 
     claim: Claim
     world_size: int
     image_digest: str | None
     engine: str
+    points: tuple[int, ...] = ()
 
 
-def expect(store: Store, plan: Plan, run_id: str) -> None:
-    """The run will prove what its plan claims."""
+def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
+    """The run will prove what its plan claims; of a sweep each of its first points, so many."""
     if plan.proves is not None:
         awaited = _Awaited(
             claim=plan.proves,
             world_size=plan.job.topology.world_size,
             image_digest=plan.image_digest,
             engine=plan.engine,
+            points=tuple(range(points)),
         )
         store.write(_pending(store) / run_id, codec.to_json(awaited))
 
@@ -78,8 +82,43 @@ def forget(store: Store) -> int:
 
 def _take_in(store: Store, path: Path) -> None:
     run_id = path.name
-    folder = store.run(run_id)
     awaited = store.read(path, _Awaited)
+    if not awaited.points:
+        found, is_over = _heard(store, awaited, run_id)
+        silent: tuple[int, ...] = ()
+    else:
+        found, silent = _heard_of_points(store, awaited, run_id)
+        is_over = not silent
+    if found is not None:
+        name = codec.digest(awaited.claim).removeprefix("sha256:")
+        store.write(store.proofs() / f"{name}.json", codec.to_json(found))
+    if is_over:
+        path.unlink(missing_ok=True)
+    elif silent != awaited.points:
+        store.write(path, codec.to_json(msgspec.structs.replace(awaited, points=silent)))
+
+
+def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[Proven | None, tuple[int, ...]]:
+    """The newest proof, and the points that are still to speak. All make the same claim."""
+    if not store.run(sweep).is_dir():
+        return None, ()
+    folder = store.run(f"{sweep}.0").parent
+    # One look for all: of a thousand points most may be waiting, and have no folder yet.
+    begun = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
+    found: list[Proven] = []
+    silent = []
+    for number in awaited.points:
+        said, is_over = _heard(store, awaited, f"{sweep}.{number}") if str(number) in begun else (None, False)
+        if said is not None:
+            found.append(said)
+        if not is_over:
+            silent.append(number)
+    return max(found, key=lambda each: each.at, default=None), tuple(silent)
+
+
+def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[Proven | None, bool]:
+    """What a run has said, and whether there is nothing more to wait for."""
+    folder = store.run(run_id)
     code = _exit_code(folder)
     log, at = "", utc_now()
     path_of_log = folder / "ranks" / "proof.log"
@@ -87,16 +126,14 @@ def _take_in(store: Store, path: Path) -> None:
         log = stream.read(_MOST_BYTES)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.fstat(stream.fileno()).st_mtime))
     said = proven.verdict(log, asked=awaited.world_size, failed=code == _NOT_STARTED)
+    found = None
     if said is not None:
         found = Proven(
             claim=awaited.claim, holds=said.holds, said=said.said, at=at, run_id=run_id,
             image_digest=awaited.image_digest,
             engine=awaited.engine,
         )  # fmt: skip
-        name = codec.digest(awaited.claim).removeprefix("sha256:")
-        store.write(store.proofs() / f"{name}.json", codec.to_json(found))
-    if said is not None or code is not None or not folder.is_dir():
-        path.unlink(missing_ok=True)
+    return found, said is not None or code is not None or not folder.is_dir()
 
 
 def _exit_code(folder: Path) -> int | None:

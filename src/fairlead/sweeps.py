@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from fairlead import codec, execute, registry, render, submission, sweep
+from fairlead import codec, execute, proofs, registry, render, submission, sweep
 from fairlead.errors import PlanError, ToolError
 from fairlead.model import JobState, Plan, Record, Site, Submission
 from fairlead.schedulers import said
@@ -57,6 +57,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
             raise
         made = msgspec.structs.replace(made, job_id=job_id)
         store.write(folder / "submission.json", codec.to_json(made))
+        proofs.expect(store, plan, run_id, points=made.points)
         return made
     for index, point in enumerate(_names(run_id, len(plan.job.sweep.points))):
         store.run(point).mkdir(parents=True)
@@ -76,6 +77,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
             ) from None
         own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
         store.write(store.run(point) / "submission.json", codec.to_json(own))
+    proofs.expect(store, plan, run_id, points=made.points)
     return made
 
 

@@ -162,3 +162,18 @@ def working_in(folder: Path) -> list[str]:
             if pid != str(os.getpid()) and os.readlink(f"/proc/{pid}/cwd") == str(folder):
                 found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip())
     return [line for line in found if Path(line).name != "podman"]
+
+
+def test_what_the_points_of_a_sweep_prove_is_known_to_the_next_plan(tmp_path: Path) -> None:
+    interpreter = python("mpi/debian")
+    path = job(tmp_path, interpreter, HELLO, "mpirun")
+    with path.open("a") as file:
+        file.write("[sweep]\nn = [1, 2]\n")
+    done = run(path, first_on_path=interpreter.parent)
+    assert done.returncode == 0, done.stderr
+    told = subprocess.run(
+        command("plan", path), capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
+        env={**os.environ, "PATH": f"{interpreter.parent}:{os.environ['PATH']}"},
+    ).stdout  # fmt: skip
+    assert "was proved here" in told
+    assert "2 ranks were one world of Open MPI v4.1.4" in told

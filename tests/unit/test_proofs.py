@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,52 @@ def test_forgetting(tmp_path: Path) -> None:
     assert proofs.forget(store) == 1
     assert proofs.gather(store) == ()
     assert pending(store) == [waiting], "what runs have yet to say is heard"
+
+
+# -- of a sweep ------------------------------------------------------------------------------------
+
+
+def point(store: Store, sweep: str, number: int, log: str | None, code: int | None, at: int = 0) -> None:
+    """A point that has begun, as its job script leaves it."""
+    folder = store.run(f"{sweep}.{number}") / "ranks"
+    folder.mkdir(parents=True, exist_ok=True)
+    if log is not None:
+        (folder / "proof.log").write_text(log)
+        os.utime(folder / "proof.log", (1700000000 + at,) * 2)
+    if code is not None:
+        (folder / "exit_code").write_text(f"{code} 1700000000\n")
+
+
+def test_each_point_of_a_sweep_is_heard_once_and_the_newest_counts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    sweep = store.new_run("sweep")
+    proofs.expect(store, planned(), sweep, points=4)
+    assert proofs.gather(store) == ()
+    assert pending(store) == [sweep], "no point has begun"
+    point(store, sweep, 1, ALONE, 3, at=20)
+    point(store, sweep, 0, ONE_WORLD, None, at=10)
+    (found,) = proofs.gather(store)
+    assert (found.holds, found.run_id, found.claim) == (False, f"{sweep}.1", planned().proves)
+    assert pending(store) == [sweep]
+    # What was heard is not heard again: nobody has to read a thousand logs at each plan.
+    point(store, sweep, 1, ONE_WORLD, 0, at=30)
+    assert proofs.gather(store) == (found,)
+    point(store, sweep, 3, ONE_WORLD, 0, at=40)
+    (found,) = proofs.gather(store)
+    assert (found.holds, found.run_id) == (True, f"{sweep}.3")
+    assert pending(store) == [sweep], "point 2 is still to speak"
+    point(store, sweep, 2, None, 143)
+    assert proofs.gather(store) == (found,)
+    assert pending(store) == []
+
+
+def test_a_removed_sweep_is_waited_for_no_more(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    sweep = store.new_run("sweep")
+    proofs.expect(store, planned(), sweep, points=2)
+    store.discard(store.run(sweep))
+    assert proofs.gather(store) == ()
+    assert pending(store) == []
 
 
 def test_plans_without_a_proof_leave_nothing(tmp_path: Path) -> None:

@@ -60,11 +60,7 @@ def run(context: Context) -> int:
     script = folder / "job.sh"
     context.store.write(script, os.fsencode(render.script(plan)))
     record = _run_one(context.store, plan, site, run_id, script)
-    if plan.proves is not None:
-        # As a job script leaves it for a scheduler's runs.
-        ended = f"{record.exit_code} {int(time.time())}\n"
-        context.store.write(folder / "exit_code", ended.encode())
-        proofs.expect(context.store, plan, run_id)
+    proofs.expect(context.store, plan, run_id)
     if context.options.json:
         console.result_json(record)
     elif not context.options.quiet:
@@ -90,6 +86,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
         records.append(_run_one(context.store, plan, site, point, folder / "job.sh"))
         if records[-1].exit_code == 130:
             break
+    proofs.expect(context.store, plan, run_id, points=len(records))
     stopped = records[-1].exit_code == 130
     code = 130 if stopped else next((record.exit_code for record in records if record.exit_code), 0)
     if context.options.json:
@@ -148,4 +145,7 @@ def _run_one(store: Store, plan: Plan, site: Site, run_id: str, script: Path) ->
         straggler=look_for_straggler(folder / "ranks", (site.hostname,) * plan.job.topology.world_size),
     )
     store.write(folder / "record.json", codec.to_json(record))
+    if plan.proves is not None:
+        # As a job script leaves it for a scheduler's runs.
+        store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
     return record
