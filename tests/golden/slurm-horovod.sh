@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:09bf944b0588.
+# Written by Fairlead 0.1.0, plan sha256:d4b910f5262d.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -148,7 +148,7 @@ start_rank() { # $1: its number on this node
   HOROVOD_RANK=$RANK HOROVOD_SIZE=$WORLD_SIZE
   HOROVOD_LOCAL_RANK=$LOCAL_RANK HOROVOD_LOCAL_SIZE=$LOCAL_WORLD_SIZE
   HOROVOD_CROSS_RANK=$FAIRLEAD_NODE HOROVOD_CROSS_SIZE=2
-  HOROVOD_HOSTNAME=$(uname -n)
+  HOROVOD_HOSTNAME=$FAIRLEAD_HOST
   HOROVOD_CONTROLLER=gloo HOROVOD_CPU_OPERATIONS=gloo
   HOROVOD_GLOO_RENDEZVOUS_ADDR=$FAIRLEAD_MASTER HOROVOD_GLOO_RENDEZVOUS_PORT=$FAIRLEAD_PORT
   unset HOROVOD_GLOO_IFACE

@@ -43,20 +43,27 @@ class Surroundings:
     proofs: tuple[Proven, ...] = ()
 
 
+#: Who a rank is and where it meets the others, by the names that PyTorch's env:// made common.
+RANK_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
 class Passed(NamedTuple):
-    """Variables by name, and by the beginning of their names."""
+    """Variables by name, and by the beginning of their names. `own`: shell patterns for those, passed or not,
+    that the launcher alone may set; what else the job's `[environment]` sets goes over what it gives
+    (`fairlead.plan.environment`)."""
 
     names: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
+    own: tuple[str, ...] = RANK_NAMES
 
 
 class Launcher(Protocol):
     """A module of `fairlead.launchers`. All of it is pure.
 
     What a launcher finds in the job script, on every node: FAIRLEAD_NODE (its number, from 0),
-    FAIRLEAD_NODES, FAIRLEAD_MASTER (the first node's address), FAIRLEAD_PORT (a port that was free there),
-    FAIRLEAD_INTERFACE (the network interface that leads there). Started rank by rank it has beside them
-    RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+    FAIRLEAD_NODES, FAIRLEAD_HOST (its name), FAIRLEAD_MASTER (the first node's address), FAIRLEAD_PORT (a
+    port that was free there), FAIRLEAD_INTERFACE (the network interface that leads there). Started rank by
+    rank it has beside them RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
     """
 
     NAME: str
@@ -93,16 +100,8 @@ class Launcher(Protocol):
         ...
 
 
-#: What ranks that are started one by one are told, by the names that PyTorch's env:// made common.
-RANK_VARIABLES = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "GLOO_SOCKET_IFNAME",
-)
+#: What ranks that are started one by one are told.
+RANK_VARIABLES = (*RANK_NAMES, "GLOO_SOCKET_IFNAME")
 
 
 #: A prelude. Left alone, gloo takes the interface of the host's name, which may not resolve, or be loopback.

@@ -10,6 +10,7 @@ import msgspec
 from fairlead import __version__, codec
 from fairlead.fabric import told
 from fairlead.launchers import (
+    RANK_NAMES,
     RANK_VARIABLES,
     Launchable,
     NotLaunchable,
@@ -20,7 +21,7 @@ from fairlead.launchers import (
 from fairlead.model import Claim, Command, Job, Topology, Where
 from fairlead.mpi import inject, proven, proving
 from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
-from fairlead.mpi.rules import PASSED, Layout, Starter
+from fairlead.mpi.rules import OWN, PASSED, Layout, Starter
 
 #: How long the proof waits for ranks that do not come.
 PROOF_TIMEOUT_S = 120.0
@@ -152,7 +153,7 @@ def ranks(starter: Starter, topology: Topology) -> tuple[str, ...]:
 
 
 def passed() -> Passed:
-    return Passed(RANK_VARIABLES, PASSED)
+    return Passed(RANK_VARIABLES, PASSED, (*RANK_NAMES, *OWN))
 
 
 def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from fairlead.launchers import (
     INTERFACE,
+    RANK_NAMES,
     RANK_VARIABLES,
     Launchable,
     NotLaunchable,
@@ -34,12 +35,22 @@ _PRELUDE = """\
 HOROVOD_RANK=$RANK HOROVOD_SIZE=$WORLD_SIZE
 HOROVOD_LOCAL_RANK=$LOCAL_RANK HOROVOD_LOCAL_SIZE=$LOCAL_WORLD_SIZE
 HOROVOD_CROSS_RANK=$FAIRLEAD_NODE HOROVOD_CROSS_SIZE={nodes}
-HOROVOD_HOSTNAME=$(uname -n)
+HOROVOD_HOSTNAME=$FAIRLEAD_HOST
 HOROVOD_CONTROLLER=gloo HOROVOD_CPU_OPERATIONS=gloo
 HOROVOD_GLOO_RENDEZVOUS_ADDR=$FAIRLEAD_MASTER HOROVOD_GLOO_RENDEZVOUS_PORT=$FAIRLEAD_PORT
 unset HOROVOD_GLOO_IFACE
 [ -z "$FAIRLEAD_INTERFACE" ] || HOROVOD_GLOO_IFACE=$FAIRLEAD_INTERFACE
 """
+
+
+#: Of these the rest is settings, which the job may make.
+_OWN = (
+    *(f"HOROVOD_{level}{name}" for level in ("", "LOCAL_", "CROSS_") for name in ("RANK", "SIZE")),
+    "HOROVOD_HOSTNAME",
+    "HOROVOD_CONTROLLER",
+    "HOROVOD_CPU_OPERATIONS",
+    "HOROVOD_GLOO_RENDEZVOUS_*",
+)
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
@@ -61,7 +72,7 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
 
 
 def passed(job: Job) -> Passed:
-    return Passed(RANK_VARIABLES, ("HOROVOD_",))
+    return Passed(RANK_VARIABLES, ("HOROVOD_",), (*RANK_NAMES, *_OWN))
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:

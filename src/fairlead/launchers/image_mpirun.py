@@ -9,7 +9,15 @@ from __future__ import annotations
 import inspect
 from typing import assert_never
 
-from fairlead.launchers import Launchable, NotLaunchable, Passed, Surroundings, by_mpi, threads
+from fairlead.launchers import (
+    RANK_NAMES,
+    Launchable,
+    NotLaunchable,
+    Passed,
+    Surroundings,
+    by_mpi,
+    threads,
+)
 from fairlead.model import Command, Job, Joined, Position, Start, Variable, Where, Word
 from fairlead.mpi import relay
 from fairlead.mpi.ladder import Rung, Step
@@ -99,7 +107,7 @@ def _options(found: Step, job: Job) -> tuple[str, ...]:
 
 
 def passed(job: Job) -> Passed:
-    return Passed()
+    return Passed(own=tuple(name for name in RANK_NAMES if not name.startswith("MASTER_")))
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:

@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.launchers import (
     INTERFACE,
+    RANK_NAMES,
     RANK_VARIABLES,
     Launchable,
     NotLaunchable,
@@ -50,7 +51,8 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
 
 
 def passed(job: Job) -> Passed:
-    return Passed((*RANK_VARIABLES, *_SLURM), ("JAX_",))
+    own = (*RANK_NAMES, *_SLURM, "JAX_COORDINATOR_ADDRESS")
+    return Passed((*RANK_VARIABLES, *_SLURM), ("JAX_",), own)
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:

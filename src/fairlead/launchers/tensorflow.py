@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import msgspec
 
-from fairlead.launchers import RANK_VARIABLES, Launchable, NotLaunchable, Passed, Surroundings, threads
+from fairlead.launchers import (
+    RANK_NAMES,
+    RANK_VARIABLES,
+    Launchable,
+    NotLaunchable,
+    Passed,
+    Surroundings,
+    threads,
+)
 from fairlead.model import Command, Job, Position, Start, Where, Word
 
 NAME = "tensorflow"
@@ -47,7 +55,7 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
 
 
 def passed(job: Job) -> Passed:
-    return Passed((*RANK_VARIABLES, "TF_CONFIG"))
+    return Passed((*RANK_VARIABLES, "TF_CONFIG"), own=(*RANK_NAMES, "TF_CONFIG"))
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:

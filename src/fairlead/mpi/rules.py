@@ -362,3 +362,19 @@ PASSED = (
     "HYDI_",
     "MPIEXEC_",
 )
+
+#: Of these, by shell patterns, what a rank is told of itself. The rest is settings: `OMPI_MCA_…`, say.
+OWN = (
+    "OMPI_COMM_WORLD_*",
+    "OMPI_UNIVERSE_SIZE",
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+    "PMIX_SERVER_*",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "PMI_PORT",
+    "PMI2_*",
+    "MPI_LOCAL*",
+    "SLURM_*",
+)

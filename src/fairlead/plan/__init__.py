@@ -19,7 +19,8 @@ from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.delivery import archive_needed, at_run_time, choose_delivery
 from fairlead.plan.engine import choose_engine
-from fairlead.plan.fabric import INTERFACES, choose_fabric
+from fairlead.plan.environment import is_own, settle
+from fairlead.plan.fabric import choose_fabric
 from fairlead.plan.gpus import choose_driver
 from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
@@ -82,16 +83,15 @@ def plan(
     container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
     py_spy = choose_watchdog(job, site, decisions)
     passed = launcher.passed(resolved)
+    settled = settle(resolved, passed, launcher.NAME, decisions)
     fabric = choose_fabric(
         resolved, image, runs_on, engine, launcher, container, decisions, host_mpi=verdict.host_mpi
     )
-    # A rank's names are the launcher's to give; which interface is taken is the user's, who may know better.
-    names = [name for name in passed.names if name not in INTERFACES or name not in job.environment]
     container = dataclasses.replace(
         container,
-        passed=(*names, *gpu.passed, *fabric.passed, *sweep.variables(job)),
+        passed=(*settled.passed, *gpu.passed, *fabric.passed, *sweep.variables(job)),
         passed_prefixes=passed.prefixes,
-        given=sweep.given(job),
+        given=tuple(each for each in sweep.given(job) if not is_own(each[0], passed)),
     )
     # Beside the job, not in it: to its launcher it must stay the job that was judged.
     settings = fabric.environment
@@ -121,6 +121,7 @@ def plan(
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
             *fabric.warnings,
+            *settled.warnings,
         ),
         requirements=(
             *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
@@ -134,7 +135,7 @@ def plan(
         start=launcher.START,
         program=launcher.program(resolved, around),
         proof=proof,
-        prelude=launcher.prelude(resolved, around) + fabric.prelude,
+        prelude=launcher.prelude(resolved, around) + fabric.prelude + settled.prelude,
         directives=scheduler.directives(job, site),
         proves=verdict.proves,
         notes=(verdict.note,) if verdict.note else (),

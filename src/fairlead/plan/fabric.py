@@ -26,9 +26,6 @@ from fairlead.model import (
 )
 from fairlead.mpi.ladder import library_of
 
-#: Variables with an interface that a launcher works out on the node.
-INTERFACES = ("GLOO_SOCKET_IFNAME",)
-
 _SUBJECT = "fabric"
 
 

@@ -13,6 +13,7 @@ from fairlead.gpu import inject
 from fairlead.launchers import Launchable, Launcher, Surroundings
 from fairlead.model import Command, Decision, Image, Job, Rejected
 from fairlead.plan import sweep, watchdog
+from fairlead.plan.environment import is_own
 from fairlead.plan.gpus import Gpu
 from fairlead.plan.process import IDENTITY, Workload
 
@@ -62,9 +63,11 @@ def compose(
     """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
     inside the container, and scheduler(launcher(engine(workload))) for those outside. `settings`: variables
     that lie between the launcher's and the job's."""
+    passed = launcher.passed(job)
+    own = sweep.fixed_environment(job)
     command = Command(
         argv=sweep.words(process.argv, process.own, job),
-        environment={**settings, **sweep.fixed_environment(job)},
+        environment={**settings, **{name: own[name] for name in own if not is_own(name, passed)}},
         workdir=process.workdir,
     )
     # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
