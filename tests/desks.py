@@ -124,3 +124,11 @@ def ranks_said(log: str) -> dict[int, list[str]]:
             number, _, rest = line.removeprefix("[rank ").partition("] ")
             found.setdefault(int(number), []).append(rest)
     return found
+
+
+def on_nodes(up: Cluster) -> list[str]:
+    """What lies in the scratch folders of all nodes that jobs bring their images to."""
+    found = []
+    for node in up.nodes:
+        found += up.node(node, "find /tmp -path '/tmp/fairlead-*' -maxdepth 3").stdout.split()
+    return found

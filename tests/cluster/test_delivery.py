@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cluster_jobs import LAB
 from clusters import Cluster
-from desks import Desk, ranks_said
+from desks import Desk, on_nodes, ranks_said
 
 NODES = ("c1", "c2", "c3")
 MORE = 'launcher = "ranks"\ndelivery = "node"\n'
@@ -29,14 +29,6 @@ def told(desk: Desk, run: str) -> Counter[tuple[str, str]]:
     return Counter((each["node"], each["how"]) for each in desk.record(run)["deliveries"])
 
 
-def on_nodes(desk: Desk) -> list[str]:
-    """What lies in the scratch folders of all nodes."""
-    found = []
-    for node in NODES:
-        found += desk.up.node(node, "find /tmp -path '/tmp/fairlead-*' -maxdepth 3").stdout.split()
-    return found
-
-
 def once_each(how: str) -> Counter[tuple[str, str]]:
     return Counter({(node, how): 1 for node in NODES})
 
@@ -50,7 +42,7 @@ def test_jobs_share_what_the_first_of_them_brought_and_the_last_removes_it(desk:
     ]
     first = desk.submit(desk.job("first", waits, more=MORE))
     desk.up.wait(lambda: len(ranks_said(desk.log(first))) == 6, "six ranks")
-    trees = [path for path in on_nodes(desk) if path.count("/") == 4 and "." not in path]
+    trees = [path for path in on_nodes(desk.up) if path.count("/") == 4 and "." not in path]
     assert len(trees) == 3
     second = desk.submit(desk.job("second", ["python", "-c", "import ware, os; print(ware.NAME)"], more=MORE))
     log = desk.wait(second)
@@ -61,16 +53,16 @@ def test_jobs_share_what_the_first_of_them_brought_and_the_last_removes_it(desk:
     assert log.count("unpacked in ") == 3
     assert told(desk, first) == once_each("unpacked")
     assert told(desk, second) == once_each("found")
-    assert on_nodes(desk) == []
+    assert on_nodes(desk.up) == []
 
 
 def test_a_cancelled_job_leaves_nothing_on_any_node(desk: Desk) -> None:
     run = desk.submit(desk.job("cancelled", ["bash", "-c", "echo here; sleep 600"], more=MORE))
     desk.up.wait(lambda: len(ranks_said(desk.log(run))) == 6, "six ranks")
-    assert on_nodes(desk) != []
+    assert on_nodes(desk.up) != []
     desk.up.login(["scancel", desk.status(run)["job_id"]])
     desk.wait(run, code=143)
-    desk.up.wait(lambda: not on_nodes(desk), "nothing left on any node")
+    desk.up.wait(lambda: not on_nodes(desk.up), "nothing left on any node")
 
 
 def test_a_job_that_goes_on_later_gets_it_again(desk: Desk) -> None:
@@ -86,7 +78,7 @@ def test_a_job_that_goes_on_later_gets_it_again(desk: Desk) -> None:
     done = told(desk, run)
     assert sum(done.values()) == 4
     assert {how for _, how in done} <= {"unpacked", "found"}
-    desk.up.wait(lambda: not on_nodes(desk), "nothing left on any node")
+    desk.up.wait(lambda: not on_nodes(desk.up), "nothing left on any node")
 
 
 MPI = """\
@@ -108,7 +100,7 @@ def test_ranks_that_a_program_starts_find_it_after_the_proof(desk: Desk, launche
     log = desk.wait(run)
     assert all(f"hello {rank} 6" in log for rank in range(6)), log
     assert told(desk, run) == once_each("unpacked")
-    assert on_nodes(desk) == []
+    assert on_nodes(desk.up) == []
 
 
 def test_a_node_without_room_reads_the_store_and_says_so(desk: Desk) -> None:
@@ -118,3 +110,35 @@ def test_a_node_without_room_reads_the_store_and_says_so(desk: Desk) -> None:
     assert ranks_said(log) == {rank: ["ware"] for rank in range(6)}
     assert log.count("the image is NOT brought to this node") == 3
     assert told(desk, run) == once_each("shared")
+
+
+HANGS = """\
+import time
+
+def hang():
+    time.sleep(600)
+
+print("here", flush=True)
+hang()
+"""
+
+
+def test_on_grid_engine_it_goes_with_a_run_that_hangs(
+    gridengine: Cluster, python: Path, tmp_path: Path
+) -> None:
+    desk = Desk(
+        up=gridengine, scheduler="gridengine", path=gridengine.path, python=python,
+        folder=gridengine.home / tmp_path.name,
+    )  # fmt: skip
+    desk.folder.mkdir()
+    desk.write("hangs.py", HANGS)
+    more = MORE + "walltime_s = 300\n[scheduling]\nwatchdog_s = 10\n"
+    run = desk.submit(desk.job("hangs", ["python", "hangs.py"], nodes=2, ranks_per_node=2, more=more))
+    log = desk.wait(run, code=71)
+    assert ranks_said(log)[3][0] == "here"
+    assert log.count("unpacked in ") == 2
+    assert sum(told(desk, run).values()) == 2
+    assert "fairlead:   all 4 ranks stand in hang (hangs.py:4)" in log
+    assert desk.record(run)["ended_because"] == "hung: all 4 ranks stand in hang (hangs.py:4)"
+    desk.up.wait(lambda: not desk.left(run), "no process left on any node")
+    desk.up.wait(lambda: not on_nodes(desk.up), "nothing left on any node")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cluster_jobs import LAB
 from clusters import Cluster
-from desks import Desk, ranks_said
+from desks import Desk, on_nodes, ranks_said
 
 POINT = Path(__file__).parents[1] / "lab" / "point.py"
 #: What must come through as it is: what bash, the table and every scheduler could stumble over.
@@ -121,3 +123,50 @@ def test_more_points_than_the_cluster_takes(desk: Desk) -> None:
     more = SWEEP.partition("[sweep]")[0].replace("{what}", "") + f"[sweep]\nn = {list(range(1002))}\n"
     done = desk.fairlead("submit", desk.job("many", ["true"], nodes=1, more=more), code=3)
     assert "the sweep has 1002 points, and an array job of this cluster at most 1001" in done.stderr
+
+
+#: Without a word to MPI: ranks that wait in it would keep the machine's CPUs busy.
+HANGS = """\
+import sys, time
+
+def wait_for_ever():
+    time.sleep(600)
+
+print("begins", flush=True)
+from mpi4py import MPI
+print("size", MPI.COMM_WORLD.size, sys.argv[1], flush=True)
+if sys.argv[1] == "hangs":
+    wait_for_ever()
+"""
+
+
+@pytest.mark.parametrize("desk", ["slurm"], indirect=True)
+def test_points_bring_the_image_prove_their_ranks_and_are_watched(desk: Desk) -> None:
+    """Each point is a run of its own in all of that."""
+    python = LAB / "mpi" / "debian" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+    desk = replace(desk, python=python)
+    desk.write("hangs.py", HANGS)
+    more = (
+        'launcher = "srun"\ndelivery = "node"\nwalltime_s = 300\n[scheduling]\nwatchdog_s = 15\n'
+        '[sweep]\nwhat = ["works", "hangs"]\n'
+    )
+    job = desk.job("watched", ["python", "hangs.py", "{what}"], nodes=2, ranks_per_node=1, more=more)
+    sweep = desk.submit(job)
+    works, hangs = f"{sweep}.0", f"{sweep}.1"
+    done = desk.fairlead("wait", sweep, code=71)
+    assert "2 of 2 done, 1 failed" in done.stderr
+    told = desk.status(sweep)["points"]
+    assert [(each["state"], each["exit_code"]) for each in told] == [("completed", 0), ("failed", 71)], told
+    assert told[1]["reason"].startswith("hung: all 2 ranks stand in wait_for_ever (hangs.py:"), told
+    for number, point in enumerate((works, hangs)):
+        assert log(desk, point).count(f"size 2 {('works', 'hangs')[number]}") == 2, log(desk, point)
+        brought = desk.record(f"{sweep}/points/{number}")["deliveries"]
+        assert len({each["node"] for each in brought}) == 2
+        assert {each["how"] for each in brought} <= {"unpacked", "found"}
+    stacks = desk.store / "runs" / sweep / "points" / "1" / "ranks" / "stacks"
+    assert all("wait_for_ever" in (stacks / str(rank)).read_text() for rank in range(2))
+    assert "was proved here" in desk.fairlead("plan", job).stdout
+    desk.up.wait(lambda: not desk.left(works) + desk.left(hangs), "no process left on any node")
+    desk.up.wait(lambda: not on_nodes(desk.up), "no image left on any node")
