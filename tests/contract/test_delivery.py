@@ -61,7 +61,7 @@ class Node:
         folder.mkdir(exist_ok=True)
         head = (
             f"set -u\nHERE=' on here' FAIRLEAD_HOST={os.uname().nodename} "
-            f"FAIRLEAD_RUN_DIR={shlex.quote(str(folder))} part={part}\n"
+            f"FAIRLEAD_RUN_DIR={shlex.quote(str(folder))} part={part} tries=2\n"
         )
         traps = "trap 'exit 143' TERM\n"
         return head + traps + pieces.for_node(delivery, start, watches=False) + body
@@ -355,12 +355,27 @@ def test_ranks_of_a_program_use_what_was_brought_before_and_it_stays_between_the
         out, err = node.run(node.script(program, start=Start.PROGRAM, part="--rank"))
         assert (out, err) == (f"it runs\n{node.trees()}\n", "")
     assert node.told() == ["unpacked"]
-    node.run(node.script("echo never", start=Start.PROGRAM, part="--leave"))
+    leave = node.script("echo never", start=Start.PROGRAM, part="--leave")
+    node.run(leave)
     assert node.is_clean()
+    # Asked again for another node's sake: a part that fails would end that one's, too.
+    node.run(leave)
     # Gone in between: said once a rank, and the job goes on.
     out, err = node.run(node.script(program, start=Start.PROGRAM, part="--rank"))
     assert out == f"it runs\n{node.shared}\n"
     assert "it is not there any more" in err
+
+
+def test_what_another_job_uses_stays_without_a_failure(node: Node) -> None:
+    user = node.start(node.script("echo here; sleep 600 & wait", run="other"))
+    assert user.stdout is not None
+    assert user.stdout.readline() == "here\n"
+    node.run(node.script("echo never", start=Start.PROGRAM, part="--leave"))
+    assert node.tree().exists()
+    os.killpg(user.pid, signal.SIGTERM)
+    user.wait(PATIENCE_S)
+    node.run(node.script("echo never", start=Start.PROGRAM, part="--leave"))
+    assert node.is_clean()
 
 
 def test_ranks_of_a_program_that_are_told_to_end_leave_nothing(node: Node) -> None:

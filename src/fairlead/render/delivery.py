@@ -231,25 +231,29 @@ case $part in
     bring_image
     exit ;;
   --leave)
-    sweep_images
-    exit ;;
+    for ((attempt = 1; attempt <= tries; attempt++)); do # what is about to end has it still
+      sweep_images
+      [ -e "$image_tree.lock" ] || break
+      sleep 0.3
+    done
+    exit 0 ;; # also where another job goes on with it: a node that fails ends the others' parts
 esac
 use_image
 """
 
 #: For the first node's part.
 ARGUMENT = """\
-  --bring | --leave) part=$1 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4 ;;
+  --bring | --leave) part=$1 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4 tries=${5:-1} ;;
 """
 
 FIRST = """\
 # The image: to every node, and away again.
-leave_images() {{ # $1: how often to try: steps that are over, but not cleared away, keep others out
+leave_images() {{ # $1: how often to try; also because steps that are not cleared away keep others out
   local attempt
   [ -z "$left" ] || return
   left=1
   for ((attempt = 1; attempt <= $1; attempt++)); do
-    everywhere --leave "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" 2> "$FAIRLEAD_RUN_DIR/leaving.log" && return
+    everywhere --leave "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$1" 2> "$FAIRLEAD_RUN_DIR/leaving.log" && return
     sleep 1
   done
 }}
