@@ -70,6 +70,7 @@ for ((round = 0; round <= {rounds}; round++)); do
       exit 1
     }}
     [ "$round" -eq 0 ] || echo "took $way $((${{EPOCHREALTIME/./}} - began))"
+    echo "$began" > "$FAIRLEAD_BENCH_RUN/began"
   done
 done
 """

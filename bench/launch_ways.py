@@ -70,9 +70,9 @@ def same_container(ground: Ground) -> str:
     return words.joined(tuple(kept))
 
 
-def loop_by_hand(ground: Ground, bwrap: str) -> str:
+def loop_by_hand(ground: Ground, bwrap: str, command: str = "/bin/true") -> str:
     """One node's part of a good script: each rank's output is kept, and the first failure gives the code.
-    `bwrap`: the container, in bash."""
+    `bwrap`, `command`: the container and what runs in it, in bash."""
     each, size = ground.topology.ranks_per_node, ground.topology.world_size
     return f"""
 logs={RUN}/logs pids=() code=0 FAIRLEAD_RUN_DIR={RUN}
@@ -80,7 +80,7 @@ mkdir -p $logs
 for ((i = 0; i < {each}; i++)); do
   rank=$((SLURM_NODEID * {each} + i))
   LOCAL_RANK=$i RANK=$rank WORLD_SIZE={size} MASTER_ADDR=$master MASTER_PORT=29500 \\
-    {bwrap} /bin/true > $logs/$rank.out 2> $logs/$rank.err &
+    {bwrap} {command} > $logs/$rank.out 2> $logs/$rank.err &
   pids+=($!)
 done
 for pid in ${{pids[@]}}; do wait $pid || {{ status=$?; [ $code -ne 0 ] || code=$status; }}; done
@@ -88,17 +88,24 @@ exit $code
 """
 
 
+def on_each_node(topology: Topology, part: str) -> str:
+    """A job's script that runs this part once on every node, which finds the first node's address."""
+    return (
+        "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+        "export master=$(getent ahostsv4 $first | awk '{ print $1; exit }')\n"
+        f"{_srun(topology)} --ntasks={topology.nodes} --ntasks-per-node=1 bash -c {shlex.quote(part)}"
+    )
+
+
+def _srun(topology: Topology) -> str:
+    return f"srun --nodes={topology.nodes} --overlap --mpi=none --kill-on-bad-exit=1"
+
+
 def by_hand(ground: Ground) -> dict[str, str]:
     """With the loop, with srun alone, and with torchrun."""
     topology = ground.topology
     nodes, each, size = topology.nodes, topology.ranks_per_node, topology.world_size
     bwrap = container(ground)
-    address = (
-        "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
-        "export master=$(getent ahostsv4 $first | awk '{ print $1; exit }')\n"
-    )
-    srun = f"srun --nodes={nodes} --overlap --mpi=none --kill-on-bad-exit=1"
-    once = f"{srun} --ntasks={nodes} --ntasks-per-node=1 bash -c "
     torchrun = (
         f"mkdir -p {RUN}/logs; exec {bwrap} --setenv OMP_NUM_THREADS 1 "
         f"{ground.python} -m torch.distributed.run --nnodes={nodes} --node-rank=$SLURM_NODEID "
@@ -106,19 +113,22 @@ def by_hand(ground: Ground) -> dict[str, str]:
         f"--no-python {ground.python} -c pass"
     )
     return {
-        "ranks": address + once + shlex.quote(loop_by_hand(ground, bwrap)),
-        "ranks-same": address + once + shlex.quote(loop_by_hand(ground, same_container(ground))),
-        "srun": f"mkdir -p {RUN}/logs\n{srun} --ntasks={size} --ntasks-per-node={each} "
+        "ranks": on_each_node(topology, loop_by_hand(ground, bwrap)),
+        "ranks-same": on_each_node(topology, loop_by_hand(ground, same_container(ground))),
+        "srun": f"mkdir -p {RUN}/logs\n{_srun(topology)} --ntasks={size} --ntasks-per-node={each} "
         f"--output={RUN}/logs/%t.out {bwrap} /bin/true",
-        "torchrun": address + once + shlex.quote(torchrun),
+        "torchrun": on_each_node(topology, torchrun),
     }
 
 
 def of_fairlead(ground: Ground, launcher: str, *, proof: bool = True) -> str:
-    """The job script as `fairlead submit` has it, except that each start has a folder of its own."""
+    """With one of the launchers, and ranks that do nothing."""
     made = planned(ground, launcher)
-    if not proof:
-        made = msgspec.structs.replace(made, proof=None)
+    return script_of(made if proof else msgspec.structs.replace(made, proof=None))
+
+
+def script_of(made: Plan) -> str:
+    """The job script as `fairlead submit` has it, except that each start has a folder of its own."""
     script = render.script(made, render.Place(made.job.name, "RUN-FOLDER"))
     return script.replace("FAIRLEAD_RUN_DIR=RUN-FOLDER", f"FAIRLEAD_RUN_DIR={RUN}")
 
