@@ -107,9 +107,11 @@ class Live:
         run_id: str,
         environment: Mapping[str, str],
         output: IO[bytes] | None = None,
+        stdout_apart: bool = False,
     ) -> None:
         """Start `bash script`. With `output` it gets a session of its own and no standard input;
-        without, it shares ours and the terminal's signals."""
+        without, it shares ours and the terminal's signals. `stdout_apart`: ours is for something else, and
+        what it prints goes to stderr."""
         log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(run_id))
         self.run_id = run_id
         bash = which("bash")
@@ -127,7 +129,7 @@ class Live:
             [bash, script, run_id],
             env={name: value for name, value in environment.items() if name != RUN_VARIABLE},
             stdin=None if output is None else subprocess.DEVNULL,
-            stdout=output,
+            stdout=2 if stdout_apart else output,
             stderr=None if output is None else subprocess.STDOUT,
             start_new_session=output is not None,
             preexec_fn=die_with_parent,
@@ -266,6 +268,25 @@ def interrupts_left_to_child() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Inside, SIGINT, SIGTERM and SIGHUP wait, also for the commands that are run: they come at the end. They
+    do not come when what is inside fails, which is told instead."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.signal(number, lambda caught, _: came.append(caught)) for number in numbers}
+    # Commands inherit it. It is not enough for ourselves: a library's thread may take the signal.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for held in dict.fromkeys(came):
+        signal.raise_signal(held)
 
 
 def _nothing(_number: int, _frame: object) -> None:

@@ -11,10 +11,11 @@ compute nodes. The scheduler is asked only while there is no exit code, and expl
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from msgspec import UNSET
 
 from fairlead import codec, deliveries, execute, proofs, registry, render, transports
 from fairlead.clock import utc_now
-from fairlead.errors import FairleadError, PlanError, ToolError, UsageError
+from fairlead.errors import FairleadError, PlanError, Terminated, ToolError, UsageError
 from fairlead.hostlist import shortened
 from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
 from fairlead.progress import look_for_straggler
@@ -109,6 +110,16 @@ def hand_over(scheduler: Scheduler, plan: Plan, script: Path, log: str, *argumen
     return scheduler.job_id(execute.run(argv, stdin=stdin, timeout_s=120.0, folder=plan.job.workdir))
 
 
+@contextlib.contextmanager
+def going_on(run_id: str) -> Iterator[None]:
+    """Inside, who stops Fairlead is told that the run goes on without it."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as stop:
+        stop.add_note(f"{run_id} goes on: fairlead wait {run_id}; fairlead cancel {run_id} ends it")
+        raise
+
+
 def submit(store: Store, plan: Plan, site: Site) -> Submission:
     """Hand the plan's script to its scheduler. Raises PlanError, and leaves nothing, when that refuses it."""
     scheduler = queue_of(plan)
@@ -121,14 +132,16 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     store.write(script, os.fsencode(render.script(plan, place)))
     store.write(folder / "plan.json", codec.to_json(plan))
     store.write(folder / "submission.json", codec.to_json(submission))
-    try:
-        job_id = hand_over(scheduler, plan, script, str(output_log(store, run_id)))
-    except PlanError:
-        store.discard(folder)
-        raise
-    proofs.expect(store, plan, run_id)
-    submission = msgspec.structs.replace(submission, job_id=job_id)
-    store.write(folder / "submission.json", codec.to_json(submission))
+    # Stopped in between, the job would be in the queue and its number lost.
+    with going_on(run_id), execute.interrupts_held():
+        try:
+            job_id = hand_over(scheduler, plan, script, str(output_log(store, run_id)))
+        except PlanError:
+            store.discard(folder)
+            raise
+        submission = msgspec.structs.replace(submission, job_id=job_id)
+        store.write(folder / "submission.json", codec.to_json(submission))
+        proofs.expect(store, plan, run_id)
     return submission
 
 
@@ -274,12 +287,17 @@ def job_id_now(store: Store, submission: Submission) -> str | None:
 
 
 def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
+    """A line that a node did not write to its end, on a full file system say, is left out."""
     try:
-        lines = (ranks_folder(store, run_id) / "starts").read_text().splitlines()
+        lines = (ranks_folder(store, run_id) / "starts").read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return ()
     parts = [line.split() for line in lines]
-    return tuple(JobStart(at_epoch_s=int(at), node=node, job_id=job_id) for at, node, job_id in parts)
+    return tuple(
+        JobStart(at_epoch_s=int(part[0]), node=part[1], job_id=part[2])
+        for part in parts
+        if len(part) == 3 and part[0].isdecimal()
+    )
 
 
 def _ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
@@ -323,6 +341,8 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     because = entry.state.value + (f": {entry.reason}" if entry.reason else "")
     if not began:
         because += "; the job script was never started"
+        if entry.state is JobState.FAILED:
+            because += f": whether the nodes see {store.root} is told by fairlead doctor --compute"
     code = _CODES.get(entry.state, 1)
     store.write(folder / "ended_because", f"{because}\n".encode())
     store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())

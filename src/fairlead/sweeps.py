@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET
 
 from fairlead import codec, execute, proofs, registry, render, submission, sweep
-from fairlead.errors import PlanError, ToolError
+from fairlead.errors import PlanError, Terminated, ToolError
 from fairlead.model import JobState, Plan, Record, Site, Submission
 from fairlead.schedulers import said
 from fairlead.store import Store
@@ -50,21 +50,27 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     store.write(folder / "submission.json", codec.to_json(made))
     script, log = folder / "job.sh", str(folder / "output.log")
     if scheduler.has_arrays(site):
-        try:
-            job_id = submission.hand_over(scheduler, plan, script, log)
-        except PlanError:
-            store.discard(folder)
-            raise
-        made = msgspec.structs.replace(made, job_id=job_id)
-        store.write(folder / "submission.json", codec.to_json(made))
-        proofs.expect(store, plan, run_id, points=made.points)
+        with submission.going_on(run_id), execute.interrupts_held():
+            try:
+                job_id = submission.hand_over(scheduler, plan, script, log)
+            except PlanError:
+                store.discard(folder)
+                raise
+            made = msgspec.structs.replace(made, job_id=job_id)
+            store.write(folder / "submission.json", codec.to_json(made))
+            proofs.expect(store, plan, run_id, points=made.points)
         return made
     for index, point in enumerate(_names(run_id, len(plan.job.sweep.points))):
         store.run(point).mkdir(parents=True)
+        log = str(submission.output_log(store, point))
         try:
-            job_id = submission.hand_over(
-                scheduler, plan, script, str(submission.output_log(store, point)), point
-            )
+            with execute.interrupts_held():
+                job_id = submission.hand_over(scheduler, plan, script, log, point)
+                own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
+                store.write(store.run(point) / "submission.json", codec.to_json(own))
+        except (KeyboardInterrupt, Terminated):
+            cancel(store, run_id)
+            raise
         except (PlanError, ToolError) as error:
             if index == 0 and isinstance(error, PlanError):
                 store.discard(folder)
@@ -75,8 +81,6 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
                 context=error.context,
                 remedy=error.remedy,
             ) from None
-        own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
-        store.write(store.run(point) / "submission.json", codec.to_json(own))
     proofs.expect(store, plan, run_id, points=made.points)
     return made
 

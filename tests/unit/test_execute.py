@@ -334,3 +334,29 @@ def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(tmp_path: Path, 
         assert live.wait() == 130
         live.close()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_signals_that_are_held_come_at_the_end() -> None:
+    done = []
+    # As libraries have threads of their own: the kernel gives a signal to any thread that does not block it.
+    threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
+
+    def hand_over() -> None:
+        with execute.interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            # Not to the commands that are run, either: a terminal sends it to all of them.
+            done.append(execute.run(["sh", "-c", "kill -INT $$; echo here"]).stdout)
+
+    with pytest.raises(KeyboardInterrupt):
+        hand_over()
+    assert done == ["here\n"]
+
+
+def test_signals_that_are_held_do_not_hide_a_failure() -> None:
+    def fail() -> None:
+        with execute.interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            raise ValueError("told")
+
+    with pytest.raises(ValueError, match="told"):
+        fail()

@@ -13,6 +13,7 @@ import pytest
 from builders import fake_digest, make_job, make_site
 
 from fairlead import submission
+from fairlead.cli.main import main
 from fairlead.errors import PlanError, ToolError, UsageError
 from fairlead.model import JobState, SchedulerFacts, Submission, Topology
 from fairlead.plan import plan
@@ -213,6 +214,13 @@ def test_runs_that_no_scheduler_has(store: Store) -> None:
     assert submission.submitted(store) == []
 
 
+def test_a_start_that_was_not_written_to_its_end_is_no_reason_to_fail(store: Store, says: Says) -> None:
+    run = make(store, starts="100 c1 17\n\n150 c3")
+    says(squeue="17|RUNNING|None|c1\n")
+    (status,) = submission.look(store, [run])
+    assert [start.node for start in status.starts] == ["c1"]
+
+
 def test_the_record_is_one_and_has_every_start(store: Store) -> None:
     run = make(store, starts="100 c1 17\n150 c3 17\n", code="0 200\n")
     (status,) = submission.look(store, [run])
@@ -222,3 +230,87 @@ def test_the_record_is_one_and_has_every_start(store: Store) -> None:
     assert first.wall_s == 100.0
     assert submission.record(store, status) == first
     assert json.loads((store.run(run) / "record.json").read_text())["job_id"] == "17"
+
+
+def test_a_job_whose_script_no_node_could_read(
+    store: Store, says: Says, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make(store)
+    says(sacct="17|FAILED|None|c1\n")
+    (status,) = submission.look(store, [run])
+    assert f"never started: whether the nodes see {store.root} is told by" in status.reason
+    assert main(["logs", "--store", str(store.root), run]) == 4
+    said = capsys.readouterr().err
+    assert "has printed nothing: it is failed" in said
+    assert "try: fairlead doctor --compute" in said
+
+
+# --------------------------------------------------------------------------------------------------
+# stopped by its user
+
+
+def test_a_job_that_is_handed_over_while_its_user_interrupts_has_its_number(
+    store: Store, says: Says, tmp_path: Path
+) -> None:
+    says(sbatch="kill -INT $PPID; sleep 0.1; echo 17")
+    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
+    made = plan(make_job(scheduler="slurm", engine="native", workdir=str(tmp_path)), None, None, site)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        submission.submit(store, made, site)
+    (run,) = submission.submitted(store)
+    assert submission.read(store, run).job_id == "17"
+    assert f"{run} goes on" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("words", [("wait",), ("logs", "-f"), ("logs", "-f", "--rank", "0")])
+def test_who_stops_looking_after_a_run_is_told_that_it_goes_on(
+    store: Store, says: Says, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    run = make(store)
+    says(squeue="17|RUNNING|None|c1\n")
+    with (tmp_path / "bin" / "squeue").open("a") as stream:
+        stream.write("kill -INT $PPID\n")
+    assert main([*words, "--store", str(store.root), run]) == 130
+    said = capsys.readouterr().err
+    assert f"stopped; {run} goes on: fairlead wait {run}; fairlead cancel {run} ends it" in said
+    assert "has ended" not in said
+
+
+def test_who_stops_a_watch_is_told_that_the_runs_go_on(
+    store: Store, says: Says, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(store)
+    says(squeue="17|RUNNING|None|c1\n")
+    with (tmp_path / "bin" / "squeue").open("a") as stream:
+        stream.write("kill -TERM $PPID\n")
+    assert main(["status", "--watch", "--store", str(store.root)]) == 143
+    assert "told to end; the runs go on" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------------------
+# what one rank says
+
+
+def test_one_ranks_output_is_followed_to_the_runs_end(
+    store: Store, says: Says, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make(store, starts="100 c1 17\n")
+    logs = submission.ranks_folder(store, run) / "logs"
+    logs.mkdir()
+    for number in range(4):
+        (logs / f"{number}.out").write_text(f"first of {number}\n")
+    (logs / "1.err").write_text("trouble\n")
+    # It ends while the queue is asked.
+    says(squeue="17|RUNNING|None|c1\n")
+    with (tmp_path / "bin" / "squeue").open("a") as stream:
+        stream.write(f"echo second >> {logs}/1.out; echo 0 160 > {logs.parent}/exit_code\n")
+    assert main(["logs", "-f", "--rank", "1", "--store", str(store.root), run]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["first of 1", "trouble", "second"], said
+
+
+def test_a_rank_of_which_nothing_is_kept(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(store, starts="100 c1 17\n", code="0 160\n")
+    for follow in ((), ("-f",)):
+        assert main(["logs", *follow, "--rank", "1", "--store", str(store.root), run]) == 2
+        assert "nothing is kept of rank 1" in capsys.readouterr().err

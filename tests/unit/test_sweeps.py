@@ -233,6 +233,28 @@ def test_a_job_for_each_point_where_there_are_no_arrays(store: Store, says: Says
     assert [line.split()[2] for line in asked(tmp_path, "flux cancel")] == ["ƒ4Ab", "ƒ5Ab"]
 
 
+def test_an_array_handed_over_while_its_user_interrupts_has_its_number(
+    store: Store, says: Says, tmp_path: Path
+) -> None:
+    says(sbatch="kill -INT $PPID; echo 17")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        submit(store, tmp_path, 2)
+    (run,) = submission.submitted(store)
+    assert submission.read(store, run).job_id == "17"
+    assert f"{run} goes on" in caught.value.__notes__[0]
+
+
+def test_points_that_were_handed_over_before_an_interrupt_are_cancelled(
+    store: Store, says: Says, tmp_path: Path
+) -> None:
+    says(flux=f'[ "$1" = cancel ] || [ "$1" = jobs ] && exit; n=$(grep -c batch {tmp_path}/asked); '
+         '[ "$n" -lt 2 ] || kill -INT $PPID; echo "ƒ${n}Ab"')  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        submit(store, tmp_path, 4, scheduler="flux")
+    assert len(asked(tmp_path, "flux batch")) == 2
+    assert [line.split()[2] for line in asked(tmp_path, "flux cancel")] == ["ƒ1Ab", "ƒ2Ab"]
+
+
 # --------------------------------------------------------------------------------------------------
 # what schedulers say of elements
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +50,29 @@ def run(context: Context) -> int:
             )
         return _of_points(sweeps.logs(context.store, run_id), _Lines() if options.json else None)
     if options.rank is not None:
-        return _of_rank(context.store, made, options.rank, _Lines() if options.json else None)
+        paths = _of_rank(context.store, made, options.rank)
+        if options.follow:
+            code = _follow(context, run_id, paths, options.rank)
+        else:
+            code = 0
+            for path in paths:
+                _copy(path, 0, _Lines(options.rank) if options.json else None)
+        if not any(path.exists() for path in paths):
+            raise UsageError(
+                f"nothing is kept of rank {options.rank}", remedy="fairlead logs, without --rank"
+            )
+        return code
     path = submission.output_log(context.store, run_id)
     if not context.options.follow:
         if not path.exists():
             (status,) = submission.look(context.store, [run_id])
+            if status.over:
+                # Not even Slurm's own words: whoever writes them has to see the folder.
+                raise StoreError(
+                    f"{run_id} has printed nothing: it is {status.state.value}",
+                    context=status.reason,
+                    remedy="fairlead doctor --compute   # whether the nodes see the store",
+                )
             raise StoreError(
                 f"{run_id} has printed nothing yet: it is {status.state.value}",
                 context=status.reason,
@@ -60,7 +80,7 @@ def run(context: Context) -> int:
             )
         _copy(path, 0, _Lines() if options.json else None)
         return 0
-    return _follow(context, run_id, path)
+    return _follow(context, run_id, [path])
 
 
 class _Lines:
@@ -97,21 +117,30 @@ def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
     return 0
 
 
-def _follow(context: Context, run_id: str, path: Path) -> int:
+def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> int:
     from fairlead import submission
 
-    position, asked, over = 0, 0.0, False
-    lines = _Lines() if context.options.json else None
+    with submission.going_on(run_id):
+        return _copy_until_over(context, run_id, paths, rank)
+
+
+def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None) -> int:
+    from fairlead import submission
+
+    asked, over = 0.0, False
+    position = dict.fromkeys(paths, 0)
+    lines = {path: _Lines(rank) if context.options.json else None for path in paths}
     while True:
-        before = position
-        position = _copy(path, position, lines, to_end=over)
+        before = dict(position)
+        for path in paths:
+            position[path] = _copy(path, position[path], lines[path], to_end=over)
         if over:
             return 0
         if position == before and time.monotonic() - asked > _ASK_S:
             asked = time.monotonic()
             (status,) = submission.look(context.store, [run_id])
             over = status.over
-            if not path.exists():
+            if not any(path.exists() for path in paths):
                 reason = f" ({status.reason})" if status.reason else ""
                 context.progress.say(f"{run_id} {status.state.value}{reason}")
         if position != before:
@@ -124,6 +153,8 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
     come."""
     try:
         with open(path, "rb") as stream:
+            if os.fstat(stream.fileno()).st_size < position:
+                position = 0  # the job began anew, and so did the file
             stream.seek(position)
             while data := stream.read(1 << 16):
                 position += len(data)
@@ -139,18 +170,14 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
     return position
 
 
-def _of_rank(store: Store, made: Submission, rank: int, lines: _Lines | None) -> int:
+def _of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
+    """Where its output and its errors are."""
     from fairlead import submission
 
     if not 0 <= rank < made.world_size:
         raise UsageError(
-            f"{made.run_id} has {made.world_size} ranks, from 0",
-            remedy=f"--rank {made.world_size - 1} or less",
+            f"{made.run_id} has {made.world_size} ranks, and no rank {rank}",
+            remedy=f"--rank N, from 0 to {made.world_size - 1}",
         )
     folder = submission.ranks_folder(store, made.run_id) / "logs"
-    found = [path for name in ("out", "err") if (path := folder / f"{rank}.{name}").exists()]
-    if not found:
-        raise UsageError(f"nothing is kept of rank {rank}", remedy="fairlead logs, without --rank")
-    for path in found:
-        _copy(path, 0, None if lines is None else _Lines(rank))
-    return 0
+    return [folder / f"{rank}.out", folder / f"{rank}.err"]

@@ -41,6 +41,7 @@ def main(argv: list[str]) -> int:
     argv, command = _split(argv)
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
+        _check_order(argv)
         options = _parser(argv).parse_args(argv)
         options.command = command
         if options.verbose:
@@ -62,10 +63,10 @@ def main(argv: list[str]) -> int:
         console.show_error(error)
         return error.code
     except Terminated as error:
-        console.note("\nfairlead: told to end; everything it had started has ended")
+        _tell_stop("told to end", error)
         return error.code
-    except KeyboardInterrupt:
-        console.note("\nfairlead: stopped; everything it had started has ended")
+    except KeyboardInterrupt as error:
+        _tell_stop("stopped", error)
         return 130
     except BrokenPipeError:
         # The reader of our output has gone: nobody is left to tell. https://docs.python.org/3/library/signal.html
@@ -90,12 +91,25 @@ def entry() -> None:
     sys.exit(main(sys.argv[1:]))
 
 
+def _tell_stop(how: str, error: BaseException) -> None:
+    """A scheduler's runs, whose names are the notes of the exception, do not end with Fairlead."""
+    left = getattr(error, "__notes__", None) or ["everything it had started has ended"]
+    console.note(f"\nfairlead: {how}; {'; '.join(left)}")
+
+
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     """What stands before the first `--`, and the command after it."""
     if "--" not in argv:
         return argv, []
     at = argv.index("--")
     return argv[:at], argv[at + 1 :]
+
+
+def _check_order(argv: list[str]) -> None:
+    """A flag of a verb's before it would be told of as an unknown flag, or its value as an unknown verb."""
+    verb = next((word for word in argv if word in VERBS), None)
+    if verb and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version"):
+        raise UsageError(f"{argv[0]} stands before the verb", remedy=f"fairlead {verb} {argv[0]} …")
 
 
 class _Parser(argparse.ArgumentParser):

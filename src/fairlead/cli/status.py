@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.errors import UsageError
+from fairlead.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
     from fairlead.fabric.facts import Transport
@@ -48,6 +48,14 @@ def newest(context: Context) -> str:
 
 def run(context: Context) -> int:
     """Exit code 0; of one run that was named and is over, its exit code."""
+    try:
+        return _run(context)
+    except (KeyboardInterrupt, Terminated) as stop:
+        stop.add_note("the runs go on")
+        raise
+
+
+def _run(context: Context) -> int:
     from fairlead import submission, sweeps
 
     options = context.options

@@ -32,7 +32,8 @@ def until_over(context: Context, run_id: str) -> int:
         context.progress.say(f"{run_id} {status.state.value}{reason}")
 
     try:
-        status = sweeps.wait(context.store, run_id, each=tell)
+        with submission.going_on(run_id):
+            status = sweeps.wait(context.store, run_id, each=tell)
     finally:
         context.progress.end()
     records = sweeps.records(context.store, status)
