@@ -89,10 +89,7 @@ def resolve(flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str,
         setting = Setting(known.default, "default")
         for label, file in reversed(files):
             if name in file.values:
-                value = file.convert(file.values[name], type(known.kind("1")), name)
-                if name == "store":
-                    value = str(file.path.parent / os.path.expanduser(value))
-                setting = Setting(value, f"{label} {file.path}, line {file.line(name)}")
+                setting = Setting(value_of(file, name), f"{label} {file.path}, line {file.line(name)}")
         if environment.get(variable):
             setting = Setting(
                 _parsed(known, environment[variable], f"the variable {variable}"), f"environment {variable}"
@@ -106,6 +103,12 @@ def resolve(flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str,
         os.path.abspath(os.path.expanduser(settings["store"].value)), settings["store"].source
     )
     return Settings(settings)
+
+
+def value_of(file: TomlFile, name: str) -> Any:
+    """A file's value of a setting, whose path is relative to the file. Raises UsageError for a wrong type."""
+    value = file.convert(file.values[name], type(KNOWN[name].kind("1")), name)
+    return str(file.path.parent / os.path.expanduser(value)) if name == "store" else value
 
 
 def _chosen_store(environment: Mapping[str, str]) -> Setting:

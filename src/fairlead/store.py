@@ -191,7 +191,7 @@ class Store:
             raise self._explained(error) from error
 
     def _explained(self, error: OSError) -> Exception:
-        elsewhere = "choose another place: fairlead --store DIR …, or FAIRLEAD_STORE=DIR"
+        elsewhere = "choose another place: --store DIR, or FAIRLEAD_STORE=DIR"
         match error.errno:
             case errno.ENOSPC:
                 free = _free(self.root)
@@ -263,7 +263,7 @@ class Store:
         where = f"the file system of the store {self.root}"
         if room.limited_by == "quota":
             where = f"your quota on {where}"
-        remedy = "choose a place with more room: FAIRLEAD_STORE=DIR, or fairlead --store DIR …"
+        remedy = "choose a place with more room: --store DIR, or FAIRLEAD_STORE=DIR"
         if needed_bytes > room.free_bytes:
             raise StoreError(
                 f"{what} needs {needed_bytes / 1e6:,.0f} MB, and {where} has "

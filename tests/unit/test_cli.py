@@ -17,11 +17,16 @@ from fairlead import __version__
 from fairlead.cli import doctor
 from fairlead.cli.image import ACTIONS
 from fairlead.cli.main import VERBS, main
+from fairlead.cli.site import ACTIONS as SITE_ACTIONS
 from fairlead.config import KNOWN
 from fairlead.model import EngineFacts, Site
 
 #: Every command, as its words: the verbs, and the actions of `image`.
-COMMANDS = [*((verb,) for verb in VERBS if verb != "image"), *(("image", action) for action in ACTIONS)]
+COMMANDS = [
+    *((verb,) for verb in VERBS if verb not in ("image", "site")),
+    *(("image", action) for action in ACTIONS),
+    *(("site", action) for action in SITE_ACTIONS),
+]
 HEAVY = {"numpy", "torch", "scipy", "matplotlib", "elftools"}
 
 
@@ -161,7 +166,7 @@ def needs(words: tuple[str, ...]) -> tuple[str, ...]:
     none = {"ls": (), "du": (), "gc": ()}
     if words[0] == "image":
         return (two | none).get(words[-1], ("a",))
-    return {"cancel": ("a",), "site": ("show",)}.get(words[0], ())
+    return {"cancel": ("a",)}.get(words[0], ())
 
 
 @pytest.mark.parametrize("flag", ["--bogus", "--verb"])  # nobody's, and half of one
@@ -173,6 +178,12 @@ def test_an_unknown_flag_is_refused(fairlead: Fairlead, words: tuple[str, ...], 
 def test_an_unknown_action_is_refused(fairlead: Fairlead) -> None:
     refused(fairlead("image", "frobnicate"), "frobnicate")
     refused(fairlead("image"), "ACTION")
+    refused(fairlead("site", "frobnicate"), "frobnicate")
+
+
+@pytest.mark.parametrize("flag", [("-v",), ("--store", "elsewhere"), ("--bogus",)])
+def test_a_flag_before_the_verb_is_told_as_that(fairlead: Fairlead, flag: tuple[str, ...]) -> None:
+    refused(fairlead(*flag, "config"), f"{flag[0]} stands before the verb")
 
 
 @pytest.mark.parametrize(
@@ -348,6 +359,42 @@ def test_the_list_of_no_runs_says_how_to_make_one(fairlead: Fairlead, tmp_path: 
     assert not (tmp_path / "store").exists()
 
 
+WITHOUT_SCIPY = """\
+import sys
+sys.modules["scipy"] = None
+from fairlead.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("words", [("prove", "--", "true"), ("report", "train-20261122-101500")])
+def test_studies_without_what_they_need_say_how_to_get_it(words: tuple[str, ...]) -> None:
+    words = [sys.executable, "-c", WITHOUT_SCIPY, *words]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    refused(Said(done.returncode, done.stdout, done.stderr), "a study needs scipy")
+    assert "  try: pip install 'fairlead[study]'" in done.stderr
+
+
+def test_a_site_file_is_looked_at_before_it_is_taken_over(
+    fairlead: Fairlead, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    theirs = tmp_path / "theirs" / "site.toml"
+    theirs.parent.mkdir()
+    theirs.write_text('account = "research"\npartition = 3\n')
+    said = fairlead("site", "add", theirs)
+    refused(said, "partition: expected `str`, got `int`")
+    assert f"{theirs}, line 2" in said.err
+    assert not (tmp_path / "config").exists()
+    # A path in it is one of its folder.
+    theirs.write_text('account = "research"\nstore = "images"\n')
+    wanted = {"account": "research", "store": str(tmp_path / "theirs" / "images")}
+    assert object_of(fairlead("site", "add", "--dry-run", "--json", theirs)) == wanted
+    assert not (tmp_path / "config").exists()
+    assert fairlead("site", "add", theirs).code == 0
+    assert object_of(fairlead("site", "show", "--json")) == wanted
+
+
 # --------------------------------------------------------------------------------------------------
 # bare metal, from the command line to the exit code
 
@@ -358,6 +405,14 @@ def test_the_exit_code_of_a_run_is_that_of_its_command(fairlead: Fairlead) -> No
     assert object_of(said)["exit_code"] == 7
     assert object_of(said)["arm"] == "native"
     assert len(object_of(fairlead("report", "--json"))) == 1
+
+
+def test_a_run_told_as_json_keeps_stdout_for_that(tmp_path: Path) -> None:
+    done = subprocess_fairlead(
+        "run", "--engine", "native", "--json", "--", "echo", "hello", HOME=str(tmp_path)
+    )
+    assert json.loads(done.stdout)["exit_code"] == 0
+    assert b"hello\n" in done.stderr
 
 
 def test_a_dry_run_runs_nothing(fairlead: Fairlead) -> None:

@@ -14,7 +14,7 @@ import pytest
 from builders import make_job, make_site
 
 from fairlead.errors import PlanError
-from fairlead.model import SchedulerFacts, Scheduling
+from fairlead.model import Partition, SchedulerFacts, Scheduling
 from fairlead.plan import plan
 from fairlead.probe import compute
 from fairlead.store import Store
@@ -70,7 +70,18 @@ def test_a_node_that_does_not_see_the_store_refuses_the_job(store: Store) -> Non
     assert "--store DIR" in (caught.value.remedy or "")
 
 
-@pytest.mark.parametrize(("partition", "name"), [(None, "slurm-default"), ("gpu", "slurm-gpu")])
-def test_facts_are_kept_by_scheduler_and_partition(partition: str | None, name: str) -> None:
-    job = make_job(scheduler="slurm", scheduling=Scheduling(partition=partition))
-    assert compute.site_name(job) == name
+@pytest.mark.parametrize(
+    ("scheduler", "partition", "name"),
+    [("slurm", None, "slurm-main"), ("slurm", "gpu", "slurm-gpu"), ("pbs", None, "pbs-default")],
+)
+def test_facts_are_kept_by_scheduler_and_partition(scheduler: str, partition: str | None, name: str) -> None:
+    """The default partition's are the same, whether it was named or not."""
+    main = Partition(name="main", default=True)
+    login = make_site(
+        schedulers=(
+            SchedulerFacts(name="slurm", version="1", partitions=(Partition(name="gpu"), main)),
+            SchedulerFacts(name="pbs", version="1"),
+        )
+    )
+    job = make_job(scheduler=scheduler, scheduling=Scheduling(partition=partition))
+    assert compute.site_name(job, login) == name

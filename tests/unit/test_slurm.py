@@ -131,6 +131,8 @@ def test_an_answer_without_a_number_is_shown(stdout: str) -> None:
          "specified", "sacctmgr show associations"),
         ("sbatch: error: invalid partition specified: nowhere", "sinfo"),
         ("sbatch: error: Batch job submission failed: Invalid qos specification", "sacctmgr show qos"),
+        ("sbatch: error: Batch job submission failed: Requested reservation is invalid", "show reservation"),
+        ("sbatch: error: Batch job submission failed: Invalid feature specification", "sinfo -o '%P %f'"),
         ("sbatch: error: Requested node configuration is not available", "sinfo -N"),
         ("sbatch: error: Batch job submission failed: Unable to contact slurm controller", "scontrol ping"),
         ("sbatch: error: Batch job submission failed: Unspecified error", "correct [scheduling]"),

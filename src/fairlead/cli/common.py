@@ -242,7 +242,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
         return job, site, _with_site_layer(context, job, _bring(context, job), site)
     described = describe(job.capture)
     plan(job, _described_with_site_layer(context, job, described, site), None, site,
-         node=compute_node(context, job))  # fmt: skip
+         node=compute_node(context, job, site))  # fmt: skip
     if job.engine == "native" and not always:
         return job, site, described
     try:
@@ -267,7 +267,7 @@ def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Im
     from fairlead.mpi.site_layer import expected
     from fairlead.plan.site_layer import needed_layer
 
-    needed = needed_layer(job, image, site, node=compute_node(context, job))
+    needed = needed_layer(job, image, site, node=compute_node(context, job, site))
     if needed is None:
         return image
     made = site_layer.find(context.store, image, needed.contents)
@@ -317,7 +317,7 @@ def _described_with_site_layer(context: Context, job: Job, described: Image, sit
     from fairlead.plan.site_layer import needed_layer
 
     with_libc = msgspec.structs.replace(described, glibc=site.glibc)
-    needed = needed_layer(job, with_libc, site, node=compute_node(context, job))
+    needed = needed_layer(job, with_libc, site, node=compute_node(context, job, site))
     return described if needed is None else expected(with_libc, needed.contents)
 
 
@@ -334,7 +334,7 @@ def scheduler_here(site: Site) -> str:
     return site.schedulers[0].name
 
 
-def compute_node(context: Context, job: Job) -> Site | None:
+def compute_node(context: Context, job: Job, login: Site) -> Site | None:
     """What `doctor --compute` saw of the nodes that the job is for; None when it did not look."""
     from fairlead.model import Site
 
@@ -342,7 +342,7 @@ def compute_node(context: Context, job: Job) -> Site | None:
         return None
     from fairlead.probe.compute import site_name
 
-    path = context.store.site(site_name(job))
+    path = context.store.site(site_name(job, login))
     if not path.exists():
         return None
     from fairlead.programs import provide
@@ -374,7 +374,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     from fairlead.images.present import present
     from fairlead.plan import plan
 
-    node = compute_node(context, job)
+    node = compute_node(context, job, site)
     rootfs = None  # of an environment that was only described, not captured
     if image.digest:
         rootfs = present(context.store, image, site, node=node)

@@ -20,8 +20,9 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json({name: {"value": s.value, "source": s.source} for name, s in settings.items()})
         return 0
+    width = max(map(len, settings))
     for name, setting in settings.items():
         value = "not set" if setting.value is None else setting.value
-        console.result(f"{name:<11} {value!s:<40} {console.dim(setting.source)}")
-        console.result(f"{'':<11} {console.dim(config.KNOWN[name].meaning)}")
+        console.result(f"{name:<{width}} {value!s:<40} {console.dim(setting.source)}")
+        console.result(f"{'':<{width}} {console.dim(config.KNOWN[name].meaning)}")
     return 0

@@ -270,16 +270,24 @@ def _driver(driver: GpuDriver) -> list[str]:
 
 def _partition(partition: Partition) -> str:
     facts = [
-        f"{partition.nodes} nodes" if partition.nodes is not None else "",
+        _count(partition.nodes, "node") if partition.nodes is not None else "",
         f"{partition.cpus_per_node} CPUs" if partition.cpus_per_node else "",
         f"{partition.gpus_per_node} GPUs" if partition.gpus_per_node else "",
         f"{partition.mem_per_node_bytes / 2**30:.0f} GiB" if partition.mem_per_node_bytes else "",
-        f"at most {partition.max_time_s / 3600:g} h" if partition.max_time_s else "",
-        f"at most {partition.max_nodes} nodes a job" if partition.max_nodes else "",
+        f"at most {_time(partition.max_time_s)}" if partition.max_time_s else "",
+        f"at most {_count(partition.max_nodes, 'node')} a job" if partition.max_nodes else "",
         "the default" if partition.default else "",
         "" if partition.up else "takes no jobs",
     ]
     return f"{partition.name}: {', '.join(filter(None, facts))}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _time(seconds: int) -> str:
+    return f"{seconds / 3600:g} h" if seconds % 3600 == 0 else f"{seconds / 60:g} min"
 
 
 def _place(system: FileSystem) -> str:

@@ -54,8 +54,10 @@ def run(context: Context) -> int:
     """Exit code 0 when the study is complete, whatever its verdict."""
     options = context.options
     _check_output(options.output)
-    _check_library()
+    from fairlead.cli.report import check_library
     from fairlead.study import prove
+
+    check_library()
 
     if options.resume:
         study = _study_to_resume(context)
@@ -90,14 +92,6 @@ def _check_output(output: str) -> None:
         raise UsageError(
             f"the report cannot be written to {folder}", remedy="--output FILE in a folder of yours"
         )
-
-
-def _check_library() -> None:
-    from importlib.util import find_spec
-
-    missing = [name for name in ("numpy", "scipy", "matplotlib") if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"a study needs {', '.join(missing)}", remedy="pip install 'fairlead[study]'")
 
 
 def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:

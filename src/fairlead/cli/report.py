@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
+from fairlead.errors import UsageError
 from fairlead.model import Record, Study
 from fairlead.store import Store
 
@@ -33,10 +34,20 @@ def run(context: Context) -> int:
     options = context.options
     if not options.runs:
         return _list(context)
+    check_library()
     output = Path(options.output) if options.output else None
     found = write_report(context.store, options.runs, output)
     tell(context, found, output)
     return 0
+
+
+def check_library() -> None:
+    """Raises UsageError where what a study is analysed and drawn with is not installed."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("numpy", "scipy", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"a study needs {', '.join(missing)}", remedy="pip install 'fairlead[study]'")
 
 
 def write_report(store: Store, runs: Sequence[str], output: Path | None) -> list[Finding]:

@@ -25,7 +25,6 @@ from fairlead.cli.common import (
 from fairlead.clock import utc_now
 from fairlead.model import MemorySample, Plan, Record, Site
 from fairlead.progress import look_for_straggler
-from fairlead.store import Store
 from fairlead.sweep import Sweep
 
 _SAMPLE_S = 0.5
@@ -59,7 +58,7 @@ def run(context: Context) -> int:
     folder = context.store.run(run_id)
     script = folder / "job.sh"
     context.store.write(script, os.fsencode(render.script(plan)))
-    record = _run_one(context.store, plan, site, run_id, script)
+    record = _run_one(context, plan, site, run_id, script)
     proofs.expect(context.store, plan, run_id)
     if context.options.json:
         console.result_json(record)
@@ -83,7 +82,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
         if not context.options.quiet:
             console.note(f"point {index} of {len(points.points)}: {_shown(sweep.told(points, index))}")
         context.store.run(point).mkdir(parents=True)
-        records.append(_run_one(context.store, plan, site, point, folder / "job.sh"))
+        records.append(_run_one(context, plan, site, point, folder / "job.sh"))
         if records[-1].exit_code == 130:
             break
     proofs.expect(context.store, plan, run_id, points=len(records))
@@ -107,7 +106,8 @@ def _shown(text: str) -> str:
     return text.encode("unicode_escape").decode()
 
 
-def _run_one(store: Store, plan: Plan, site: Site, run_id: str, script: Path) -> Record:
+def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path) -> Record:
+    store = context.store
     folder = store.run(run_id)
     for name in ("meter", "ranks"):
         (folder / name).mkdir()
@@ -119,7 +119,9 @@ def _run_one(store: Store, plan: Plan, site: Site, run_id: str, script: Path) ->
     started_at = utc_now()
     memory: list[MemorySample] = []
     with execute.interrupts_left_to_child():
-        live = execute.Live(str(script), run_id=run_id, environment=environment)
+        live = execute.Live(
+            str(script), run_id=run_id, environment=environment, stdout_apart=context.options.json
+        )
         try:
             while (code := live.wait(_SAMPLE_S)) is None:
                 memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))

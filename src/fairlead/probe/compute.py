@@ -151,13 +151,17 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
         finally:
             (folder / "stop").touch()
             execute.run(scheduler.cancel(number))
-    store.write(store.site(site_name(job)), codec.to_json(site))
+    store.write(store.site(site_name(job, login)), codec.to_json(site))
     return site
 
 
-def site_name(job: Job) -> str:
+def site_name(job: Job, login: Site) -> str:
     """Under which name a compute node's facts are kept: its scheduler's and its partition's."""
-    return f"{job.scheduler}-{job.scheduling.partition or 'default'}"
+    partition = job.scheduling.partition
+    if partition is None:
+        known = (facts.partitions for facts in login.schedulers if facts.name == job.scheduler)
+        partition = next((each.name for all_ in known for each in all_ if each.default), "default")
+    return f"{job.scheduler}-{partition}"
 
 
 def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:

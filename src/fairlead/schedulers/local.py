@@ -56,7 +56,8 @@ def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
 
 def _somewhere(site: Site) -> str:
     if site.schedulers:
-        return f"fairlead submit --scheduler {site.schedulers[0].name} …, or set nodes = 1 under [topology]"
+        name = site.schedulers[0].name
+        return f"fairlead submit …, fairlead plan --scheduler {name} …, or set nodes = 1 under [topology]"
     return "set nodes = 1 under [topology]"
 
 

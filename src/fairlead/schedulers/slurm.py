@@ -269,6 +269,8 @@ def _remedy(text: str) -> str:
         (r"[Ii]nvalid partition|partition", "sinfo"),
         (r"[Ii]nvalid qos|QOS", "sacctmgr show qos format=name,maxwall,maxtres"),
         (r"node configuration|not available", "sinfo -N -l   # what the nodes have"),
+        (r"[Rr]eservation", "scontrol show reservation"),
+        (r"feature", "sinfo -o '%P %f'   # the features that the nodes have"),
         (r"[Tt]ime limit", "sinfo -o '%P %l'   # the longest times"),
         (r"dependency", "leave [scheduling] after out, or name jobs that are there"),
         (r"Unable to contact|slurm_load", "scontrol ping"),
