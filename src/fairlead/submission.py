@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,8 @@ from fairlead.schedulers import Scheduler, said
 from fairlead.store import Store
 from fairlead.stragglers import Straggler
 
+log = logging.getLogger("fairlead")
+
 #: The exit codes of runs whose script could not leave one.
 _CODES = {
     JobState.CANCELLED: 143,
@@ -42,6 +45,8 @@ _CODES = {
     JobState.FAILED: 1,
     JobState.COMPLETED: 1,  # says the scheduler, and no script of ours came to its end
 }
+#: Controllers are restarted now and then; who waits for days waits for that, too.
+_OUTAGE_S = 900.0
 #: How long a shared file system may take to show what another node wrote.
 _SETTLE_S = 10.0
 
@@ -362,6 +367,24 @@ def _with_reason(store: Store, status: Status, entry: QueueEntry | None) -> Stat
     return dataclasses.replace(status, state=entry.state, reason=reason)
 
 
+class Outage:
+    """The time in which a scheduler does not answer who looks again and again."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+
+    def endure(self, error: ToolError) -> None:
+        """Raises the error when it has lasted too long."""
+        if self._began is None:
+            self._began = time.monotonic()
+            log.warning("%s; asking again for %.0f minutes", error.message, _OUTAGE_S / 60)
+        if time.monotonic() - self._began > _OUTAGE_S:
+            raise error
+
+    def end(self) -> None:
+        self._began = None
+
+
 def wait(
     store: Store,
     run_id: str,
@@ -370,10 +393,18 @@ def wait(
     poll_s: float = 2.0,
     look: Callable[[Store, Sequence[str]], list[Status]] = look,
 ) -> Status:
-    """Look until the run is over, and tell `each` of every look. Raises ToolError for one nobody knows."""
+    """Look until the run is over, and tell `each` of every look. Raises ToolError for one nobody knows, and
+    when the scheduler does not answer for a quarter of an hour."""
     unknown = 0
+    outage = Outage()
     while True:
-        (status,) = look(store, [run_id])
+        try:
+            (status,) = look(store, [run_id])
+        except ToolError as error:
+            outage.endure(error)
+            time.sleep(poll_s)
+            continue
+        outage.end()
         each(status)
         if status.over:
             return status

@@ -13,6 +13,7 @@ import pytest
 from builders import fake_digest, make_job, make_site
 
 from fairlead import submission
+from fairlead.cli import logs
 from fairlead.cli.main import main
 from fairlead.errors import PlanError, ToolError, UsageError
 from fairlead.model import JobState, SchedulerFacts, Submission, Topology
@@ -243,6 +244,38 @@ def test_a_job_whose_script_no_node_could_read(
     said = capsys.readouterr().err
     assert "has printed nothing: it is failed" in said
     assert "try: fairlead doctor --compute" in said
+
+
+# --------------------------------------------------------------------------------------------------
+# a scheduler that does not answer for a while
+
+
+@pytest.mark.parametrize(("words", "code"), [(("wait",), 7), (("logs", "-f"), 0)])
+@pytest.mark.usefixtures("says")
+def test_a_controller_that_is_restarted_ends_no_wait(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    words: tuple[str, ...], code: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(logs, "_ASK_S", 0.1)
+    run = make(store, starts="100 c1 17\n")
+    (tmp_path / "bin" / "squeue").write_text(
+        f"#!/bin/sh\necho >> {tmp_path}/times\n"
+        f'[ "$(wc -l < {tmp_path}/times)" -gt 2 ] || {{ echo silence >&2; exit 1; }}\n'
+        f"echo 7 160 > {submission.ranks_folder(store, run)}/exit_code\n"
+    )
+    assert main([*words, "--store", str(store.root), run]) == code
+    assert caplog.messages.count("squeue does not answer; asking again for 15 minutes") == 1
+
+
+def test_a_controller_that_is_gone_does(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "_OUTAGE_S", 0.2)
+    run = make(store, starts="100 c1 17\n")
+    with pytest.raises(ToolError, match="squeue does not answer"):
+        submission.wait(store, run, each=lambda _: None, poll_s=0.1, look=_nobody_answers)
+
+
+def _nobody_answers(_store: Store, _runs: object) -> list[submission.Status]:
+    raise ToolError("squeue does not answer")
 
 
 # --------------------------------------------------------------------------------------------------

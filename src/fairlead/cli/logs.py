@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.status import add_run, newest
-from fairlead.errors import StoreError, UsageError
+from fairlead.errors import StoreError, ToolError, UsageError
 
 if TYPE_CHECKING:
     from fairlead.model import Submission
@@ -127,7 +127,7 @@ def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | No
 def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None) -> int:
     from fairlead import submission
 
-    asked, over = 0.0, False
+    asked, over, outage = 0.0, False, submission.Outage()
     position = dict.fromkeys(paths, 0)
     lines = {path: _Lines(rank) if context.options.json else None for path in paths}
     while True:
@@ -138,11 +138,16 @@ def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank:
             return 0
         if position == before and time.monotonic() - asked > _ASK_S:
             asked = time.monotonic()
-            (status,) = submission.look(context.store, [run_id])
-            over = status.over
-            if not any(path.exists() for path in paths):
-                reason = f" ({status.reason})" if status.reason else ""
-                context.progress.say(f"{run_id} {status.state.value}{reason}")
+            try:
+                (status,) = submission.look(context.store, [run_id])
+            except ToolError as error:
+                outage.endure(error)
+            else:
+                outage.end()
+                over = status.over
+                if not any(path.exists() for path in paths):
+                    reason = f" ({status.reason})" if status.reason else ""
+                    context.progress.say(f"{run_id} {status.state.value}{reason}")
         if position != before:
             context.progress.end()
         time.sleep(0 if over else _POLL_S)
