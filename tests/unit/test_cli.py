@@ -368,9 +368,9 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("words", [("prove", "--", "true"), ("report", "train-20261122-101500")])
-def test_studies_without_what_they_need_say_how_to_get_it(words: tuple[str, ...]) -> None:
+def test_studies_without_what_they_need_say_how_to_get_it(words: tuple[str, ...], tmp_path: Path) -> None:
     words = [sys.executable, "-c", WITHOUT_SCIPY, *words]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     refused(Said(done.returncode, done.stdout, done.stderr), "a study needs scipy")
     assert "  try: pip install 'fairlead[study]'" in done.stderr
 
