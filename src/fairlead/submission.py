@@ -183,8 +183,9 @@ def submitted(store: Store) -> list[str]:
     return [name for name in store.runs() if (store.run(name) / "submission.json").exists()]
 
 
-def look(store: Store, run_ids: Sequence[str]) -> list[Status]:
-    """How these runs stand; each scheduler is asked once for all of its runs that have no exit code yet."""
+def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
+    """How these runs stand; each scheduler is asked once for all of its runs that have no exit code yet.
+    Raises ToolError for one that does not answer, unless its runs may be told as unknown."""
     found: dict[str, Status] = {}
     open_runs: dict[str, list[Submission]] = {}
     for run_id in run_ids:
@@ -196,7 +197,18 @@ def look(store: Store, run_ids: Sequence[str]) -> list[Status]:
             open_runs.setdefault(submission.scheduler, []).append(submission)
     for name, submissions in open_runs.items():
         numbers = {s.run_id: job_id_now(store, s) for s in submissions}
-        entries = _ask(name, [number for number in numbers.values() if number is not None])
+        try:
+            entries = _ask(name, [number for number in numbers.values() if number is not None])
+        except ToolError as error:
+            if must_answer:
+                raise
+            reason = f"{error.message}; try: {error.remedy}"
+            for submission in submissions:
+                found[submission.run_id] = Status(
+                    submission=submission, state=JobState.UNKNOWN, exit_code=None,
+                    starts=starts(store, submission.run_id), reason=reason,
+                )  # fmt: skip
+            continue
         for submission in submissions:
             # A script that is told to end leaves a code, and does not know whether it will be started again.
             found[submission.run_id] = _explained(

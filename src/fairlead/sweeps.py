@@ -114,11 +114,11 @@ def _names(run_id: str, count: int) -> Iterator[str]:
     return (f"{run_id}.{index}" for index in range(count))
 
 
-def look(store: Store, run_ids: Sequence[str]) -> list[Status]:
+def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
     """As `submission.look`; of a sweep one status for all of its points."""
     wanted = {run_id: points(store, run_id) for run_id in run_ids}
     each = list(dict.fromkeys(point for names in wanted.values() for point in names))
-    found = dict(zip(each, submission.look(store, each), strict=True))
+    found = dict(zip(each, submission.look(store, each, must_answer=must_answer), strict=True))
     return [
         found[run_id] if names == [run_id] else summary(store, run_id, [found[name] for name in names])
         for run_id, names in wanted.items()

@@ -45,7 +45,7 @@ def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, 
         (job(nodes=2, partition="small"), "gives 1; main has as many", "nodes = 1"),
         (job(ranks_per_node=5), "asks for 5 CPUs on a node, and a node of the partition main has 4", "fewer"),
         (job(gpus_per_rank=3), "asks for 3 GPUs", "gpus_per_rank"),
-        (job(walltime_s=90000), "asks for 25:00:00 h, and the partition main gives 24:00:00", "86400"),
+        (job(walltime_s=90000), "asks for 25:00:00, and the partition main gives 24:00:00", "86400"),
         (job(mem_per_node_bytes=2**35), "bytes of memory", f"mem_per_node_bytes = {2**34}"),
         (job(partition="small", account="physics"), "is not for the account 'physics'", "one of: research"),
         (job(account="biology"), "cannot charge the account 'biology'", "one of: research, physics"),
@@ -103,5 +103,5 @@ def test_a_job_is_refused_exactly_when_a_known_limit_is_passed(
 
 def test_a_job_without_a_time_is_warned() -> None:
     (warning,) = by_partition.warnings("slurm", job(), site(MAIN))
-    assert "at most 24:00:00 h" in warning
+    assert "at most 24:00:00" in warning
     assert by_partition.warnings("slurm", job(walltime_s=60), site(MAIN)) == ()

@@ -274,6 +274,33 @@ def test_a_controller_that_is_gone_does(store: Store, monkeypatch: pytest.Monkey
         submission.wait(store, run, each=lambda _: None, poll_s=0.1, look=_nobody_answers)
 
 
+@pytest.mark.usefixtures("says")
+def test_a_silent_scheduler_hides_no_other_run(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho silence >&2; exit 1\n")
+    over, going = make(store, code="0 160\n"), make(store, starts="100 c1 17\n")
+    words = ("status", "--json", "--store", str(store.root))
+    assert main(words) == 0
+    told = {each["run"]: each for each in json.loads(capsys.readouterr().out)}
+    assert (told[over]["state"], told[over]["exit_code"]) == ("completed", 0)
+    assert (told[going]["state"], told[going]["exit_code"]) == ("unknown", None)
+    assert told[going]["reason"] == "squeue does not answer; try: scontrol ping"
+    assert main((*words, going)) != 0
+    assert "squeue does not answer" in capsys.readouterr().err
+
+
+def test_a_rehearsed_cancel_tells_what_it_would_end(
+    store: Store, says: Says, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    says(squeue="17|RUNNING|None|c1\n")
+    run = make(store, starts="100 c1 17\n")
+    assert main(("cancel", "--dry-run", "--json", "--store", str(store.root), run)) == 0
+    said = capsys.readouterr()
+    assert (json.loads(said.out), "scancel 17" in said.err) == ([run], True)
+    assert "scancel" not in asked(tmp_path)
+
+
 def _nobody_answers(_store: Store, _runs: object) -> list[submission.Status]:
     raise ToolError("squeue does not answer")
 

@@ -30,6 +30,7 @@ def run(context: Context) -> int:
                 made = each.submission
                 argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
                 console.note(f"would end {made.run_id}: {' '.join(argv)}")
+                ended.append(made.run_id)
         else:
             sweeps.cancel(context.store, run_id)
             ended.append(run_id)

@@ -63,7 +63,8 @@ def _run(context: Context) -> int:
         runs = options.runs or submission.submitted(context.store)
         if not options.all and not options.runs:
             runs = runs[-_NEWEST:]
-        found = sweeps.look(context.store, runs)
+        # Of many, those of a scheduler that is silent do not hide the others.
+        found = sweeps.look(context.store, runs, must_answer=len(options.runs) == 1)
         for status in found:
             sweeps.records(context.store, status)
         over = all(status.over for status in found)

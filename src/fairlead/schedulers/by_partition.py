@@ -79,7 +79,7 @@ def _too_much(job: Job, partition: Partition, facts: SchedulerFacts, word: str) 
         if asked is None or limit is None or asked <= limit:
             continue
         if what == "seconds":
-            return f"the job asks for {clock(asked)} h, and {where} gives {clock(limit)}", f"set {mend}"
+            return f"the job asks for {clock(asked)}, and {where} gives {clock(limit)}", f"set {mend}"
         return f"the job asks for {asked} {what} on a node, and a node of {where} has {limit}", f"set {mend}"
     if partition.accounts and job.scheduling.account and job.scheduling.account not in partition.accounts:
         return (
@@ -107,9 +107,7 @@ def warnings(name: str, job: Job, site: Site) -> tuple[str, ...]:
     if job.walltime_s is None:
         partition = facts.partition(job.scheduling.partition) if facts is not None else None
         limit = (
-            f", which is at most {clock(partition.max_time_s)} h"
-            if partition and partition.max_time_s
-            else ""
+            f", which is at most {clock(partition.max_time_s)}" if partition and partition.max_time_s else ""
         )
         found.append(f"no walltime_s: the job gets the site's default{limit}, and waits longer for its turn")
     return tuple(found)
