@@ -45,7 +45,7 @@ def facts(slurm_cluster: Cluster) -> tuple[Path, str]:
     (ethernet,) = (each for each in seen["interfaces"] if each["name"] == "eth0")
     assert (ethernet["up"], ethernet["routed"], ethernet["private"]) == (True, True, False)
     assert seen["ports"] == []
-    (path,) = slurm_cluster.home.glob("**/fairlead/sites/slurm-default.json")
+    (path,) = slurm_cluster.home.glob("**/fairlead/sites/slurm-*.json")
     found = json.loads(path.read_text())
     path.unlink()
     return path, json.dumps({**found, "network": {**seen, "ports": [ADAPTER]}})

@@ -46,6 +46,8 @@ def hand_over(log, script, kind):
     job.mkdir()
     (job / "script").write_text(script)
     (job / "log").write_text(log)
+    # A real queue's jobs are no children of who hands them over, and inherit no blocked signals from there.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     subprocess.Popen(
         [sys.executable, os.path.realpath(__file__), "run", kind, str(job)], env=CLEAN,
         start_new_session=True,

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.images import capture
+from fairlead.images.capture import build
 from fairlead.images.layers import layer
 
 # A tree is what it holds: path -> ("folder", mode) or ("file", mode, data) or ("link", target).
@@ -144,7 +144,7 @@ def test_equal_trees_are_equal_however_they_were_made(tree: Tree, chance: random
             if node[0] == "file":
                 os.utime(os.path.join(two, path), (chance.random() * 1e9, chance.random() * 1e9))
         assert layer.digest_tree(one) == layer.digest_tree(two)
-        capture._set_times(two)
+        build._set_times(two)
         assert layer.digest_tree(one) == layer.digest_tree(two)
         assert {os.lstat(os.path.join(two, path)).st_mtime for path in tree} <= {layer.EPOCH}
 
