@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fairlead.paths import lies_in
+
 #: What strace has to be told; the trace is then that of `read_trace`.
 STRACE = (
     "strace", "-f", "-qq", "-y", "--seccomp-bpf",
@@ -67,9 +69,9 @@ def read_trace(trace: str, *, store: str, root_is_shared: bool, besides: Sequenc
         if path is None:
             continue
         if is_contained(call.process, number):
-            shared = root_is_shared and not any(_lies_in(path, top) for top in outside)
+            shared = root_is_shared and not any(lies_in(path, top) for top in outside)
         else:
-            shared = _lies_in(path, store)
+            shared = lies_in(path, store)
         if not shared:
             continue
         if call.name in ("read", "pread64"):
@@ -96,10 +98,6 @@ def _path(call: _Call) -> str | None:
     if named is None or not named["path"]:  # of an open file: no name is looked up
         return None
     return os.path.normpath(os.path.join(named["folder"] or "/", named["path"]))
-
-
-def _lies_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder + "/")
 
 
 def _calls(trace: str) -> Iterator[_Call]:

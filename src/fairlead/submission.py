@@ -137,16 +137,24 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     store.write(script, os.fsencode(render.script(plan, place)))
     store.write(folder / "plan.json", codec.to_json(plan))
     store.write(folder / "submission.json", codec.to_json(submission))
+    return hand_over_kept(store, scheduler, plan, submission, script)
+
+
+def hand_over_kept(
+    store: Store, scheduler: Scheduler, plan: Plan, submission: Submission, script: Path
+) -> Submission:
+    """The submission with the job's number, which is kept; a run that was refused leaves nothing."""
+    run_id = submission.run_id
     # Stopped in between, the job would be in the queue and its number lost.
     with going_on(run_id), execute.interrupts_held():
         try:
             job_id = hand_over(scheduler, plan, script, str(output_log(store, run_id)))
         except PlanError:
-            store.discard(folder)
+            store.discard(store.run(run_id))
             raise
         submission = msgspec.structs.replace(submission, job_id=job_id)
-        store.write(folder / "submission.json", codec.to_json(submission))
-        proofs.expect(store, plan, run_id)
+        store.write(store.run(run_id) / "submission.json", codec.to_json(submission))
+        proofs.expect(store, plan, run_id, points=submission.points)
     return submission
 
 

@@ -48,18 +48,9 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     folder = store.run(run_id)
     made = msgspec.structs.replace(submission.describe(plan, site, run_id), points=len(plan.job.sweep.points))
     store.write(folder / "submission.json", codec.to_json(made))
-    script, log = folder / "job.sh", str(folder / "output.log")
+    script = folder / "job.sh"
     if scheduler.has_arrays(site):
-        with submission.going_on(run_id), execute.interrupts_held():
-            try:
-                job_id = submission.hand_over(scheduler, plan, script, log)
-            except PlanError:
-                store.discard(folder)
-                raise
-            made = msgspec.structs.replace(made, job_id=job_id)
-            store.write(folder / "submission.json", codec.to_json(made))
-            proofs.expect(store, plan, run_id, points=made.points)
-        return made
+        return submission.hand_over_kept(store, scheduler, plan, made, script)
     for index, point in enumerate(_names(run_id, len(plan.job.sweep.points))):
         store.run(point).mkdir(parents=True)
         log = str(submission.output_log(store, point))
