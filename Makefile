@@ -27,11 +27,14 @@ bench: .venv/.ready
 	.venv/bin/python bench/imports.py
 	.venv/bin/python bench/verdict.py
 
-.venv/.ready: $(SOURCES)
+.venv/.ready: $(SOURCES) $(wildcard locks/*.txt)
 	@$(MAKE) --no-print-directory venv VENV=.venv INSTALL='.[study,example]'
 
-.venv-test/.ready: pyproject.toml
+.venv-test/.ready: pyproject.toml $(wildcard locks/*.txt)
 	@$(MAKE) --no-print-directory venv VENV=.venv-test INSTALL='-e .[study,example,test]'
+
+# Exact versions with their hashes; docs/testing.md says how they are renewed.
+LOCK = locks/$(if $(findstring test,$(INSTALL)),test,$(if $(findstring study,$(INSTALL)),run,core)).txt
 
 .PHONY: venv
 venv:
@@ -41,7 +44,9 @@ venv:
 	  echo 'This Python cannot make virtual environments; on Debian: apt-get install python3-venv' >&2; exit 2; }
 	@echo 'making $(VENV)' >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python $(PIP_INSTALL) $(INSTALL)
+	@$(VENV)/bin/python $(PIP_INSTALL) --require-hashes --requirement $(LOCK)
+	@$(VENV)/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation $(INSTALL)
+	@$(if $(findstring example,$(INSTALL)),$(VENV)/bin/python $(PIP_INSTALL) --requirement locks/unhashed.txt)
 	@touch $(VENV)/.ready
 
 clean:

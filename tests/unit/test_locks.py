@@ -1,0 +1,79 @@
+"""The lock files: complete, hashed, bound to no index, and of one mind with pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {
+    "core": (),
+    "signatures": ("signatures",),
+    "run": ("study", "example"),
+    "test": ("study", "example", "test"),
+}
+
+
+def locked(name: str) -> list[tuple[Requirement, list[str]]]:
+    """Each requirement of a lock with its hashes."""
+    text = (ROOT / "locks" / f"{name}.txt").read_text().replace("\\\n", " ")
+    found = []
+    for line in text.splitlines():
+        requirement, *hashes = re.split(r"\s+--hash=sha256:", line.strip())
+        found.append((Requirement(requirement), hashes))
+    return found
+
+
+def wanted(name: str) -> list[Requirement]:
+    texts = list(PROJECT["dependencies"])
+    for extra in EXTRAS[name]:
+        texts += PROJECT["optional-dependencies"][extra]
+    return [Requirement(text) for text in texts]
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_every_line_is_one_version_with_hashes(name: str) -> None:
+    for requirement, hashes in locked(name):
+        assert [each.operator for each in requirement.specifier] == ["=="]
+        assert hashes
+        assert all(re.fullmatch(r"[0-9a-f]{64}", each.strip()) for each in hashes)
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_lock_has_what_the_project_requires(name: str, python: str, machine: str) -> None:
+    environment = {
+        **default_environment(), "python_version": python, "python_full_version": f"{python}.0",
+        "platform_machine": machine, "sys_platform": "linux",
+    }  # fmt: skip
+    found: dict[str, str] = {}
+    for requirement, _ in locked(name):
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            assert requirement.name not in found, "two versions for one machine"
+            found[requirement.name] = next(iter(requirement.specifier)).version
+    for requirement in wanted(name):
+        if requirement.name == "torch" or (
+            requirement.marker is not None and not requirement.marker.evaluate(environment)
+        ):
+            continue
+        assert requirement.specifier.contains(found[requirement.name.lower()]), requirement
+    assert "hatchling" in found
+
+
+@pytest.mark.parametrize("name", [*EXTRAS, "unhashed"])
+def test_no_lock_names_an_index_or_a_place(name: str) -> None:
+    text = (ROOT / "locks" / f"{name}.txt").read_text()
+    assert not re.search(r"://|^-|^--(?!hash)|@ |/home|/opt", text, re.MULTILINE)
+
+
+def test_the_one_without_a_hash_is_the_example_s_torch() -> None:
+    text = (ROOT / "locks/unhashed.txt").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert lines == [text for text in PROJECT["optional-dependencies"]["example"] if "torch" in text]
