@@ -37,6 +37,11 @@ def from_json(data: bytes, kind: type[T], *, what: str) -> T:
         if b"\\udc" in data:  # as to_json() wrote it; msgspec takes no lone surrogates
             return msgspec.convert(json.loads(data), kind)
         return msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise StoreError(
+            f"{what} cannot be read: its values are nested too deeply",
+            remedy="move it away; Fairlead writes a new one",
+        ) from None
     except (msgspec.DecodeError, ValueError) as error:
         raise StoreError(
             f"{what} cannot be read: {error}", remedy="move it away; Fairlead writes a new one"

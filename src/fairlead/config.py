@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairlead import consent
 from fairlead.errors import UsageError
+from fairlead.files import ownership, untrusted
 from fairlead.model import ProveRequest
+from fairlead.printable import one_line
 from fairlead.toml import TomlFile
 
+log = logging.getLogger("fairlead")
+
 PROJECT_FILE = "fairlead.toml"
+SITE_FILE = Path("/etc/fairlead/site.toml")
+
+#: Keys that a project's file sets only when the user agreed: they decide which programs start outside a
+#: container (a store's tools, an environment module, no container at all), where such programs may lie, and
+#: which servers images come from.
+GUARDED = ("store", "mirrors", "plain_http", "ca_file", "engine", "modules", "node_scratch")
+
+#: Asks the user whether a file may set these keys.
+Ask = Callable[[Path, Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +45,14 @@ class _Known:
     kind: Callable[[str], Any]
     default: Any
     meaning: str
+
+
+def _truth(text: str) -> bool:
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(text)
 
 
 _PROVE = ProveRequest()
@@ -47,6 +72,8 @@ KNOWN = {
     "mirrors": _Known(str, "", "places asked before a registry itself: docker.io=HOST,…"),
     "plain_http": _Known(str, "", "registries that are spoken to without TLS, with commas between"),
     "ca_file": _Known(str, "", "a certificate authority that registries may be signed by"),
+    "policy": _Known(str, "", "the signature policy; without it the user's or the machine's policy.json"),
+    "require_digest": _Known(_truth, False, "refuse references to images without a digest"),
     "repeats": _Known(int, _PROVE.repeats, "measured runs of a proof"),
     "margin": _Known(float, _PROVE.margin, "relative difference that counts as none"),
     "confidence": _Known(float, _PROVE.confidence, "confidence of the interval and of the tests"),
@@ -78,16 +105,29 @@ class Settings:
         return result
 
 
-def resolve(flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str, str]) -> Settings:
-    """Find every setting's value. Raises UsageError for unknown keys and values of the wrong type."""
-    settings = {}
+def resolve(
+    flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str, str], ask: Ask | None = None
+) -> Settings:
+    """Find every setting's value. Raises UsageError for unknown keys, values of the wrong type, settings of
+    the user's own that others may write, and keys of a project's file that the user has not agreed to; `ask`,
+    where somebody can be asked, asks for that."""
+    settings: dict[str, Setting] = {}
     files = [(name, file) for name, file in _files(folder, environment) if file is not None]
-    for _, file in files:
+    for label, file in files:
         file.check_keys(file.values, KNOWN)
+        if label == "project file" and "policy" in file.values:
+            # A project comes from anywhere; it must not choose whose images are accepted here.
+            raise UsageError(
+                "policy is a setting of the user or the site, not of a project",
+                context=file.at("policy"),
+                remedy="write it into ~/.config/fairlead/site.toml, or use --policy FILE",
+            )
     for name, known in KNOWN.items():
         variable = f"FAIRLEAD_{name.upper()}"
         setting = Setting(known.default, "default")
         for label, file in reversed(files):
+            if name == "require_digest" and setting.value is True:
+                continue  # the site's rule, which no project may lift
             if name in file.values:
                 setting = Setting(value_of(file, name), f"{label} {file.path}, line {file.line(name)}")
         if environment.get(variable):
@@ -97,6 +137,9 @@ def resolve(flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str,
         if flags.get(name) is not None:
             setting = Setting(flags[name], f"flag --{name}")
         settings[name] = setting
+    for label, file in files:
+        if label == _PROJECT:
+            _check_agreed(file, settings, environment, ask)
     if settings["store"].value is None:
         settings["store"] = _chosen_store(environment)
     settings["store"] = Setting(
@@ -108,7 +151,13 @@ def resolve(flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str,
 def value_of(file: TomlFile, name: str) -> Any:
     """A file's value of a setting, whose path is relative to the file. Raises UsageError for a wrong type."""
     value = file.convert(file.values[name], type(KNOWN[name].kind("1")), name)
-    return str(file.path.parent / os.path.expanduser(value)) if name == "store" else value
+    is_path = name == "store" or (name == "policy" and value)
+    return str(file.path.parent / os.path.expanduser(value)) if is_path else value
+
+
+def default_store(environment: Mapping[str, str]) -> Path:
+    """The user's own store where no setting names one."""
+    return Path(_chosen_store(environment).value)
 
 
 def _chosen_store(environment: Mapping[str, str]) -> Setting:
@@ -130,17 +179,105 @@ def _parsed(known: _Known, text: str, where: str) -> Any:
         ) from None
 
 
+_PROJECT = "project file"
+
+
 def _files(folder: Path, environment: Mapping[str, str]) -> list[tuple[str, TomlFile | None]]:
-    """The nearest project file at or above the folder, then the site file, of the user or of the machine."""
-    project = next(
-        (p / PROJECT_FILE for p in (folder, *folder.parents) if (p / PROJECT_FILE).is_file()), None
-    )
-    sites = (user_site_file(environment), Path("/etc/fairlead/site.toml"))
+    """The nearest project file at or above the folder that is believed, then the site file, of the user or of
+    the machine."""
+    projects = (_project_file(p / PROJECT_FILE, environment) for p in (folder, *folder.parents))
+    sites = (user_site_file(environment), SITE_FILE)
     site = next((path for path in sites if path.is_file()), None)
+    if site is not None and (doubt := ownership.doubt(site)):
+        raise UsageError(
+            f"the settings in {site} are not believed, because others may have written them",
+            context=str(doubt),
+            remedy=doubt.remedy,
+        )
     return [
-        ("project file", TomlFile(project) if project else None),
+        (_PROJECT, next((file for file in projects if file is not None), None)),
         ("site file", TomlFile(site) if site else None),
     ]
+
+
+def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None:
+    """The file, if there is one and it is believed. One that others own is passed over with a warning: else
+    anybody could stop everybody's work below a directory that all may write to."""
+    if not path.is_file():
+        return None
+    doubt = ownership.doubt(path)
+    if doubt is None:
+        return TomlFile(path)
+    trust = f"fairlead trust {shlex.quote(str(path))}"
+    try:
+        content = untrusted.read_bytes(os.path.realpath(path))
+    except OSError as error:
+        content = None
+        doubt = ownership.Doubt(doubt.place, f"{doubt.reason} ({error.strerror})", doubt.remedy)
+    if content is not None and consent.is_given(path, whole(content), environment):
+        return TomlFile(path, content)
+    if doubt.remedy.startswith("chmod") and os.path.realpath(path) == doubt.place:
+        raise UsageError(
+            f"the settings in {path} are not believed, because others may have written them",
+            context=str(doubt),
+            remedy=f"{doubt.remedy}   # or, after reading it: {trust}",
+        )
+    log.warning(
+        "%s is ignored: %s; after reading it, to use it: %s",
+        one_line(str(path)), one_line(str(doubt)), one_line(trust, limit=1000),
+    )  # fmt: skip
+    return None
+
+
+def whole(content: bytes) -> str:
+    """What an agreement to all of a file stands for."""
+    return "file:" + hashlib.sha256(content).hexdigest()
+
+
+def guarded(file: TomlFile) -> dict[str, Any]:
+    """The keys of a file that need an agreement."""
+    return {name: file.values[name] for name in GUARDED if name in file.values}
+
+
+def _check_agreed(
+    file: TomlFile, settings: Mapping[str, Setting], environment: Mapping[str, str], ask: Ask | None
+) -> None:
+    """Raise UsageError when a key of a project's file that needs an agreement would hold and has none."""
+    in_force = [name for name in guarded(file) if settings[name].source.startswith(_PROJECT)]
+    if not in_force or file.agreed:
+        return
+    digest = "keys:" + consent.digest_of(guarded(file))
+    if consent.is_given(file.path, digest, environment):
+        return
+    if ask is not None and ask(file.path, guarded(file)):
+        consent.give(file.path, digest, environment)
+        return
+    raise UsageError(
+        f"{file.path} sets {', '.join(in_force)}, to which you have not agreed",
+        context="\n".join(
+            f"{file.at(name)}: {name} = {one_line(str(file.values[name]))}" for name in in_force
+        )
+        + "\nA project's file may not choose what runs on this machine without your agreement.",
+        remedy=f"fairlead trust {shlex.quote(str(file.path))}   # after reading it; again when they change",
+    )
+
+
+def agree(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Keep the user's agreement to a project's file; return what it sets. Raises UsageError for a file that
+    cannot be one."""
+    try:
+        content = untrusted.read_bytes(os.path.realpath(path))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from None
+    file = TomlFile(path, content)
+    file.check_keys(file.values, KNOWN)
+    for name in file.values:
+        value_of(file, name)
+    if ownership.doubt(path) is None:
+        consent.give(path, "keys:" + consent.digest_of(guarded(file)), environment)
+    else:
+        consent.give(path, whole(content), environment)
+    return file.values
 
 
 def user_site_file(environment: Mapping[str, str]) -> Path:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from fairlead import run_folder
 from fairlead.model import Delivered
+
+#: EPOCH NODE HOW SECONDS BYTES
+_LINE = re.compile(r"(\d{1,11}) (\S{1,255}) (unpacked|found|shared) (\d{1,9}) (\d{1,18})", re.ASCII)
+_MOST_FILES = 100_000
 
 
 def read(folder: Path) -> tuple[Delivered, ...]:
-    """Of a run's folder, in the order of time; a line that a node did not write to its end is left out."""
+    """Of a run's directory, in the order of time; a line that a node did not write to its end is left out."""
     found = []
-    for path in sorted(folder.glob("deliveries.*")):
-        for line in path.read_text(errors="replace").splitlines():
-            parts = line.split()
-            if len(parts) == 5 and parts[0].isdecimal() and parts[3].isdecimal() and parts[4].isdecimal():
-                at, node, how, took, size = parts
+    control = run_folder.control(folder)
+    for path in run_folder.files_of(control, most=_MOST_FILES):
+        if not path.name.startswith("deliveries."):
+            continue
+        for line in (run_folder.text(path) or "").splitlines():
+            if (parts := _LINE.fullmatch(line)) is not None:
+                at, node, how, took, size = parts.groups()
                 found.append(
                     Delivered(
                         at_epoch_s=int(at), node=node, how=how, took_s=int(took), archive_bytes=int(size)

@@ -1,7 +1,8 @@
 """The only room that starts processes: short questions to tools, and live job scripts.
 
 Every process of a run carries FAIRLEAD_RUN in its environment, through `env -i`, through containers
-and through new sessions. That mark, not a process group, is how a run is found, measured and ended.
+and through new sessions. That mark, not a process group, is how a run is found and measured. A process can
+lose it; so a run is ended by its job script, below which the kernel keeps whatever the run starts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
 
 from fairlead.errors import Terminated, ToolError
@@ -32,6 +33,7 @@ STOP_GRACE_S = 15.0
 _KILL_GRACE_S = 5.0
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -121,6 +123,8 @@ class Live:
 
         def die_with_parent() -> None:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            # bash keeps this: whatever the run starts stays below its script, daemons in new sessions too.
+            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
             if os.getppid() != parent:  # it died before the line above
                 os._exit(1)
 
@@ -179,6 +183,8 @@ class Live:
         code = self.wait(STOP_GRACE_S)
         if code is None:
             log.warning("the job script %d did not end by itself: killing it", self.pid)
+            self._process.send_signal(signal.SIGSTOP)  # it starts nothing in the place of what is ended
+            _end(lambda: descendants(self.pid))
             self._process.kill()
             code = self.wait() or 137
         end_strays(self.run_id)
@@ -214,14 +220,33 @@ def processes_of(run_id: str) -> Iterator[int]:
 
 def end_strays(run_id: str) -> None:
     """Kill what is left of a run whose job script has gone, and wait until it is."""
+    _end(lambda: list(processes_of(run_id)))
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one, however deep, that have not ended; by proc_pid_stat(5)."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stream:
+            state, parent = stream.read().rpartition(b") ")[2].split()[:2]
+            if state not in (b"Z", b"X"):
+                children.setdefault(int(parent), []).append(int(name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, ())
+    return found[1:]
+
+
+def _end(left_of: Callable[[], list[int]]) -> None:
+    """Kill what is left of a run, and wait until it is gone."""
     deadline = time.monotonic() + _KILL_GRACE_S
-    while left := list(processes_of(run_id)):
+    while left := left_of():
         for pid in left:
-            log.debug("ending process %d, left over from run %s", pid, run_id)
+            log.debug("ending process %d, left over from a run", pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:  # stuck in the kernel, in a dead file system perhaps
-            log.warning("processes %s of run %s cannot be ended", left, run_id)
+            log.warning("processes %s of a run cannot be ended", left)
             return
         time.sleep(0.01)
 

@@ -92,6 +92,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             topology=file.convert(values.get("topology", {}), Topology, "topology"),
             mounts=_mounts(values, file, folder),
             environment=environment,
+            environment_from=given("environment_from", tuple[str, ...], ()),
             walltime_s=file.convert(values["walltime_s"], int, "walltime_s")
             if "walltime_s" in values
             else None,
@@ -108,6 +109,8 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             if "site_layer" in values
             else UNSET,
             fabric=given("fabric", str, "") or UNSET,
+            # On is what nobody need ask for.
+            seccomp=UNSET if given("seccomp", bool, True) else False,
             capture=CaptureRequest(
                 python=None if capture.python is None else _program(folder, capture.python),
                 include=tuple(_resolved(folder, p) for p in capture.include),

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fairlead.files.kinds import IN_MEMORY
+from fairlead.files.mounts import Mount, existing, mount_of
+
 #: Variables that sites set to a user's place on a large file system, the best one first.
 VARIABLES = (
     "SCRATCH", "PSCRATCH", "CSCRATCH", "GSCRATCH", "MYSCRATCH", "SCRATCHDIR", "SCRATCH_DIR",
@@ -28,21 +31,8 @@ _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
 WANTED_BYTES = 10 * 10**9
 WANTED_INODES = 200_000
 
-#: What lies in memory is gone with the machine's next start.
-_IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "zram"})
-
 #: A quota server that does not answer must not hold up a verb for long.
 _PATIENCE_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
-    """One mounted file system, as /proc/self/mountinfo has it."""
-
-    point: str
-    source: str
-    kind: str
-    options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +209,7 @@ def _obstacle(spot: Spot, *, last: bool) -> str | None:
         return "there is no such folder"
     if not spot.writable:
         return "this user cannot write there"
-    if spot.kind in _IN_MEMORY:
+    if spot.kind in IN_MEMORY:
         return f"it is in memory ({spot.kind}) and does not last"
     if "noexec" in spot.options:
         return "it is mounted noexec: no program of an image could run"
@@ -238,14 +228,14 @@ class Machine:
 
     def look(self, folder: str, stores: Sequence[str]) -> Spot:
         mount = mount_of(folder)
-        existing = _existing(folder)
+        nearest = existing(folder)
         try:
-            owned = os.stat(existing).st_uid == os.getuid()
+            owned = os.stat(nearest).st_uid == os.getuid()
         except OSError:
             owned = False
         return Spot(
-            folder=existing == folder and os.path.isdir(folder),
-            writable=os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK),
+            folder=nearest == folder and os.path.isdir(folder),
+            writable=os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK),
             owned=owned,
             kind=mount.kind,
             options=mount.options,
@@ -262,7 +252,7 @@ def room(path: str) -> Room:
     The least of what is free and what the quota leaves. A quota tool that fails, or is not there, sets no
     limit. Raises OSError for a file system that does not answer.
     """
-    place = _existing(path)
+    place = existing(path)
     state = os.statvfs(place)
     mount = mount_of(place)
     free_bytes = state.f_bavail * state.f_frsize
@@ -281,16 +271,6 @@ def room(path: str) -> Room:
         kind=mount.kind,
         limited_by="quota" if limited else "file system",
     )
-
-
-def mount_of(path: str) -> Mount:
-    """The file system that a path lies on, or will."""
-    try:
-        with open("/proc/self/mountinfo", errors="surrogateescape") as stream:
-            text = stream.read()
-    except OSError:
-        text = ""
-    return find_mount(text, os.path.realpath(_existing(path)))
 
 
 def quotas(path: str, mount: Mount) -> list[Limit]:
@@ -333,49 +313,17 @@ def _ceph_limit(path: str) -> Limit | None:
 
 
 def _is_store(path: str) -> bool:
-    """A store of this user's; in a folder of several users, somebody else's may stand in its place."""
+    """A store of this user's own; in a folder of several users, somebody else's may stand in its place, and a
+    group's is used only when it is named."""
+    if os.path.exists(os.path.join(path, "group")):
+        return False
     try:
         return os.stat(os.path.join(path, "version")).st_uid == os.getuid()
     except OSError:
         return False
 
 
-def _existing(path: str) -> str:
-    while not os.path.exists(path) and os.path.dirname(path) != path:
-        path = os.path.dirname(path)
-    return path
-
-
 # -- what tools and files say ------------------------------------------------------------------------
-
-
-def find_mount(mountinfo: str, path: str) -> Mount:
-    """The mount that holds a path (real, absolute). Source: proc_pid_mountinfo(5)."""
-    best = Mount(point="", source="", kind="unknown", options=())
-    for line in mountinfo.splitlines():
-        before, dash, after = line.partition(" - ")
-        fields, more = before.split(" "), after.split(" ")
-        if not dash or len(fields) < 6 or len(more) < 2:
-            continue
-        point = _unescaped(fields[4])
-        # A later line lies over an earlier one at the same place.
-        if (path.rstrip("/") + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best.point):
-            options = dict.fromkeys([*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())])
-            best = Mount(
-                point=point,
-                source=_unescaped(more[1]),
-                kind=_KINDS.get(more[0], more[0]),
-                options=tuple(o for o in options if o in ("ro", "noexec", "nosuid", "nodev")),
-            )
-    return best
-
-
-#: What mountinfo calls some file systems -> the name that everybody knows.
-_KINDS = {"nfs4": "nfs", "fuse.beegfs": "beegfs", "fuse.ceph": "ceph", "fuse.ceph-fuse": "ceph"}
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def parse_lfs_quota(output: str, mount: Mount) -> Limit | None:

@@ -1,7 +1,7 @@
 """Programs of Fairlead's own that compute nodes need: copied into the store, which they see.
 
 Fairlead itself may be installed where only the login node sees it; nothing of it is needed elsewhere but the
-embedded bwrap.
+embedded bwrap and the filters of system calls.
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from fairlead.engines import bubblewrap
+from fairlead import seccomp
+from fairlead.engines import NO_SECCOMP, bubblewrap
+from fairlead.errors import StoreError
+from fairlead.files import ownership
 from fairlead.model import EngineFacts, Site
+from fairlead.plan.guard import FILTERS
 from fairlead.plan.watchdog import PY_SPY
 from fairlead.store import Store
 
@@ -30,25 +35,68 @@ def provide(store: Store, site: Site) -> Site:
 def provide_py_spy(store: Store, site: Site) -> Site:
     """The site with its py-spy, which is one file, at a place in the store. For jobs with a watchdog."""
     path = site.other_tools.get(PY_SPY)
-    if path is None or Path(path).is_relative_to(store.root):
+    if path is None or Path(path).is_relative_to(store.own):
         return site
     with open(path, "rb") as stream:
         key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
     final = store.program(key)
-    if not final.is_dir():
-        with store.scratch() as scratch:
+    if not _is_believed(store, final, (PY_SPY,)):
+        with store.scratch(own=True) as scratch:
             made = scratch / key
-            made.mkdir()
+            made.mkdir(mode=0o755)
             shutil.copyfile(path, made / PY_SPY)
             os.chmod(made / PY_SPY, 0o755)
             store.publish(made, final)
     return msgspec.structs.replace(site, other_tools={**site.other_tools, PY_SPY: str(final / PY_SPY)})
 
 
+def provide_filters(store: Store, site: Site) -> Site:
+    """The site with the filters of system calls for its machine at a place in the store; as it is where there
+    are none, or its kernel takes none."""
+    key = seccomp.DIGESTS.get(site.architecture)
+    check = site.check("seccomp")
+    if key is None or (check is not None and check.detail == NO_SECCOMP):
+        return site
+    final = store.program(key)
+    if not _is_believed(store, final, seccomp.NAMES):
+        with store.scratch(own=True) as scratch:
+            made = scratch / key
+            made.mkdir(mode=0o755)
+            for name, content in seccomp.files(site.architecture).items():
+                (made / name).write_bytes(content)
+                os.chmod(made / name, 0o555 if name.endswith(".run") else 0o444)
+            store.publish(made, final)
+    return msgspec.structs.replace(site, other_tools={**site.other_tools, FILTERS: str(final)})
+
+
 def moved(site: Site, provided: Site) -> dict[str, str]:
     """Where the engines' programs went: place here -> place in the store."""
     pairs = zip(site.engines, provided.engines, strict=True)
     return {before.path: after.path for before, after in pairs if before.path != after.path}
+
+
+def _is_believed(store: Store, folder: Path, names: Sequence[str]) -> bool:
+    """Whether programs are there and nobody else could have changed them; what others could have changed goes
+    away. Raises StoreError when it cannot."""
+    if not folder.is_dir():
+        return False
+    doubts = (ownership.doubt_within(store.own, folder / name) for name in names)
+    doubt = next((each for each in doubts if each is not None), None)
+    if doubt is None:
+        return True
+    if Path(doubt.place) == folder.parent:
+        raise StoreError(f"programs in the store {store.own} are not started: {doubt}", remedy=doubt.remedy)
+    store.discard(folder)
+    return False
+
+
+def _make_folders(top: Path, folder: Path) -> None:
+    """Each with a mode in which nobody else may write, whatever the umask."""
+    here = top
+    for part in folder.relative_to(top).parts:
+        here = here / part
+        here.mkdir(exist_ok=True)
+        here.chmod(0o755)
 
 
 def _is_embedded(facts: EngineFacts) -> bool:
@@ -60,12 +108,13 @@ def _provided(store: Store, facts: EngineFacts) -> EngineFacts:
     folder = Path(facts.path.removesuffix(name))
     key = hashlib.sha256("".join(sorted(bubblewrap.EMBEDDED.values())).encode()).hexdigest()[:16]
     final = store.program(key)
-    if not final.is_dir():
-        with store.scratch() as scratch:
+    if not _is_believed(store, final, tuple(bubblewrap.EMBEDDED)):
+        with store.scratch(own=True) as scratch:
             made = scratch / key
+            made.mkdir(mode=0o755)
             for each in bubblewrap.EMBEDDED:
                 target = made / each
-                target.parent.mkdir(parents=True, exist_ok=True)
+                _make_folders(made, target.parent)
                 shutil.copyfile(folder / each, target)
                 os.chmod(target, 0o755)
             store.publish(made, final)

@@ -1,10 +1,13 @@
-"""What the ranks of a run have reported of their steps: RANKS-FOLDER/progress/RANK."""
+"""What the ranks of a run have reported of their steps: ranks/progress/RANK of its directory."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairlead import run_folder
+from fairlead.files import untrusted
 from fairlead.stragglers import Straggler, find_straggler, read_steps
 
 #: Of each file the end is enough for the newest steps.
@@ -12,13 +15,14 @@ _TAIL_BYTES = 1 << 14
 
 
 def look_for_straggler(folder: Path, nodes: Sequence[str]) -> Straggler | None:
-    """The slowest rank, if it is slow for sure. `folder`: of the run's ranks; `nodes`: each rank's."""
+    """The slowest rank, if it is slow for sure. `folder`: the run's; `nodes`: each rank's."""
     reports = {}
+    progress = folder / run_folder.RANKS / "progress"
+    if os.path.islink(progress):
+        return None
     for rank in range(len(nodes)):
         try:
-            with open(folder / "progress" / str(rank), "rb") as stream:
-                stream.seek(max(stream.seek(0, 2) - _TAIL_BYTES, 0))
-                data = stream.read()
+            data = untrusted.read_tail(progress / str(rank), limit=_TAIL_BYTES)
         except OSError:
             return None
         # The first line may have lost its beginning, and the last one its end.

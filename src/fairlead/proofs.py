@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from fairlead import codec
+from fairlead import codec, run_folder
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError
+from fairlead.files import untrusted
 from fairlead.model import Claim, Plan
 from fairlead.mpi import proven
 from fairlead.mpi.proven import Proven
@@ -58,7 +59,7 @@ def gather(store: Store) -> tuple[Proven, ...]:
         try:
             _take_in(store, path)
         except FairleadError:  # damaged, or of another version
-            path.unlink(missing_ok=True)
+            _discard(path)
     return kept(store)
 
 
@@ -68,8 +69,13 @@ def kept(store: Store) -> tuple[Proven, ...]:
         try:
             found.append(store.read(path, Proven))
         except FairleadError:
-            path.unlink(missing_ok=True)
+            _discard(path)
     return tuple(sorted(found, key=lambda each: each.at, reverse=True))
+
+
+def _discard(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def forget(store: Store) -> int:
@@ -121,10 +127,14 @@ def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[Proven | None,
     folder = store.run(run_id)
     code = _exit_code(folder)
     log, at = "", utc_now()
-    path_of_log = folder / "ranks" / "proof.log"
-    with contextlib.suppress(FileNotFoundError), open(path_of_log, errors="replace") as stream:
-        log = stream.read(_MOST_BYTES)
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.fstat(stream.fileno()).st_mtime))
+    # The script runs the proof, or the image's own mpirun does, in the container.
+    for path in (run_folder.control(folder) / "proof.log", folder / run_folder.RANKS / "proof.log"):
+        try:
+            log = untrusted.read_head(path, limit=_MOST_BYTES).decode(errors="replace")
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.lstat(path).st_mtime))
+            break
+        except OSError:
+            continue
     said = proven.verdict(log, asked=awaited.world_size, failed=code == _NOT_STARTED)
     found = None
     if said is not None:
@@ -138,11 +148,13 @@ def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[Proven | None,
 
 def _exit_code(folder: Path) -> int | None:
     """Of a run that is over: what its script left, what the scheduler said, or its record."""
-    for path in (folder / "ranks" / "exit_code", folder / "exit_code"):
+    for path in (run_folder.control(folder) / "exit_code", folder / "exit_code"):
         try:
-            return int(path.read_text().split()[0])
-        except (FileNotFoundError, ValueError, IndexError):
+            found = run_folder.ended(path)
+        except run_folder.DamagedRunError:
             continue
+        if found is not None:
+            return found[0]
     return None
 
 

@@ -7,7 +7,8 @@
     relinked/sha256/HEX/     the same with its absolute links made relative, where nothing can be mounted
     packed/sha256/HEX/       an image as one file, image.sif, image.squashfs, or image.tar for compute nodes,
                              and image.KIND.json about it
-    blobs/sha256/HEX         image manifests and configs
+    blobs/sha256/HEX         image manifests and configs, indexes that pins need, and compressed layers that
+                             the user asked to keep
     images/sha256/HEX.json   what is known about an image
     captures/HEX.json        fingerprint of an environment -> digest of its image
     names/NAME               a name -> digest
@@ -23,7 +24,10 @@
     tools/NAME/              a tool that `fairlead doctor --fix` has installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     runs/ID/points/N/        the run ID.N: a point of the sweep ID
+    by-hand/NAME-JOB/        the same of a script that was handed to a queue by hand
     tmp/                     work in progress, renamed into place when whole
+    group                    the name of the group whose store this is (access.py): it holds images, and all
+                             that is not an image's is in each member's own store
 
 A thing becomes visible by one rename, so a reader sees all of it or nothing, and a killed writer leaves
 only something under tmp/ that the next one sweeps away.
@@ -31,6 +35,7 @@ only something under tmp/ that the next one sweeps away.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import fcntl
@@ -41,14 +46,17 @@ import os
 import re
 import shlex
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from fairlead import codec
+from fairlead import codec, digests, pinning
 from fairlead.errors import StoreError, UsageError
+from fairlead.files import untrusted
 from fairlead.model import Image, Pin, Rootfs, StoredLayer
+from fairlead.printable import one_line
 
 log = logging.getLogger("fairlead")
 T = TypeVar("T")
@@ -56,10 +64,17 @@ T = TypeVar("T")
 VERSION = "2"
 #: Of packed images. The tars are of the flat tree and of the relinked one.
 FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+#: Of what is read back whole. The memory samples of a run of days are some megabytes.
+_MOST_JSON_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
+#: The second in which a run was made, as its name has it.
+_MOMENT = "%Y%m%d-%H%M%S"
+_MOMENT_IN_NAME = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
+#: A run from further ahead than any clock is wrong does not set the time of those that follow.
+_CLOCK_SKEW_S = 86_400.0
 _OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
+_LARGEST_DOCUMENT = 4 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _serials = itertools.count(1)  # of the process, which may hold several stores at one place
 
@@ -68,15 +83,19 @@ class Store:
     """The store at one place. Opening it writes nothing; the first write makes it, and says where it is
     and that it was `chosen_because` of what."""
 
-    def __init__(self, root: Path, *, chosen_because: str = "") -> None:
+    def __init__(self, root: Path, *, chosen_because: str = "", own: Path | None = None) -> None:
+        """`own`: for a group's store, the store of the user's own in which everything but images is."""
         self.root = root
+        self.own = root if own is None or own == root else own
+        #: Where `doctor --fix` installs tools.
+        self.tools = self.own / "tools"
         self._chosen_because = chosen_because
-        self._swept = False
+        self._swept: set[Path] = set()
 
     # -- places ------------------------------------------------------------------------------------
 
     def layer_folder(self, diff_id: str) -> Path:
-        return self.root / "layers" / "sha256" / _hex(diff_id)
+        return self.root / "layers" / _place(diff_id)
 
     def layer(self, diff_id: str) -> Path:
         """The layer's tree."""
@@ -86,48 +105,48 @@ class Store:
         return self.layer_folder(diff_id) / "recipe"
 
     def part(self, digest: str) -> Path:
-        return self.root / "parts" / "sha256" / _hex(digest)
+        return self.root / "parts" / _place(digest)
 
     def identity(self, key: str) -> Path:
-        return self.root / "identities" / key
+        return self.own / "identities" / key
 
     def driver(self, key: str) -> Path:
-        return self.root / "drivers" / key
+        return self.own / "drivers" / key
 
     def lease(self, name: str) -> Path:
         return self.root / "leases" / name
 
     def program(self, key: str) -> Path:
-        return self.root / "programs" / key
+        return self.own / "programs" / key
 
     def site(self, name: str) -> Path:
         """What was seen of a compute node, by its scheduler and partition."""
-        return self.root / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
+        return self.own / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
 
     def host_library(self, key: str) -> Path:
-        return self.root / "host-libraries" / f"{key}.json"
+        return self.own / "host-libraries" / f"{key}.json"
 
     def host_mpi(self, key: str) -> Path:
-        return self.root / "host-mpis" / key
+        return self.own / "host-mpis" / key
 
     def proofs(self) -> Path:
-        return self.root / "proofs"
+        return self.own / "proofs"
 
     def flat(self, digest: str) -> Path:
-        return self.root / "flat" / "sha256" / _hex(digest)
+        return self.root / "flat" / _place(digest)
 
     def relinked(self, digest: str) -> Path:
-        return self.root / "relinked" / "sha256" / _hex(digest)
+        return self.root / "relinked" / _place(digest)
 
     def tool(self, name: str) -> Path:
-        return self.root / "tools" / name
+        return self.tools / name
 
     def packed(self, digest: str, kind: str) -> Path:
         """The image as one file of a kind; beside it lie what is known of it, and folders to mount on."""
-        return self.root / "packed" / "sha256" / _hex(digest) / f"image.{kind}"
+        return self.root / "packed" / _place(digest) / f"image.{kind}"
 
     def blob(self, digest: str) -> Path:
-        return self.root / "blobs" / "sha256" / _hex(digest)
+        return self.root / "blobs" / _place(digest)
 
     def run(self, run_id: str) -> Path:
         if not _NAME.fullmatch(run_id):
@@ -135,8 +154,8 @@ class Store:
                 f"{run_id!r} is not the name of a run", remedy="fairlead report  # lists the runs"
             )
         if (point := _POINT.fullmatch(run_id)) is not None:
-            return self.root / "runs" / point[1] / "points" / point[2]
-        return self.root / "runs" / run_id
+            return self.own / "runs" / point[1] / "points" / point[2]
+        return self.own / "runs" / run_id
 
     def rootfs(self, image: Image) -> Rootfs:
         """Where the image's layers lie, bottom first, and where its flat tree and its packed files would."""
@@ -150,12 +169,16 @@ class Store:
     # -- writing -----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """A folder for work in progress; what is still in it at the end is removed."""
+    def scratch(self, *, own: bool = False) -> Iterator[Path]:
+        """A folder for work in progress; what is still in it at the end is removed. `own`: in the user's own
+        store, for what is not an image's. Nobody else can write in it."""
+        root = self.own if own else self.root
         with self.guarded():
-            self._make()
-            folder = self.root / "tmp" / f"{owner()}-{next(_serials)}"
-            folder.mkdir()
+            self._make(root)
+            folder = root / "tmp" / f"{owner()}-{next(_serials)}"
+            folder.mkdir(mode=0o700)
+            if self.own != root and root == self.root:  # others of the group look for claims in it
+                folder.chmod(0o2750)
         try:
             with self.guarded():
                 yield folder
@@ -168,6 +191,7 @@ class Store:
         nothing: what is there is equal, because its name is its digest."""
         with self.guarded():
             final.parent.mkdir(parents=True, exist_ok=True)
+            self._share(made, final)
             try:
                 os.rename(made, final)
             except OSError as error:
@@ -176,11 +200,29 @@ class Store:
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a file whole or not at all."""
-        with self.scratch() as scratch:
+        with self.scratch(own=self._is_own(path)) as scratch:
             part = scratch / "part"
-            part.write_bytes(data)
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as stream:
+                stream.write(data)
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._share(part, path)
             os.replace(part, path)
+
+    def _is_own(self, path: Path) -> bool:
+        return self.own != self.root and path.is_relative_to(self.own)
+
+    def _share(self, made: Path, final: Path) -> None:
+        """In a group's store, let the group read what was made, whatever the umask: the file, or the tree's
+        uppermost directories and the files in them. The modes below are the image's."""
+        if self.own == self.root or self._is_own(final):
+            return
+        gid = os.stat(self.root).st_gid
+        inner = sorted(made.iterdir()) if made.is_dir() else []
+        for path in (made, *inner):
+            if not path.is_symlink():
+                os.chown(path, -1, gid)
+                os.chmod(path, os.stat(path).st_mode & 0o777 | (0o050 if path.is_dir() else 0o040))
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -221,39 +263,39 @@ class Store:
             case _:
                 return error
 
-    def _make(self) -> None:
-        version = self.root / "version"
+    def _make(self, root: Path) -> None:
+        version = root / "version"
         try:
             found = version.read_text(errors="replace").strip()
         except FileNotFoundError:
             found = ""
         if found and found != VERSION:
             raise StoreError(
-                f"the store {self.root} has version {found}; this Fairlead writes version {VERSION}",
+                f"the store {root} has version {found}; this Fairlead writes version {VERSION}",
                 remedy="choose another place: FAIRLEAD_STORE=DIR",
             )
         try:
-            (self.root / "tmp").mkdir(parents=True, exist_ok=True)
+            if not found:
+                _make_private_folder(root)
+            (root / "tmp").mkdir(exist_ok=True)
         except (FileExistsError, FileNotFoundError) as error:  # a dangling link, a place such as /proc
             raise StoreError(
-                f"the store {self.root} cannot be made",
+                f"the store {root} cannot be made",
                 context=str(error),
                 remedy="choose another place: FAIRLEAD_STORE=DIR",
             ) from None
         if not found:
             version.write_text(VERSION + "\n")
             if self._chosen_because.startswith("default"):
-                log.warning("images and records are kept in %s (%s)", self.root, self._chosen_because)
-        if not self._swept:
-            self._swept = True
-            self.sweep()
+                log.warning("images and records are kept in %s (%s)", root, self._chosen_because)
+        if root not in self._swept:
+            self._swept.add(root)
+            _sweep(root)
 
     def sweep(self) -> None:
         """Remove work in progress whose writer, on this machine, is no more."""
-        with contextlib.suppress(OSError):
-            for folder in (self.root / "tmp").iterdir():
-                if is_dead(folder.name.rpartition("-")[0]):
-                    remove_tree(folder)
+        for root in {self.root, self.own}:
+            _sweep(root)
 
     def check_room(self, *, needed_bytes: int, needed_inodes: int, what: str) -> None:
         """Refuse beforehand what the file system, or the user's quota on it, cannot hold."""
@@ -283,18 +325,24 @@ class Store:
         """Keep an image whose layers are already in place."""
         self.write(self.blob(config_digest), config)
         self.write(self.blob(image.digest), manifest)
-        self.write(self._image(image.digest), codec.to_json(image))
+        self.write(self.entry(image.digest), codec.to_json(image))
 
     def image(self, reference: str) -> Image:
         """The image of a digest, the beginning of one, or a name."""
         with self.guarded():
             digest = self._resolve(reference)
             try:
-                data = self._image(digest).read_bytes()
+                data = self.entry(digest).read_bytes()
             except FileNotFoundError:
                 raise self._no_image(reference) from None
         image = codec.from_json(data, Image, what=f"the store's entry of image {reference}")
         missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
+        if image.digest != digest:
+            raise StoreError(
+                f"the store's entry of image {reference} is of another image",
+                context=f"expected {digest}, found {one_line(image.digest)}",
+                remedy=self.how_to_get(image),
+            )
         if missing:
             raise StoreError(
                 f"image {reference} lacks layer {missing[0]} in the store {self.root}",
@@ -307,7 +355,7 @@ class Store:
         """The command that brings an image into the store, whole."""
         if image.site_layer is not None:
             added = " ".join(f"--with {each}" for each in image.site_layer.contents)
-            return f"fairlead site layer {image.site_layer.base[:19]} --fresh {added}"
+            return f"fairlead site layer {digests.short(image.site_layer.base)} --fresh {added}"
         if image.reference:
             return f"fairlead image pull --fresh {shlex.quote(image.reference)}"
         return "fairlead capture --fresh"
@@ -315,7 +363,7 @@ class Store:
     def knows(self, reference: str) -> bool:
         """Whether there is an entry for a digest, the beginning of one, or a name; it may be damaged."""
         try:
-            return self._image(self._resolve(reference)).exists()
+            return self.entry(self._resolve(reference)).exists()
         except StoreError:
             return False
 
@@ -338,12 +386,12 @@ class Store:
         """The digest of the image that an unchanged environment gave before."""
         with self.guarded():
             try:
-                return (self.root / "captures" / _hex(fingerprint)).read_text(errors="replace")
+                return (self.root / "captures" / digests.hexed(fingerprint)).read_text(errors="replace")
             except FileNotFoundError:
                 return None
 
     def remember_capture(self, fingerprint: str, digest: str) -> None:
-        self.write(self.root / "captures" / _hex(fingerprint), digest.encode())
+        self.write(self.root / "captures" / digests.hexed(fingerprint), digest.encode())
 
     def has_layer(self, diff_id: str) -> bool:
         return self.layer(diff_id).is_dir()
@@ -359,7 +407,7 @@ class Store:
 
     def discard(self, path: Path) -> None:
         """Take a tree or a file out of the store: it is gone under its name before any of it is removed."""
-        with self.scratch() as scratch:
+        with self.scratch(own=self._is_own(path)) as scratch:
             try:
                 os.rename(path, scratch / "discarded")
             except FileNotFoundError:
@@ -370,16 +418,51 @@ class Store:
         return self.read(self.layer_folder(diff_id) / "layer.json", StoredLayer)
 
     def pin(self, pin: Pin) -> None:
+        """Keep what a reference stands for. Raises StoreError for a reference with another image's digest."""
+        if not self.covers(pin):
+            raise StoreError(
+                f"the reference {one_line(pin.reference)} cannot stand for the image {pin.digest}",
+                context="a digest in a reference is the image's, or that of an index that lists the image",
+                remedy=f"fairlead image pull {shlex.quote(one_line(pin.reference))}",
+            )
         self.write(self._pin(pin.reference), codec.to_json(pin))
 
     def pinned(self, reference: str) -> Pin | None:
-        """What the reference stood for when it was last pulled here."""
+        """What the reference stood for when it was last pulled here. A pin that is not of this reference, or
+        of another image than its digest, is none."""
         with self.guarded():
             try:
                 data = self._pin(reference).read_bytes()
             except FileNotFoundError:
                 return None
-        return codec.from_json(data, Pin, what=f"the pin of {reference}")
+        pin = codec.from_json(data, Pin, what=f"the pin of {reference}")
+        if pin.reference == reference and self.covers(pin):
+            return pin
+        log.warning(
+            "ignored the pin of %s: the store does not show that this digest covers the image %s",
+            one_line(reference),
+            one_line(pin.digest),
+        )
+        return None
+
+    def covers(self, pin: Pin) -> bool:
+        """Whether the pin's reference can stand for its image: it has no digest, or one that covers the
+        image."""
+        asked = pinning.digest_in(pin.reference)
+        return asked is None or pinning.chain(asked, pin.digest, self.document) is not None
+
+    def document(self, digest: str) -> bytes | None:
+        """An index, a manifest or a configuration that is kept, not verified; None where it is not there."""
+        try:
+            with open(self.blob(digest), "rb") as stream:
+                return stream.read(_LARGEST_DOCUMENT)
+        except FileNotFoundError:
+            return None
+
+    def keep_document(self, digest: str, data: bytes) -> None:
+        """Keep an index beside the manifests, unless it is there."""
+        if self.document(digest) != data:
+            self.write(self.blob(digest), data)
 
     def pins(self) -> list[Pin]:
         """Every pin, by reference."""
@@ -395,38 +478,38 @@ class Store:
 
     def images(self) -> list[Image]:
         """Every image, by digest."""
-        folder = self.root / "images" / "sha256"
-        found = sorted(folder.glob("*.json")) if folder.is_dir() else []
-        return [self.read(path, Image) for path in found]
+        return [self.read(path, Image) for path in self.entries()]
+
+    def entries(self) -> list[Path]:
+        """The files by which the store knows its images, by digest."""
+        folders = [self.root / "images" / algorithm for algorithm in digests.DIGITS]
+        return [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("*.json"))]
 
     def _pin(self, reference: str) -> Path:
         hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
         return self.root / "pins" / f"{hashed}.json"
 
-    def _image(self, digest: str) -> Path:
-        return self.root / "images" / "sha256" / (_hex(digest) + ".json")
+    def entry(self, digest: str) -> Path:
+        """The file by which the store knows an image."""
+        return self.root / "images" / (_place(digest) + ".json")
 
     def _resolve(self, reference: str) -> str:
-        if _DIGEST.fullmatch(reference):
+        if digests.is_digest(reference):
             return reference
         if _NAME.fullmatch(reference):
             with contextlib.suppress(FileNotFoundError):
                 named = (self.root / "names" / reference).read_text(errors="replace")
-                if _DIGEST.fullmatch(named):  # not so when the machine went down while it was written
+                if digests.is_digest(named):  # not so when the machine went down while it was written
                     return named
-        short = reference.removeprefix("sha256:")
-        if re.fullmatch(r"[0-9a-f]{6,63}", short):
-            with contextlib.suppress(FileNotFoundError):
-                found = [
-                    p.stem for p in (self.root / "images" / "sha256").iterdir() if p.stem.startswith(short)
-                ]
-                if len(found) == 1:
-                    return "sha256:" + found[0]
-                if found:
-                    raise StoreError(
-                        f"{len(found)} images in the store {self.root} begin with {reference!r}",
-                        remedy="write more digits of the digest",
-                    )
+        known = (digests.at(path.parent.name, path.stem) for path in self.entries())
+        found = digests.beginning_with(reference, filter(None, known)) or []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise StoreError(
+                f"{len(found)} images in the store {self.root} begin with {reference!r}",
+                remedy="write more digits of the digest",
+            )
         raise self._no_image(reference)
 
     def _no_image(self, reference: str) -> StoreError:
@@ -440,33 +523,71 @@ class Store:
     # -- runs --------------------------------------------------------------------------------------
 
     def new_run(self, prefix: str) -> str:
-        """A name for a run that sorts by time and is taken by nobody else."""
+        """Make the directory of a new run, whose name nobody else has; it comes after all others.
+
+        Where a clock was set back, or those of two login nodes differ, the name has the newest run's second.
+        """
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-._")[:100] or "run"
-        moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        now = time.time()
+        moment = time.strftime(_MOMENT, time.gmtime(now))
+        latest = time.strftime(_MOMENT, time.gmtime(now + _CLOCK_SKEW_S))
         with self.guarded():
-            self._make()
+            newest = max((m for run in self._run_names() if (m := _moment(run)) <= latest), default="")
+        moment = max(moment, newest)
+        with self.guarded():
+            self._make(self.own)
+            (self.own / "runs").mkdir(exist_ok=True)
             for serial in range(1000):
                 run_id = f"{stem}-{moment}" + (f"-{serial}" if serial else "")
                 with contextlib.suppress(FileExistsError):
-                    self.run(run_id).mkdir(parents=True)
+                    self.run(run_id).mkdir(mode=0o700)
+                    (self.run(run_id) / "order").write_text(f"{self._next_in_second(moment)}\n")
                     return run_id
-        raise StoreError(f"cannot find a free name for a run in {self.root}")
+        raise StoreError(f"cannot find a free name for a run in {self.own}")
 
     def runs(self) -> list[str]:
-        """The names of all runs, newest last."""
+        """The names of all runs in the order in which they were made, newest last.
+
+        The second is in the name; `order` in the run's directory tells apart those of one second.
+        """
         with self.guarded():
-            try:
-                folders = [p for p in (self.root / "runs").iterdir() if p.is_dir()]
-            except FileNotFoundError:
-                return []
-        return [p.name for p in sorted(folders, key=lambda p: (p.stat().st_mtime_ns, p.name))]
+            seconds = collections.defaultdict(list)
+            for run_id in self._run_names():
+                seconds[_moment(run_id)].append(run_id)
+            for same in seconds.values():
+                if len(same) > 1:
+                    same.sort(key=lambda run_id: (self._order(run_id), run_id))
+        return [run_id for moment in sorted(seconds) for run_id in seconds[moment]]
+
+    def _run_names(self) -> list[str]:
+        try:
+            with os.scandir(self.own / "runs") as entries:
+                return [
+                    e.name for e in entries if _NAME.fullmatch(e.name) and e.is_dir(follow_symlinks=False)
+                ]
+        except FileNotFoundError:
+            return []
+
+    def _next_in_second(self, moment: str) -> int:
+        return 1 + max(self._order(run_id) for run_id in self._run_names() if _moment(run_id) == moment)
+
+    def _order(self, run_id: str) -> int:
+        """The run's place among those of its second; 0 for one that was made without."""
+        try:
+            return int(untrusted.read_text(self.run(run_id) / "order", limit=20))
+        except (OSError, ValueError):
+            return 0
 
     def read(self, path: Path, kind: type[T]) -> T:
         try:
-            data = path.read_bytes()
+            data = untrusted.read_bytes(path, limit=_MOST_JSON_BYTES)
         except FileNotFoundError:
             raise StoreError(
                 f"there is no {path.name} in {path.parent}", remedy="fairlead report  # lists the runs"
+            ) from None
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be read: {error.strerror or error}", remedy=f"look at it: ls -l {path}"
             ) from None
         return codec.from_json(data, kind, what=str(path))
 
@@ -481,6 +602,33 @@ class Store:
                     f"another fairlead is at work on {run_id}", remedy="wait for it to end, or stop it"
                 ) from None
             yield
+
+
+def _moment(run_id: str) -> str:
+    found = _MOMENT_IN_NAME.search(run_id)
+    return found[1] if found else ""
+
+
+def _make_private_folder(root: Path) -> None:
+    """The user's alone, whatever the umask; the directories above it are made so that nobody else can write
+    them. One that is there already and not empty was made for more than a store, and keeps its mode."""
+    above = [path for path in root.parents if not path.exists()]
+    root.parent.mkdir(parents=True, exist_ok=True)
+    for path in above:
+        os.chmod(path, stat.S_IMODE(path.stat().st_mode) & ~0o022)
+    try:
+        root.mkdir(mode=0o700)
+    except FileExistsError:
+        with os.scandir(root) as entries:
+            if next(entries, None) is None:
+                os.chmod(root, 0o700)
+
+
+def _sweep(root: Path) -> None:
+    with contextlib.suppress(OSError):
+        for folder in (root / "tmp").iterdir():
+            if is_dead(folder.name.rpartition("-")[0]):
+                remove_tree(folder)
 
 
 def remove_tree(path: Path) -> None:
@@ -534,10 +682,11 @@ def _empty(folder: int) -> str | None:
     return None
 
 
-def _hex(digest: str) -> str:
-    if not _DIGEST.fullmatch(digest):
-        raise UsageError(f"{digest!r} is not a digest", remedy="write sha256: and 64 hexadecimal digits")
-    return digest.removeprefix("sha256:")
+def _place(digest: str) -> str:
+    try:
+        return digests.place(digest)
+    except ValueError as error:
+        raise UsageError(str(error), remedy=f"write {digests.EXAMPLE}") from None
 
 
 def owner() -> str:

@@ -1,12 +1,13 @@
 """Runs that a scheduler has: handed over, looked after, ended, and turned into records.
 
-A run's folder is the truth: `starts`, `exit_code` and `exits.*` are written by the job script, on the
-compute nodes. The scheduler is asked only while there is no exit code, and explains a missing one.
+A run's folder is the truth: `control` is written by the job script, on the compute nodes. The scheduler is
+asked only while there is no exit code, and explains a missing one.
 
-    submission.json   what was handed over, and to whom       job.sh      the script
-    starts            one line a start: EPOCH NODE JOB-ID     exit_code   CODE EPOCH
-    output.log        what the job printed                    ranks/      the ranks' exit codes and output
+    submission.json   what was submitted, and to which scheduler       output.log  what the job printed
     cancelled         who ended it was Fairlead
+    control/          job.sh     the script                   exit_code   CODE EPOCH
+                      starts     one line a start: EPOCH NODE JOB-ID
+    ranks/            what containers write
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,11 +25,12 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from fairlead import codec, deliveries, execute, proofs, registry, render, transports
+from fairlead import codec, deliveries, execute, proofs, registry, render, run_folder, transports
 from fairlead.clock import utc_now
-from fairlead.errors import FairleadError, PlanError, Terminated, ToolError, UsageError
+from fairlead.errors import FairleadError, PlanError, StoreError, Terminated, ToolError, UsageError
 from fairlead.hostlist import shortened
 from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
+from fairlead.printable import one_line
 from fairlead.progress import look_for_straggler
 from fairlead.render.watchdog import EXIT_CODE as HUNG
 from fairlead.schedulers import Scheduler, said
@@ -49,6 +52,13 @@ _CODES = {
 _OUTAGE_S = 900.0
 #: How long a shared file system may take to show what another node wrote.
 _SETTLE_S = 10.0
+#: More than any machine has; who is believed to have had more would make lists of that length.
+_MOST_RANKS = 10_000_000
+_MOST_REASON = 10_000
+_MOST_JOB_ID = 256
+#: EPOCH NODE JOB-ID
+_START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
+_HOST = re.compile(r"[\w.-]{1,255}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +81,8 @@ class Status:
         return self.exit_code is not None
 
 
-def ranks_folder(store: Store, run_id: str) -> Path:
-    return store.run(run_id) / "ranks"
+def control_folder(store: Store, run_id: str) -> Path:
+    return run_folder.control(store.run(run_id))
 
 
 def output_log(store: Store, run_id: str) -> Path:
@@ -112,7 +122,10 @@ def hand_over(scheduler: Scheduler, plan: Plan, script: Path, log: str, *argumen
     refusal."""
     argv = (*scheduler.submit(str(script), log), *arguments)
     stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
-    return scheduler.job_id(execute.run(argv, stdin=stdin, timeout_s=120.0, folder=plan.job.workdir))
+    number = scheduler.job_id(execute.run(argv, stdin=stdin, timeout_s=120.0, folder=plan.job.workdir))
+    if not is_job_id(scheduler, number):
+        raise ToolError(f"{argv[0]} returned {one_line(number)!r}, which is no job ID of {scheduler.NAME}")
+    return number
 
 
 @contextlib.contextmanager
@@ -131,11 +144,13 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     submission = describe(plan, site, run_id)
-    (folder / "ranks" / "logs").mkdir(parents=True)
-    script = folder / "ranks" / "job.sh"
-    place = render.Place(run_id, str(folder / "ranks"))
+    # The nodes see it when the job starts there.
+    (folder / run_folder.CONTROL / "logs").mkdir(parents=True)
+    (folder / run_folder.RANKS).mkdir()
+    script = folder / run_folder.CONTROL / "job.sh"
+    place = render.Place(run_id, str(folder))
     store.write(script, os.fsencode(render.script(plan, place)))
-    store.write(folder / "plan.json", codec.to_json(plan))
+    store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
     store.write(folder / "submission.json", codec.to_json(submission))
     return hand_over_kept(store, scheduler, plan, submission, script)
 
@@ -160,7 +175,7 @@ def hand_over_kept(
 
 def read(store: Store, run_id: str) -> Submission:
     path = store.run(run_id) / "submission.json"
-    if not path.exists():
+    if not os.path.lexists(path):
         if (element := _element(store, run_id)) is not None:
             return element
         raise UsageError(
@@ -169,13 +184,32 @@ def read(store: Store, run_id: str) -> Submission:
             else f"there is no run {run_id}",
             remedy="fairlead status   # lists the runs that were",
         )
-    return store.read(path, Submission)
+    made = store.read(path, Submission)
+    scheduler = _scheduler(made.scheduler)
+    knows = scheduler is not None and not scheduler.AT_ONCE
+    for is_right, what in (
+        (made.run_id == run_id, "it names another run"),
+        (knows, f"it names the scheduler {one_line(made.scheduler)!r}"),
+        (0 < made.nodes <= made.world_size <= _MOST_RANKS, "its numbers of nodes and ranks"),
+        (0 <= made.points <= _MOST_RANKS, "its number of points"),
+        (made.job_id is None or scheduler is None or is_job_id(scheduler, made.job_id), "its job ID"),
+    ):
+        if not is_right:
+            raise run_folder.damaged(path, OSError(0, f"it is no submission: {what}"))
+    return made
+
+
+def _scheduler(name: str) -> Scheduler | None:
+    try:
+        return registry.scheduler(name)
+    except FairleadError:
+        return None
 
 
 def _element(store: Store, run_id: str) -> Submission | None:
     """A point of a sweep that was handed over as one array job."""
     name, _, number = run_id.rpartition(".")
-    if not number.isdigit() or not name or not (store.run(name) / "submission.json").exists():
+    if not number.isdecimal() or not name or not os.path.lexists(store.run(name) / "submission.json"):
         return None
     whole = read(store, name)
     if int(number) >= whole.points:
@@ -188,58 +222,85 @@ def _element(store: Store, run_id: str) -> Submission | None:
 
 def submitted(store: Store) -> list[str]:
     """The runs that were handed to a scheduler, oldest first."""
-    return [name for name in store.runs() if (store.run(name) / "submission.json").exists()]
+    return [name for name in store.runs() if os.path.lexists(store.run(name) / "submission.json")]
 
 
 def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
     """How these runs stand; each scheduler is asked once for all of its runs that have no exit code yet.
-    Raises ToolError for one that does not answer, unless its runs may be told as unknown."""
+    Raises ToolError for one that does not answer, and StoreError for a run of which nothing can be read,
+    unless they may be told as unknown. A run with a damaged file is unknown, and the others are not."""
     found: dict[str, Status] = {}
     open_runs: dict[str, list[Submission]] = {}
+    numbers: dict[str, str | None] = {}
     for run_id in run_ids:
-        submission = read(store, run_id)
-        status = _by_its_own_files(store, submission)
+        try:
+            submission = read(store, run_id)
+        except StoreError as error:
+            if must_answer:
+                raise
+            found[run_id] = unreadable(run_id, error)
+            continue
+        try:
+            status = _by_its_own_files(store, submission)
+            numbers[run_id] = job_id_now(store, submission)
+        except StoreError as error:
+            found[run_id] = _damaged(submission, error)
+            continue
         if status is not None and (status.exit_code == 0 or _is_recorded(store, run_id)):
             found[run_id] = status
         else:
             open_runs.setdefault(submission.scheduler, []).append(submission)
     for name, submissions in open_runs.items():
-        numbers = {s.run_id: job_id_now(store, s) for s in submissions}
         try:
-            entries = _ask(name, [number for number in numbers.values() if number is not None])
+            entries = _ask(name, [number for s in submissions if (number := numbers[s.run_id]) is not None])
         except ToolError as error:
             if must_answer:
                 raise
             reason = f"{error.message}; try: {error.remedy}"
             for submission in submissions:
-                found[submission.run_id] = Status(
-                    submission=submission, state=JobState.UNKNOWN, exit_code=None,
-                    starts=starts(store, submission.run_id), reason=reason,
-                )  # fmt: skip
+                found[submission.run_id] = _silent(store, submission, reason)
             continue
         for submission in submissions:
             # A script that is told to end leaves a code, and does not know whether it will be started again.
-            found[submission.run_id] = _explained(
-                store, submission, entries.get(numbers[submission.run_id] or "")
-            )
+            entry = entries.get(numbers[submission.run_id] or "")
+            try:
+                found[submission.run_id] = _explained(store, submission, entry)
+            except StoreError as error:
+                found[submission.run_id] = _damaged(submission, error)
     return [found[run_id] for run_id in run_ids]
+
+
+def _silent(store: Store, submission: Submission, reason: str) -> Status:
+    try:
+        began = starts(store, submission.run_id)
+    except StoreError as error:
+        return _damaged(submission, error)
+    return Status(submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason)
+
+
+def _damaged(submission: Submission, error: StoreError) -> Status:
+    return Status(submission=submission, state=JobState.UNKNOWN, exit_code=None, reason=error.message)
+
+
+def unreadable(run_id: str, error: StoreError) -> Status:
+    """A run of which not even the submission can be read, among others."""
+    nothing = Submission(
+        run_id=run_id, scheduler="?", job_id=None, name="", nodes=1, world_size=1, engine="", submitted_at="",
+        plan_digest="", image_digest=None, site_digest="",
+    )  # fmt: skip
+    return _damaged(nothing, error)
 
 
 def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
     """The end that the job script, or Fairlead for it, has written down."""
     folder = store.run(submission.run_id)
-    ends = (folder / "ranks" / "exit_code", folder / "exit_code")
-    for path in ends:
-        try:
-            code, ended = path.read_text().split()
-        except (FileNotFoundError, ValueError):
+    control = run_folder.control(folder)
+    for path in (control / "exit_code", folder / "exit_code"):
+        if (told := run_folder.ended(path)) is None:
             continue
-        try:
-            because = (folder / "ended_because").read_text(errors="replace").strip()
-        except FileNotFoundError:
-            because = ""
-        number = int(code)
-        if not because and number == HUNG and (folder / "ranks" / "watch" / "verdict").exists():
+        number, ended_at = told
+        because = one_line(run_folder.text(folder / "ended_because") or "", limit=_MOST_REASON)
+        if not because and number == HUNG and os.path.lexists(control / "watch" / "verdict"):
             because = _hang(store, submission.run_id)
         if because:
             state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
@@ -251,7 +312,7 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
             submission=submission,
             state=state,
             exit_code=number,
-            ended_at_epoch_s=int(ended),
+            ended_at_epoch_s=ended_at,
             starts=starts(store, submission.run_id),
             reason=because,
             nodes=shortened(_nodes(store, submission)),
@@ -261,10 +322,8 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
 
 def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
     """The nodes of the newest start, in their order; () before it."""
-    try:
-        found = tuple((ranks_folder(store, submission.run_id) / "hosts").read_text().split())
-    except FileNotFoundError:
-        found = ()
+    said = run_folder.text(control_folder(store, submission.run_id) / "hosts") or ""
+    found = tuple(host for host in said.split() if _HOST.fullmatch(host))
     if len(found) != submission.nodes:  # of one node the script keeps no list
         began = starts(store, submission.run_id)
         found = (began[-1].node,) if began and submission.nodes == 1 else ()
@@ -277,51 +336,52 @@ def find_straggler(store: Store, submission: Submission) -> Straggler | None:
     if not nodes:
         return None
     return look_for_straggler(
-        ranks_folder(store, submission.run_id), tuple(node for node in nodes for _ in range(each))
+        store.run(submission.run_id), tuple(node for node in nodes for _ in range(each))
     )
 
 
 def straggler_of(store: Store, status: Status) -> Straggler | None:
     """The slowest rank of a run that goes on, or that is over and recorded."""
     path = store.run(status.submission.run_id) / "record.json"
-    if status.over and path.exists():
+    if status.over and os.path.lexists(path):
         return store.read(path, Record).straggler
     return status.straggler
 
 
 def _hang(store: Store, run_id: str) -> str:
     """What the watchdog found out about a run that it ended."""
-    try:
-        lines = (ranks_folder(store, run_id) / "stacks" / "summary").read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return "hung"
-    return "hung: " + "; ".join(lines)
+    said = run_folder.text(control_folder(store, run_id) / "stacks" / "summary")
+    return "hung" if said is None else "hung: " + one_line("; ".join(said.splitlines()), limit=_MOST_REASON)
 
 
 def _is_recorded(store: Store, run_id: str) -> bool:
-    return (store.run(run_id) / "record.json").exists()
+    return os.path.lexists(store.run(run_id) / "record.json")
 
 
 def job_id_now(store: Store, submission: Submission) -> str | None:
     """The job's number now: where nothing can be requeued, a job that wants to go on hands itself over
-    anew."""
-    try:
-        return (ranks_folder(store, submission.run_id) / "agains").read_text().split()[-1]
-    except (FileNotFoundError, IndexError):
+    anew. Raises StoreError for what is no number of the scheduler's: it would become a word of a command."""
+    path = control_folder(store, submission.run_id) / "agains"
+    words = (run_folder.text(path) or "").split()
+    if not words:
         return submission.job_id
+    if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
+        raise run_folder.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is no job ID"))
+    return words[-1]
+
+
+def is_job_id(scheduler: Scheduler, text: str) -> bool:
+    """Whether it has the form of the scheduler's own job numbers: only then may a command be given it."""
+    return len(text) <= _MOST_JOB_ID and re.fullmatch(scheduler.JOB_ID_FORM, text, re.ASCII) is not None
 
 
 def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
     """A line that a node did not write to its end, on a full file system say, is left out."""
-    try:
-        lines = (ranks_folder(store, run_id) / "starts").read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return ()
-    parts = [line.split() for line in lines]
+    said = run_folder.text(control_folder(store, run_id) / "starts") or ""
     return tuple(
-        JobStart(at_epoch_s=int(part[0]), node=part[1], job_id=part[2])
-        for part in parts
-        if len(part) == 3 and part[0].isdecimal()
+        JobStart(at_epoch_s=int(part[1]), node=part[2], job_id=part[3])
+        for line in said.splitlines()
+        if (part := _START.fullmatch(line)) is not None
     )
 
 
@@ -347,7 +407,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
             straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
         )  # fmt: skip
     folder = store.run(submission.run_id)
-    cancelled = (folder / "cancelled").exists()
+    cancelled = os.path.lexists(folder / "cancelled")
     deadline = time.monotonic() + (_SETTLE_S if (entry is not None or cancelled) and began else 0.0)
     while (status := _by_its_own_files(store, submission)) is None and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -440,10 +500,10 @@ def record(store: Store, status: Status) -> Record | None:
         return None
     submission = status.submission
     path = store.run(submission.run_id) / "record.json"
-    if path.exists():
+    if os.path.lexists(path):
         return store.read(path, Record)
     began = status.starts[0].at_epoch_s if status.starts else status.ended_at_epoch_s or 0
-    ways = transports.read(ranks_folder(store, submission.run_id))
+    ways = transports.read(store.run(submission.run_id))
     made = Record(
         study=submission.run_id,
         run=0,
@@ -461,7 +521,7 @@ def record(store: Store, status: Status) -> Record | None:
         job_id=submission.job_id or "",
         starts=status.starts,
         ended_because=status.reason,
-        deliveries=deliveries.read(ranks_folder(store, submission.run_id)),
+        deliveries=deliveries.read(store.run(submission.run_id)),
         straggler=find_straggler(store, submission),
         transports=ways,
         fabric_mark=transports.mark(submission.fabric, ways) if status.starts else "",
@@ -483,7 +543,7 @@ def cancel(store: Store, run_id: str) -> None:
     if not outcome.ok:
         (status,) = look(store, [run_id])
         if not status.over:
-            (store.run(run_id) / "cancelled").unlink()
+            (store.run(run_id) / "cancelled").unlink(missing_ok=True)
             raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
 
 

@@ -4,7 +4,7 @@ A sweep is a run whose points are runs of their own, named SWEEP.NUMBER, in fold
 
     sweep.json    names and values of the points          table          the same as the job script reads it
     job.sh        one script for all points                submission.json   the array job
-    points/N/     a run's folder: ranks/, output.log, record.json …
+    points/N/     a run's folder: control/, ranks/, output.log, record.json …
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from fairlead import codec, execute, proofs, registry, render, submission, sweep
-from fairlead.errors import PlanError, Terminated, ToolError
+from fairlead import codec, execute, proofs, registry, render, run_folder, submission, sweep
+from fairlead.errors import PlanError, StoreError, Terminated, ToolError
 from fairlead.model import JobState, Plan, Record, Site, Submission
 from fairlead.schedulers import said
 from fairlead.store import Store
@@ -35,7 +35,7 @@ def make(store: Store, plan: Plan) -> str:
     store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
     store.write(folder / "table", sweep.table(plan.job.sweep))
     store.write(folder / "job.sh", os.fsencode(render.script(plan, place)))
-    store.write(folder / "plan.json", codec.to_json(plan))
+    store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
     return run_id
 
 
@@ -79,7 +79,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
 def find(store: Store, run_id: str) -> Sweep | None:
     """The points of a sweep; None for any other run."""
     path = store.run(run_id) / "sweep.json"
-    return _read(store, path) if path.exists() else None
+    return _read(store, path) if os.path.lexists(path) else None
 
 
 @functools.lru_cache(maxsize=4)
@@ -91,7 +91,7 @@ def _read(store: Store, path: Path) -> Sweep:
 def of_point(store: Store, run_id: str) -> tuple[Sweep, int] | None:
     """The sweep that a point belongs to, and its number there; None for any other run."""
     name, _, number = run_id.rpartition(".")
-    found = find(store, name) if name and number.isdigit() else None
+    found = find(store, name) if name and number.isdecimal() else None
     return None if found is None else (found, int(number))
 
 
@@ -107,13 +107,36 @@ def _names(run_id: str, count: int) -> Iterator[str]:
 
 def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
     """As `submission.look`; of a sweep one status for all of its points."""
-    wanted = {run_id: points(store, run_id) for run_id in run_ids}
+    wanted: dict[str, list[str]] = {}
+    damaged: dict[str, Status] = {}
+    for run_id in run_ids:
+        try:
+            wanted[run_id] = points(store, run_id)
+            if wanted[run_id] != [run_id]:
+                _check_points(store, run_id, len(wanted[run_id]))
+        except StoreError as error:
+            if must_answer:
+                raise
+            wanted[run_id] = []
+            damaged[run_id] = submission.unreadable(run_id, error)
     each = list(dict.fromkeys(point for names in wanted.values() for point in names))
     found = dict(zip(each, submission.look(store, each, must_answer=must_answer), strict=True))
     return [
-        found[run_id] if names == [run_id] else summary(store, run_id, [found[name] for name in names])
+        damaged[run_id]
+        if run_id in damaged
+        else found[run_id]
+        if names == [run_id]
+        else summary(store, run_id, [found[name] for name in names])
         for run_id, names in wanted.items()
     ]
+
+
+def _check_points(store: Store, run_id: str, count: int) -> None:
+    """Raise StoreError where the submission and the sweep disagree: points would be missing."""
+    made = submission.read(store, run_id)
+    if made.points != count:
+        path = store.run(run_id) / "sweep.json"
+        raise run_folder.damaged(path, OSError(0, f"it has {count} points, the submission {made.points}"))
 
 
 def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
@@ -170,7 +193,7 @@ def cancel(store: Store, run_id: str) -> None:
         submission.cancel(store, run_id)
         return
     if made.job_id is None:
-        own = [p for p in points(store, run_id) if (store.run(p) / "submission.json").exists()]
+        own = [p for p in points(store, run_id) if os.path.lexists(store.run(p) / "submission.json")]
         # Without any it is an array whose number nobody heard: the first point says so.
         for name in own or [f"{run_id}.0"]:
             submission.cancel(store, name)
@@ -196,4 +219,4 @@ def cancel(store: Store, run_id: str) -> None:
 def logs(store: Store, run_id: str) -> list[tuple[str, Path]]:
     """What each point that has printed something printed."""
     found = [(name, submission.output_log(store, name)) for name in points(store, run_id)]
-    return [(name, path) for name, path in found if path.exists()]
+    return [(name, path) for name, path in found if os.path.lexists(path)]

@@ -18,11 +18,13 @@ T = TypeVar("T")
 class TomlFile:
     """A parsed file that knows the line on which each of its keys is set."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises UsageError when the file is missing, not text, or not TOML."""
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
+        """Raises UsageError when the file is missing, not text, or not TOML. `content`: what was read of the
+        file, and agreed to."""
         self.path = path
+        self.agreed = content is not None
         try:
-            self._text = path.read_text(encoding="utf-8")
+            self._text = path.read_text(encoding="utf-8") if content is None else content.decode("utf-8")
         except FileNotFoundError:
             raise UsageError(f"there is no file {path}", remedy="check the path") from None
         except IsADirectoryError:
@@ -33,7 +35,7 @@ class TomlFile:
             raise UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from None
         try:
             self.values: dict[str, Any] = tomllib.loads(self._text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, tables in tables
             raise UsageError(f"{path} is not valid TOML: {error}", remedy="mend that line") from None
 
     def line(self, *keys: str) -> int | None:
@@ -47,7 +49,7 @@ class TomlFile:
         for end in range(1, len(lines) + 1):
             try:
                 values: Any = tomllib.loads("\n".join(lines[:end]))
-            except tomllib.TOMLDecodeError:
+            except (ValueError, RecursionError):
                 continue
             for key in keys:
                 values = values.get(key) if isinstance(values, dict) else None

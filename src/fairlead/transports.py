@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from fairlead import run_folder
 from fairlead.fabric import told
 from fairlead.fabric.facts import FabricWatch, Transport
+from fairlead.files import untrusted
 
 #: NCCL leaves a file for each rank, and they all say the same but for its numbers.
 _MOST_FILES = 1024
-_MOST_BYTES = 64 * 2**20
+#: Of one file, and of all. What libraries say of themselves they say when they begin.
+_MOST_BYTES = 1 << 20
+_MOST_BYTES_IN_ALL = 16 << 20
 
 
-def read(ranks: Path) -> tuple[Transport, ...]:
-    """`ranks`: the folder that the job script writes to."""
-    proof = _text([ranks / "proof.log"])
-    try:
-        files = sorted((ranks / told.NCCL_FOLDER).iterdir())
-    except OSError:
-        files = []
+def read(folder: Path) -> tuple[Transport, ...]:
+    """`folder`: the run's."""
+    # The script runs the proof, or the image's own mpirun does, in the container.
+    proof = _text([run_folder.control(folder) / "proof.log"]) or _text(
+        [folder / run_folder.RANKS / "proof.log"]
+    )
+    files = run_folder.files_of(folder / run_folder.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
     # Apart, because an MPI and NCCL may both use libfabric.
-    return (*told.read(proof), *told.read(_text(files[:_MOST_FILES])))
+    return (*told.read(proof), *told.read(_text(files)))
 
 
 def mark(watch: FabricWatch | None, ways: Iterable[Transport]) -> str:
@@ -42,13 +45,17 @@ def mark(watch: FabricWatch | None, ways: Iterable[Transport]) -> str:
 
 
 def _text(files: Iterable[Path]) -> str:
-    return "\n".join(itertools.islice(_texts(files), _MOST_FILES))
+    return "\n".join(_texts(files))
 
 
 def _texts(files: Iterable[Path]) -> Iterator[str]:
+    left = _MOST_BYTES_IN_ALL
     for path in files:
         try:
-            with path.open("rb") as stream:
-                yield stream.read(_MOST_BYTES).decode(errors="replace")
+            data = untrusted.read_head(path, limit=min(_MOST_BYTES, left))
         except OSError:
             continue
+        left -= len(data)
+        yield data.decode(errors="replace")
+        if left <= 0:
+            return

@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_dry_run, add_python
 from fairlead.errors import UsageError
@@ -90,7 +91,7 @@ def _text(image: Image, *, made: bool, saved: str | None) -> str:
     ]
     for layer in image.layers:
         lines.append(
-            f"  {layer.comment:<9} {layer.diff_id[:19]}  "
+            f"  {layer.comment:<9} {digests.short(layer.diff_id)}  "
             f"{layer.size_bytes / 1e6:8,.1f} MB  {layer.inodes:7,} files"
         )
     if image.frameworks:

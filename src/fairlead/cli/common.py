@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead import digests
 from fairlead.cli import console
-from fairlead.errors import StoreError, UsageError
+from fairlead.errors import ImageError, StoreError, UsageError
 
 if TYPE_CHECKING:  # `fairlead --help` builds every verb's parser, and must stay quick on a login node
     from fairlead.config import Settings
     from fairlead.images.sources.locate import Access
+    from fairlead.images.sources.reference import Reference
     from fairlead.model import CaptureRequest, Image, Job, Plan, Site
     from fairlead.mpi.site_layer import Contents
     from fairlead.store import Store
@@ -88,6 +91,23 @@ def add_at_once(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Which images are accepted."""
+    parser.add_argument(
+        "--require-digest",
+        action="store_true",
+        default=None,
+        help="refuse references to images without a digest",
+    )
+    add_policy(parser)
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--policy", metavar="FILE", help="the signature policy, in the form of containers-policy.json(5)"
+    )
+
+
 def add_python(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python",
@@ -102,6 +122,12 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--image", metavar="REF", help="run in this image; without a FILE or a command, what the image runs"
+    )
+    parser.add_argument(
+        "--env-from",
+        metavar="NAME",
+        action="append",
+        help="pass this environment variable on by name; its value is written down nowhere",
     )
 
 
@@ -123,6 +149,9 @@ def read_job(context: Context) -> Job:
         )
     else:
         raise UsageError("there is nothing to run", remedy="name a job file, or a command after --")
+    if named := getattr(options, "env_from", None):
+        names = tuple(dict.fromkeys((*job.environment_from, *named)))
+        job = msgspec.structs.replace(job, environment_from=names)
     if getattr(options, "writable", False):
         job = msgspec.structs.replace(job, writable=True)
     if getattr(options, "form", None):
@@ -177,6 +206,7 @@ def registry_access(context: Context) -> Access:
         plain_http=settings["plain_http"],
         mirrors=settings["mirrors"],
         ca_file=settings["ca_file"],
+        policy=settings["policy"],
         say=console.note,
     )
 
@@ -186,11 +216,28 @@ def _bring(context: Context, job: Job) -> Image:
     from fairlead.images.sources import locate
 
     folder = os.getcwd()
+    access = registry_access(context)
     image = locate.in_store(job.image, context.store, folder=folder)
+    if context.settings["require_digest"]:
+        from fairlead.images.pinning import check_job_image
+
+        check_job_image(
+            job.image, image, context.store, access, folder=folder, ask=not is_only_looking(context)
+        )
     if image is not None:
-        return image
-    found = locate.read(job.image, folder=folder)
-    if is_only_looking(context):
+        source = _policy_source(context, job.image, image)
+        if source is None:
+            return image
+        if is_only_looking(context):
+            raise ImageError(
+                f"the signature policy does not accept {job.image} as it is in the store",
+                context="it was not checked by the policy that holds now, or the policy rejects it",
+                remedy=f"fairlead image pull {shlex.quote(str(source))}   # checks it",
+            )
+        found = source
+    else:
+        found = locate.read(job.image, folder=folder)
+    if image is None and is_only_looking(context):
         raise StoreError(
             f"there is no image {job.image!r} in the store {context.store.root}",
             remedy=f"fairlead image pull {shlex.quote(job.image)}  # run, submit, prove do it too",
@@ -202,7 +249,7 @@ def _bring(context: Context, job: Job) -> Image:
         pulled = obtain(
             found,
             context.store,
-            registry_access(context),
+            access,
             machine=os.uname().machine,
             limits=Limits(),
             progress=context.progress.bytes,
@@ -210,6 +257,30 @@ def _bring(context: Context, job: Job) -> Image:
     finally:
         context.progress.end()
     return pulled.image
+
+
+def _policy_source(context: Context, text: str, image: Image) -> Reference | None:
+    """Where an image of the store must be checked again, since the signature policy has not accepted it;
+    None when it has, or when the image was made here."""
+    from fairlead.images.signatures import place
+
+    if place.requires_nothing(context.settings["policy"], os.environ):
+        return None
+    from fairlead.images.signatures.check import holds
+    from fairlead.images.sources import locate
+
+    folder = os.getcwd()
+    if image.site_layer is not None:
+        image = context.store.image(image.site_layer.base)
+    name = image.reference
+    if not context.store.knows(text):
+        with contextlib.suppress(UsageError):
+            name = str(locate.read(text, folder=folder))
+    if not name:
+        return None
+    found = locate.read(name, folder=folder)
+    pin = context.store.pinned(str(found))
+    return None if holds(found, pin, registry_access(context)) else found
 
 
 def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image]:
@@ -225,6 +296,8 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     from fairlead.plan import plan
 
     job = read_job(context)
+    if not is_only_looking(context):
+        check_set(job)
     if context.options.verb == "prove" and job.sweep is not msgspec.UNSET:
         raise UsageError(
             "a proof measures one job, and this is a sweep of many", remedy="take [sweep] out of the job file"
@@ -238,6 +311,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
         site = provide(context.store, site)
         if job.scheduling.watchdog_s:
             site = provide_py_spy(context.store, site)
+    site = with_filters(context, site)
     if job.image != "capture":
         return job, site, _with_site_layer(context, job, _bring(context, job), site)
     described = describe(job.capture)
@@ -251,7 +325,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
         context.progress.end()
     if made and not context.options.quiet:
         console.note(
-            f"captured the environment: {image.digest[:19]}, {image.size_bytes / 1e6:,.0f} MB, "
+            f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
             f"{image.inodes:,} files and folders"
         )
     return job, site, _with_site_layer(context, job, image, site)
@@ -303,7 +377,9 @@ def make_site_layer(
         context.progress.end()
     if not context.options.quiet:
         added = ", ".join(each.replace("==", " ") for each in contents.requirements)
-        console.note(f"site layer: {made.digest[:19]} is {image.digest[:19]} with {added}")
+        console.note(
+            f"site layer: {digests.short(made.digest)} is {digests.short(image.digest)} with {added}"
+        )
     return made
 
 
@@ -319,6 +395,16 @@ def _described_with_site_layer(context: Context, job: Job, described: Image, sit
     with_libc = msgspec.structs.replace(described, glibc=site.glibc)
     needed = needed_layer(job, with_libc, site, node=compute_node(context, job, site))
     return described if needed is None else expected(with_libc, needed.contents)
+
+
+def check_set(job: Job) -> None:
+    """Raise UsageError for a variable of environment_from that is not set here."""
+    missing = [name for name in job.environment_from if name not in os.environ]
+    if missing:
+        raise UsageError(
+            f"environment_from names what is not set in this shell: {', '.join(missing)}",
+            remedy=f"export {missing[0]}=…, or leave it out of environment_from",
+        )
 
 
 def is_only_looking(context: Context) -> bool:
@@ -347,7 +433,13 @@ def compute_node(context: Context, job: Job, login: Site) -> Site | None:
         return None
     from fairlead.programs import provide
 
-    return provide(context.store, context.store.read(path, Site))
+    return with_filters(context, provide(context.store, context.store.read(path, Site)))
+
+
+def with_filters(context: Context, site: Site) -> Site:
+    from fairlead.programs import provide_filters
+
+    return provide_filters(context.store, site)
 
 
 def _with_program(job: Job) -> CaptureRequest:
@@ -377,7 +469,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     node = compute_node(context, job, site)
     rootfs = None  # of an environment that was only described, not captured
     if image.digest:
-        rootfs = present(context.store, image, site, node=node)
+        rootfs = present(context.store, image, site, job, node=node)
     before = proofs.gather(context.store) if image.mpis or image.mpi_users else ()
     made = plan(job, image, rootfs, site, node=node, proofs=before)
     if rootfs is None:

@@ -1,16 +1,47 @@
-"""How Fairlead talks: results to stdout, everything else to stderr, colour and live lines on a terminal."""
+"""How Fairlead talks: results to stdout, everything else to stderr, colour and live lines on a terminal.
+
+Nothing else in `fairlead.cli` writes to either (a test looks): any text may hold what a registry, an image, a
+job or a tool wrote, whose control characters are made visible here. The output of the user's own jobs is not
+changed.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fairlead.errors import FairleadError
+from fairlead.printable import printable
 
 _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
+
+
+#: Our own colours, which no text of a stranger's could do harm with.
+_COLOUR = re.compile(r"(\033\[(?:0|1|2|31|32|33)m)")
+#: Bytes of a path or an argument that are not UTF-8.
+_BYTES = re.compile("([\udc80-\udcff])")
+_CLEAR = "\033[H\033[2J"
+
+
+def _shown(text: str, stream: Any) -> str:
+    """The text without a character that a terminal obeys, our colours excepted."""
+    if stream.isatty():
+        kept = _COLOUR
+    elif text.isascii():
+        return printable(text)
+    else:
+        kept = _BYTES  # a path, for the next program in the pipe, stays what it is
+    return "".join(part if at % 2 else printable(part) for at, part in enumerate(kept.split(text)))
+
+
+def _write(text: str, stream: Any) -> None:
+    print(_shown(text, stream), file=stream, flush=True)
 
 
 def paint(text: str, code: str, stream: Any = None) -> str:
@@ -33,29 +64,82 @@ def dim(text: str) -> str:
     return paint(text, _DIM)
 
 
-def result(text: str) -> None:
-    """A result, for the user or the next program in the pipe."""
-    print(text, flush=True)
+def result(text: str, *, clear: bool = False) -> None:
+    """A result, for the user or the next program in the pipe; on a terminal in place of all that it shows."""
+    if clear and sys.stdout.isatty():
+        sys.stdout.write(_CLEAR)
+    _write(text, sys.stdout)
 
 
 def result_json(value: Any) -> None:
     from fairlead import codec
 
-    print(codec.to_pretty_json(value), flush=True)
+    _write_json(codec.to_pretty_json(value))
+
+
+def json_line(value: Any) -> None:
+    """One of a stream of results, on a line of its own."""
+    import json
+
+    _write_json(json.dumps(value))
+
+
+def _write_json(text: str) -> None:
+    from fairlead.printable import in_json
+
+    print(in_json(text), flush=True)
+
+
+def script(text: str) -> None:
+    """A script as it is, for a file; on a terminal as it can be shown."""
+    if sys.stdout.isatty():
+        _write(text, sys.stdout)
+    else:
+        print(text, flush=True)
 
 
 def note(text: str) -> None:
     """Something worth knowing that is not the result."""
-    print(text, file=sys.stderr, flush=True)
+    _write(text, sys.stderr)
+
+
+def is_interactive() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def agrees(path: Path, values: Mapping[str, Any]) -> bool:
+    """Ask whether a project's file may set these values. Only "yes" or "y" agrees."""
+    from fairlead.printable import one_line
+
+    note(f"{one_line(str(path), limit=1000)} sets:")
+    for name, value in values.items():
+        note(f"  {name} = {one_line(str(value))}")
+    note(
+        "With these it decides what runs on this machine, outside of containers, and where images come from."
+    )
+    print("Do you trust it? It is asked again when they change. [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def show_error(error: FairleadError) -> None:
-    print(paint("fairlead: ", _RED, sys.stderr) + error.message, file=sys.stderr)
-    for line in error.context.splitlines():
-        print(f"  {line}", file=sys.stderr)
+    lines = [paint("fairlead: ", _RED, sys.stderr) + error.message]
+    lines += [f"  {line}" for line in error.context.splitlines()]
     if error.remedy:
-        print(f"  try: {error.remedy}", file=sys.stderr)
-    sys.stderr.flush()
+        lines.append(f"  try: {error.remedy}")
+    _write("\n".join(lines), sys.stderr)
+
+
+def log_to_stderr() -> None:
+    """What is logged goes to stderr as notes do."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return _shown(super().format(record), sys.stderr)
 
 
 class Progress:
@@ -76,7 +160,8 @@ class Progress:
             if time.monotonic() - self._last_at > 0.05:
                 self._last_at = time.monotonic()
                 width = os.get_terminal_size(sys.stderr.fileno()).columns if self._live else 80
-                sys.stderr.write("\r\033[K" + f"[{self._elapsed()}] {text}"[: width - 1])
+                line = printable(f"[{self._elapsed()}] {text}").replace("\n", " ")
+                sys.stderr.write("\r\033[K" + line[: width - 1])
                 sys.stderr.flush()
         else:
             subject = text.partition(":")[0]
@@ -100,6 +185,7 @@ class Progress:
 
 def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
     """Rows in columns, the first row bold; the columns numbered in `right` are flush right."""
+    rows = [[_shown(text, sys.stdout).replace("\n", " ") for text in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:

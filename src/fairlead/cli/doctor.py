@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
@@ -37,8 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tarball",
-        metavar="FILE|URL",
-        help="with --fix: where udocker's engine is (default: $UDOCKER_TARBALL, else udocker's own mirrors)",
+        metavar="FILE|URL#sha256=HEX",
+        help="with --fix: where udocker's engine is (default: $UDOCKER_TARBALL)",
     )
     parser.add_argument(
         "--compute", action="store_true", help="look at a compute node too, through the queue"
@@ -166,7 +167,9 @@ def _fix(context: Context, site: Site) -> Site:
         say(f"  because {fix.why}")
         for command in fix.commands:
             say("  " + command.replace("DIR/", f"{shlex.quote(str(folder))}/"))
-        if not options.dry_run:
+        if unverified := fixes.unverified(fix, tarball):
+            say(f"  not installed: {unverified}")
+        elif not options.dry_run:
             fixes.apply(fix, context.store, tarball)
     for other in others:
         say(f"not for an ordinary user: {other.what}")
@@ -209,7 +212,7 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
     if site.mpis or proofs:
         lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
     for proof in proofs:
-        image = f", image {proof.image_digest[:19]}" if proof.image_digest else ""
+        image = f", image {digests.short(proof.image_digest)}" if proof.image_digest else ""
         lines.append(f"  {console.mark(proof.holds)}  {proof.claim.step}, in {proof.engine}{image}")
         lines.append(f"       {proof.said} ({proof.day}, run {proof.run_id})")
     if any(not proof.holds for proof in proofs):

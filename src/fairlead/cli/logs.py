@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -12,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead import run_folder
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.status import add_run, newest
 from fairlead.errors import StoreError, ToolError, UsageError
+from fairlead.files import untrusted
 
 if TYPE_CHECKING:
     from fairlead.model import Submission
@@ -57,14 +58,14 @@ def run(context: Context) -> int:
             code = 0
             for path in paths:
                 _copy(path, 0, _Lines(options.rank) if options.json else None)
-        if not any(path.exists() for path in paths):
+        if not any(os.path.lexists(path) for path in paths):
             raise UsageError(
                 f"nothing is kept of rank {options.rank}", remedy="fairlead logs, without --rank"
             )
         return code
     path = submission.output_log(context.store, run_id)
     if not context.options.follow:
-        if not path.exists():
+        if not os.path.lexists(path):
             (status,) = submission.look(context.store, [run_id])
             if status.over:
                 # Not even Slurm's own words: whoever writes them has to see the folder.
@@ -105,7 +106,7 @@ class _Lines:
         rank, text = self._rank, line.decode(errors="replace")
         if rank is None and (found := _RANK.fullmatch(text)) is not None:
             rank, text = int(found[1]), found[2]
-        print(json.dumps({**self._more, "rank": rank, "line": text}), flush=True)
+        console.json_line({**self._more, "rank": rank, "line": text})
 
 
 def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
@@ -145,7 +146,7 @@ def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank:
             else:
                 outage.end()
                 over = status.over
-                if not any(path.exists() for path in paths):
+                if not any(os.path.lexists(path) for path in paths):
                     reason = f" ({status.reason})" if status.reason else ""
                     context.progress.say(f"{run_id} {status.state.value}{reason}")
         if position != before:
@@ -154,10 +155,10 @@ def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank:
 
 
 def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = True) -> int:
-    """What stands in the file from there on goes to stdout; the position behind it. `to_end`: no more will
-    come."""
+    """What stands in the file from there on goes to stdout as it is; the position behind it. `to_end`: no
+    more will come. Raises StoreError for what is no regular file: a job may put anything in its place."""
     try:
-        with open(path, "rb") as stream:
+        with open(untrusted.open_regular(path), "rb") as stream:
             if os.fstat(stream.fileno()).st_size < position:
                 position = 0  # the job began anew, and so did the file
             stream.seek(position)
@@ -167,8 +168,12 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
                     sys.stdout.buffer.write(data)
                 else:
                     lines.write(data)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return position
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise run_folder.damaged(path, error) from None
     if lines is not None and to_end:
         lines.end()
     sys.stdout.flush()
@@ -184,5 +189,11 @@ def _of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
             f"{made.run_id} has {made.world_size} ranks, and no rank {rank}",
             remedy=f"--rank N, from 0 to {made.world_size - 1}",
         )
-    folder = submission.ranks_folder(store, made.run_id) / "logs"
-    return [folder / f"{rank}.out", folder / f"{rank}.err"]
+    # The script writes them, or the ranks do, from inside their container.
+    folders = [submission.control_folder(store, made.run_id), store.run(made.run_id) / run_folder.RANKS]
+    names = [f"{rank}.out", f"{rank}.err"]
+    by_ranks = not any(os.path.lexists(folders[0] / "logs" / name) for name in names)
+    logs = folders[by_ranks] / "logs"
+    if os.path.islink(logs):
+        raise StoreError(f"{logs} is a symbolic link", remedy=f"look at it: ls -l {logs}")
+    return [logs / name for name in names]

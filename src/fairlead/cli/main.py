@@ -33,13 +33,15 @@ VERBS = {
     "prove": "measure what the container costs a job, against bare metal",
     "report": "what studies found, as text and as one HTML page; without a name, the list of runs",
     "config": "every setting, its value, and where it came from",
+    "store": "where images and runs are kept, and who may use it",
+    "trust": "believe a project's settings, or a place that others may write to",
 }
 
 
 def main(argv: list[str]) -> int:
     """Run one verb; return the exit code."""
     argv, command = _split(argv)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    console.log_to_stderr()
     try:
         _check_order(argv)
         options = _parser(argv).parse_args(argv)
@@ -50,11 +52,18 @@ def main(argv: list[str]) -> int:
             raise UsageError(
                 f"{options.verb} takes no command after --", remedy=f"fairlead {options.verb} --help"
             )
-        from fairlead import config, execute
+        if options.verb == "trust":  # it is there for those whose settings are not believed
+            return int(_module("trust").run(options))
+        from fairlead import access, config, execute
         from fairlead.store import Store
 
-        settings = config.resolve(vars(options), folder=Path.cwd(), environment=os.environ)
-        store = Store(settings.store, chosen_because=settings.settings["store"].source)
+        ask = console.agrees if console.is_interactive() and not options.json else None
+        settings = config.resolve(vars(options), folder=Path.cwd(), environment=os.environ, ask=ask)
+        chosen = settings.settings["store"].source
+        own = settings.store
+        if options.verb not in ("config", "store"):
+            own = access.admit(settings.store, os.environ, lambda: config.default_store(os.environ))
+        store = Store(settings.store, chosen_because=chosen, own=own)
         context = common.Context(options, settings, store, console.Progress(quiet=options.quiet))
         with execute.termination_raised():
             code: int = _module(options.verb).run(context)

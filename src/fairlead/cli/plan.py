@@ -17,6 +17,7 @@ from fairlead.cli.common import (
     add_python,
     add_root,
     add_scheduling,
+    add_trust,
     make_plan,
     prepare,
 )
@@ -34,6 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_at_once(parser)
     add_python(parser)
     add_root(parser)
+    add_trust(parser)
 
 
 def run(context: Context) -> int:
@@ -45,11 +47,13 @@ def run(context: Context) -> int:
         )
     plan = make_plan(context, job, image, site)
     if context.options.script:
-        console.result(render.script(plan))
+        # A container can write to the working folder; the store is kept from it.
+        runs = None if plan.image_digest is None else str(context.store.own / "by-hand")
+        console.script(render.script(plan, runs=runs))
         if job.sweep is not UNSET and not context.options.quiet:
             console.note("its points are in a table beside it, which run and submit write")
     elif context.options.json:
-        console.result_json(plan)
+        console.result_json(render.shown(plan))
     else:
         console.result(render.text(plan))
     return 0

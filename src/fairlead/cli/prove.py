@@ -19,6 +19,8 @@ from fairlead.cli.common import (
     add_job,
     add_python,
     add_root,
+    add_trust,
+    check_set,
     make_plan,
     prepare,
     read_job,
@@ -35,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_python(parser)
     add_root(parser)
+    add_trust(parser)
     parser.add_argument("--repeats", type=int, metavar="N", help="measured runs, beside the warm-up")
     parser.add_argument("--margin", type=float, metavar="X", help="relative difference that counts as none")
     parser.add_argument("--confidence", type=float, metavar="X", help="confidence of interval and tests")
@@ -61,6 +64,7 @@ def run(context: Context) -> int:
 
     if options.resume:
         study = _study_to_resume(context)
+        check_set(study.job)
     else:
         job, site, image = prepare(context, always=True)
         plans = _plan_arms(context, job, image, site)
@@ -104,7 +108,7 @@ def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Pl
 
 def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
     if context.options.json:
-        console.result_json(plans)
+        console.result_json([render.shown(plan) for plan in plans])
         return
     for plan in plans:
         console.result(render.text(plan) + "\n")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.errors import UsageError
+from fairlead.errors import FairleadError, UsageError
 from fairlead.model import Record, Study
+from fairlead.printable import one_line
 from fairlead.store import Store
 
 if TYPE_CHECKING:
@@ -123,7 +124,11 @@ def _list(context: Context) -> int:
         console.note(f"there are no runs in {context.store.root}; make one: fairlead prove FILE")
     else:
         for run_id in runs:
-            console.result(f"{run_id}  {_state(context.store, run_id)}")
+            try:
+                state = _state(context.store, run_id)
+            except FairleadError as error:  # the others are listed all the same
+                state = f"damaged: {one_line(error.message)}"
+            console.result(f"{run_id}  {state}")
     return 0
 
 
@@ -131,10 +136,10 @@ def _state(store: Store, run_id: str) -> str:
     from fairlead import sweeps
 
     if (found := sweeps.find(store, run_id)) is not None:
-        over = sum((store.run(name) / "record.json").exists() for name in sweeps.points(store, run_id))
+        over = sum(os.path.lexists(store.run(name) / "record.json") for name in sweeps.points(store, run_id))
         return f"sweep, {over} of {len(found.points)} points recorded"
-    if not (store.run(run_id) / "study.json").exists():
-        return "run" if (store.run(run_id) / "record.json").exists() else "stopped before it was done"
+    if not os.path.lexists(store.run(run_id) / "study.json"):
+        return "run" if os.path.lexists(store.run(run_id) / "record.json") else "stopped before it was done"
     from fairlead.study import prove
 
     study = prove.read_study(store, run_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from fairlead import codec, execute, proofs, render
+from fairlead import codec, execute, proofs, render, run_folder
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
@@ -19,6 +19,7 @@ from fairlead.cli.common import (
     add_job,
     add_python,
     add_root,
+    add_trust,
     make_plan,
     prepare,
 )
@@ -39,6 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_python(parser)
     add_root(parser)
+    add_trust(parser)
     add_dry_run(parser)
 
 
@@ -48,7 +50,7 @@ def run(context: Context) -> int:
     job, site, image = prepare(context)
     plan = make_plan(context, job, image, site)
     if context.options.dry_run:
-        console.result_json(plan) if context.options.json else console.result(render.text(plan))
+        console.result_json(render.shown(plan)) if context.options.json else console.result(render.text(plan))
         return 0
     for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")
@@ -109,12 +111,13 @@ def _shown(text: str) -> str:
 def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path) -> Record:
     store = context.store
     folder = store.run(run_id)
-    for name in ("meter", "ranks"):
+    for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
         (folder / name).mkdir()
     environment = {
         **os.environ,
         "FAIRLEAD_METER_DIR": str(folder / "meter"),
-        "FAIRLEAD_RUN_DIR": str(folder / "ranks"),
+        "FAIRLEAD_CONTROL": str(folder / run_folder.CONTROL),
+        "FAIRLEAD_RUN_DIR": str(folder / run_folder.RANKS),
     }
     started_at = utc_now()
     memory: list[MemorySample] = []
@@ -144,7 +147,7 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
         memory_kind="rss",
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
-        straggler=look_for_straggler(folder / "ranks", (site.hostname,) * plan.job.topology.world_size),
+        straggler=look_for_straggler(folder, (site.hostname,) * plan.job.topology.world_size),
     )
     store.write(folder / "record.json", codec.to_json(record))
     if plan.proves is not None:

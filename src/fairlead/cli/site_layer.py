@@ -8,7 +8,14 @@ import shlex
 from pathlib import Path
 
 from fairlead.cli import console
-from fairlead.cli.common import Context, is_only_looking, make_site_layer, probe_site, scheduler_here
+from fairlead.cli.common import (
+    Context,
+    is_only_looking,
+    make_site_layer,
+    probe_site,
+    scheduler_here,
+    with_filters,
+)
 from fairlead.errors import UsageError
 
 EXAMPLE = "fairlead site layer pytorch/pytorch:2.6.0 --with horovod"
@@ -43,7 +50,7 @@ def run(context: Context) -> int:
         raise UsageError("no image is named", remedy=EXAMPLE)
     given = tuple(_wheel(path) for path in options.wheel or ())
     image = find(context, options.file)
-    site = probe_site(context)
+    site = with_filters(context, probe_site(context))
     # As a job of many ranks on this cluster would ask for it.
     job = Job(
         name="site-layer",

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.errors import Terminated, UsageError
+from fairlead.errors import StoreError, Terminated, UsageError
+from fairlead.printable import one_line
 
 if TYPE_CHECKING:
     from fairlead.fabric.facts import Transport
     from fairlead.store import Store
+    from fairlead.stragglers import Straggler
     from fairlead.submission import Status
 
 EXAMPLE = "fairlead status --watch"
 #: So many of the newest runs are listed unless all are asked for.
 _NEWEST = 20
 _WATCH_S = 2.0
+_MOST_CELL = 2000
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def newest(context: Context) -> str:
-    """The run that was named, else the newest that was handed to a queue."""
+    """The run that was named, else the one that was submitted last, which is then named on stderr."""
     from fairlead import submission
 
     named: str | None = context.options.run
@@ -43,6 +46,8 @@ def newest(context: Context) -> str:
     runs = submission.submitted(context.store)
     if not runs:
         raise UsageError("no run was handed to a queue yet", remedy="fairlead submit job.toml")
+    if not context.options.quiet:
+        console.note(f"run {runs[-1]} (the newest)")
     return runs[-1]
 
 
@@ -65,8 +70,7 @@ def _run(context: Context) -> int:
             runs = runs[-_NEWEST:]
         # Of many, those of a scheduler that is silent do not hide the others.
         found = sweeps.look(context.store, runs, must_answer=len(options.runs) == 1)
-        for status in found:
-            sweeps.records(context.store, status)
+        found = [_recorded(context.store, status) for status in found]
         over = all(status.over for status in found)
         if options.json:
             console.result_json([_plain(context.store, status) for status in found])
@@ -84,24 +88,42 @@ def _run(context: Context) -> int:
     return 0
 
 
+def _recorded(store: Store, status: Status) -> Status:
+    """The status; of a run with a damaged record also what is wrong with it. The others have theirs."""
+    import dataclasses
+
+    from fairlead import sweeps
+
+    try:
+        sweeps.records(store, status)
+    except StoreError as error:
+        reason = "; ".join(filter(None, (status.reason, error.message)))
+        return dataclasses.replace(status, reason=reason)
+    return status
+
+
 def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
     """The ways between nodes that the ranks took, and what is wrong with them, as far as it is known."""
     from fairlead import submission, transports
 
     if status.points or status.submission.nodes == 1 or not status.starts:
         return (), ""
-    record = submission.record(store, status)
-    if record is not None:
-        return record.transports, record.fabric_mark
-    ways = transports.read(submission.ranks_folder(store, status.submission.run_id))
+    with contextlib.suppress(StoreError):
+        record = submission.record(store, status)
+        if record is not None:
+            return record.transports, record.fabric_mark
+    ways = transports.read(store.run(status.submission.run_id))
     # Silence means something at the end only.
     return ways, transports.mark(status.submission.fabric, ways) if ways else ""
 
 
 def _plain(store: Store, status: Status) -> dict[str, Any]:
-    from fairlead import submission, sweeps
+    from fairlead import sweeps
 
-    of = sweeps.of_point(store, status.submission.run_id)
+    try:
+        of = sweeps.of_point(store, status.submission.run_id)
+    except StoreError:
+        of = None
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
     if status.points:
         more = {"points": [_plain(store, each) for each in status.points]}
@@ -116,7 +138,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
         "reason": status.reason,
         "nodes": status.nodes,
         "starts": list(status.starts),
-        "straggler": submission.straggler_of(store, status),
+        "straggler": _slow(store, status),
         "submitted_at": status.submission.submitted_at,
         "transports": list(ways),
         "fabric_mark": mark,
@@ -144,22 +166,32 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
                 ),
             )
         )
-    clear = "\033[H\033[2J" if live and sys.stdout.isatty() else ""
-    console.result(clear + console.table(rows, right=(3, 4, 6)))
+    shown = [tuple(one_line(cell, limit=_MOST_CELL) for cell in row) for row in rows]
+    console.result(console.table(shown, right=(3, 4, 6)), clear=live)
 
 
 def _values(store: Store, status: Status) -> str:
     from fairlead import sweep, sweeps
 
-    of = sweeps.of_point(store, status.submission.run_id)
+    try:
+        of = sweeps.of_point(store, status.submission.run_id)
+    except StoreError:
+        of = None
     return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
 
 
 def _told(store: Store, status: Status) -> str:
+    slow = _slow(store, status)
+    return "; ".join(filter(None, (status.reason, slow.text if slow else "")))
+
+
+def _slow(store: Store, status: Status) -> Straggler | None:
     from fairlead import submission
 
-    slow = submission.straggler_of(store, status)
-    return "; ".join(filter(None, (status.reason, slow.text if slow else "")))
+    try:
+        return submission.straggler_of(store, status)
+    except StoreError:  # a damaged record
+        return None
 
 
 def _nodes(status: Status) -> str:

@@ -16,6 +16,7 @@ from fairlead.cli.common import (
     add_python,
     add_root,
     add_scheduling,
+    add_trust,
     make_plan,
     prepare,
 )
@@ -31,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_at_once(parser)
     add_python(parser)
     add_root(parser)
+    add_trust(parser)
     add_dry_run(parser)
     parser.add_argument("--wait", action="store_true", help="wait for the end, and end with its exit code")
 
@@ -43,7 +45,7 @@ def run(context: Context) -> int:
     job, site, image = prepare(context)
     plan = make_plan(context, job, image, site)
     if context.options.dry_run:
-        console.result_json(plan) if context.options.json else console.result(render.text(plan))
+        console.result_json(render.shown(plan)) if context.options.json else console.result(render.text(plan))
         return 0
     for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")

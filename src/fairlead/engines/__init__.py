@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import ClassVar, Protocol
 
 from fairlead.model import (
     Command,
@@ -44,6 +45,48 @@ class Host(Protocol):
         ...
 
 
+class Seccomp(StrEnum):
+    """How an engine's containers are filtered: by our list of system calls, by our filter that guards the
+    terminal only, by the engine's own list, or not at all. An engine says it as its `SECCOMP`."""
+
+    FULL = "full"
+    TERMINAL = "terminal"
+    OWN = "own"
+    NONE = "none"
+
+
+class Apart(StrEnum):
+    """What an engine puts a run's processes into that they cannot leave: a user namespace that no other
+    process of the user's shares (Podman's containers share one), a tracer (PRoot), or nothing. An engine says
+    it as its `APART`."""
+
+    USER = "user"
+    TRACER = "tracer"
+    NOTHING = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The filter of system calls on the command (`fairlead.seccomp`): its files lie in `folder`. `full`: it
+    allows what Podman allows by default; else it only keeps what runs inside from typing into the user's
+    terminal."""
+
+    folder: str
+    full: bool
+
+    #: The descriptor by which an engine gets the program, or the loader: neither one that the C library or
+    #: bash would take next nor one by which a launcher talks to its ranks.
+    NUMBER: ClassVar[int] = 197
+
+    def program(self) -> str:
+        """The program for seccomp(2)."""
+        return f"{self.folder}/{'full' if self.full else 'terminal'}.bpf"
+
+    def loader(self, *, full: bool | None = None) -> str:
+        """The program that puts the filter on itself and turns itself into its arguments."""
+        return f"{self.folder}/{'full' if self.full and full is not False else 'terminal'}.run"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree, or a `packed`
@@ -53,8 +96,9 @@ class Container:
     the same. `identity`: a folder with the etc/passwd and etc/group that the command is to see; None: the
     image's own. `missing`: folders that the layers do not have and the command needs; a tree or file has
     been given them. `passed`: variables of the job script that the command gets when they are set, by name
-    and by the beginning of their names; `given`: variables with values that the script puts together.
-    `driver`: the GPU driver whose files are among the mounts."""
+    and by the beginning of their names; `given`: variables with values that only the script knows.
+    `driver`: the GPU driver whose files are among the mounts. `guard`: the filter of system calls;
+    `seccomp`: whether an engine that has one of its own uses it."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
@@ -67,8 +111,10 @@ class Container:
     home: str
     passed: tuple[str, ...] = ()
     passed_prefixes: tuple[str, ...] = ()
-    given: tuple[tuple[str, Joined], ...] = ()
+    given: tuple[tuple[str, Variable | Joined], ...] = ()
     driver: GpuDriver | None = None
+    guard: Guard | None = None
+    seccomp: bool = True
 
     @property
     def root(self) -> str | None:
@@ -125,9 +171,31 @@ class Engine(Protocol):
         ...
 
 
+def keeps_read_only(engine: Engine) -> bool:
+    """Whether a read-only mount within a writable one is kept from the command; so it is unless the engine
+    says otherwise."""
+    return bool(getattr(engine, "KEEPS_READ_ONLY", True))
+
+
 def untested(engine: Engine) -> str:
     """What an engine says that was never run on the real tool; empty for the others."""
     return str(getattr(engine, "UNTESTED", ""))
+
+
+def seccomp(engine: Engine) -> Seccomp:
+    """How the engine's containers are filtered; one that does not say it is not known to filter."""
+    return Seccomp(getattr(engine, "SECCOMP", Seccomp.NONE))
+
+
+def apart(engine: Engine) -> Apart:
+    """What finds a run's processes that have lost its mark."""
+    return Apart(getattr(engine, "APART", Apart.NOTHING))
+
+
+def holds(engine: Engine) -> bool:
+    """Whether the engine's own process stays as the command's parent and would end it with itself: a signal
+    for the command is not for it."""
+    return bool(getattr(engine, "HOLDS", False))
 
 
 #: A limit of every engine that makes a user namespace: the kernel wants CAP_SYS_PTRACE in that of the other.
@@ -157,7 +225,7 @@ def passed_on(container: Container, *words: str | Variable | Joined) -> tuple[Pa
     """These words, once for each variable that the launcher and the scheduler want the command to see."""
     if not container.passed and not container.passed_prefixes:
         return ()
-    return (PassedOn(container.passed, container.passed_prefixes, words, container.given),)
+    return (PassedOn(container.passed, container.passed_prefixes, words),)
 
 
 #: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
@@ -168,6 +236,9 @@ HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
 USER_NAMESPACES = "user namespaces"
 PTRACE = "ptrace"
 PROGRAMS_IN_STORE = "programs in the store"
+
+#: What the check "seccomp" says where the kernel has none.
+NO_SECCOMP = "not in this kernel"
 
 #: Below this /dev/shm is too small for a rank's data loader: Docker's default of 64 MiB is known to be.
 LEAST_SHM_BYTES = 256 * 2**20

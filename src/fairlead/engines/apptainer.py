@@ -24,14 +24,16 @@ from fairlead.engines import (
     PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
+    Apart,
     Container,
     Host,
+    Seccomp,
     Suitable,
     Unsuitable,
-    basic_environment,
     brought,
     passed_on,
     refusal,
+    sealed,
     usable,
 )
 from fairlead.engines.packed import trial
@@ -41,8 +43,10 @@ from fairlead.paths import lies_in
 
 NAME = "apptainer"
 CONTAINS = True
+APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ("sif",)
+SECCOMP = Seccomp.TERMINAL
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
@@ -196,18 +200,22 @@ def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitabl
 def wrap_as(name: str, command: Command, container: Container, site: Site) -> Command:
     facts = site.engine(name)
     assert facts is not None  # judge() said Suitable
-    environment = {**basic_environment(site, home=container.home), **command.environment}
-    assignments: list[Word] = [f"{key}={value}" for key, value in sorted(environment.items())]
-    assignments += [WhenSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
+    found = sealed.entries(command, container, site)
+    assignments: list[Word] = [WhenSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
     assignments += passed_on(container, PASSED_ASSIGNMENT)
-    start = brought.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv)
+    start = brought.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
+    inner = start.words
+    if container.guard is not None:
+        # Apptainer has no filter of its own for users; for the setuid starter one from outside is too early.
+        start.files[f"{_PROGRAMS}/filter"] = container.guard.loader(full=False)
+        inner = (f"{_PROGRAMS}/filter", *inner)
     # Half of the memory, as the kernel gives a tmpfs that nobody gave a size.
     size_mb = max(site.mem_bytes // 2 >> 20, 64)
     words = _words(facts.path, facts.modes[0], container, command.workdir, start, size_mb=size_mb)
     for word in words:
         if isinstance(word, str):
             _check_utf8(name, word)
-    return Command(argv=(*words, *start.words), where=command.where)
+    return Command(argv=(*words, *inner), sealed=sealed.by_descriptor(found), where=command.where)
 
 
 def _words(

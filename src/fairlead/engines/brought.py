@@ -13,13 +13,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from fairlead.engines import Host
-from fairlead.model import Joined, PassedOn, Variable, WhenSet, Word
+from fairlead.engines import Host, sealed
+from fairlead.model import Joined, Opened, PassedOn, Variable, WhenSet, Word
+from fairlead.model.command import CARRIER
 
 _PROGRAMS = ("env", "bash")
 
-#: Puts back the bytes of its arguments and turns itself into what they say, with no variable at all.
-_DECODE = 'words=(); for word; do printf -v word %b "$word"; words+=("$word"); done; exec -c "${words[@]}"'
+#: Puts back the bytes of its arguments and turns itself into what they say.
+_DECODE = 'words=(); for word; do printf -v word %b "$word"; words+=("$word"); done; exec "${words[@]}"'
+
+
+#: Exports the values that wait in the descriptor $0, and turns itself into the rest.
+_OPEN = (
+    'mapfile -d "" -t values <&"$0"; eval "exec $0<&-"; for number in "${!values[@]}"; do '
+    f'export "{CARRIER}$number=${{values[number]}}"; done; exec "$@"'
+)
 
 
 def find(host: Host) -> dict[str, str]:
@@ -56,18 +64,23 @@ class Start:
         folder: str,
         assignments: tuple[Word, ...],
         argv: tuple[Word, ...],
+        names: tuple[str, ...] = (),
     ) -> None:
-        """`assignments`: NAME=VALUE, all of the command's environment."""
+        """`assignments`: NAME=VALUE, all of the command's environment beside the variables `names`, whose
+        values wait in the descriptor."""
         self._programs = programs
         self._folder = folder
         #: Place in the container -> the machine's file.
         self.files: dict[str, str] = {}
-        words: tuple[Word, ...] = (*self._call("env"), "-i", *assignments)
+        split = ("-S", sealed.split(names)) if names else ()
+        words: tuple[Word, ...] = (*self._call("env"), "-i", *split, *assignments)
         if "=" in str(argv[0]):  # env would take it for one more variable
             words += (*self._call("bash"), "-c", 'exec "$@"', "bash")
         words += argv
         if not all(_is_utf8(word) for word in words):
             words = (*self._call("bash"), "-c", _DECODE, "bash", *(_mapped(_escaped, word) for word in words))
+        if names:
+            words = (*self._call("bash"), "-c", _OPEN, sealed.DESCRIPTOR, *words)
         self.words = words
 
     def _call(self, program: str) -> tuple[str, ...]:
@@ -109,12 +122,12 @@ def _mapped(change: Callable[[str], str], word: Word) -> Word:
     match word:
         case str():
             return change(word)
-        case Variable() | PassedOn():
+        case Variable() | PassedOn() | Opened():
             return word
         case Joined(parts=parts):
             return Joined(tuple(change(part) if isinstance(part, str) else part for part in parts))
         case WhenSet(variable=variable, words=words):
             changed = tuple(_mapped(change, each) for each in words)
             return WhenSet(
-                variable, tuple(each for each in changed if not isinstance(each, WhenSet | PassedOn))
+                variable, tuple(each for each in changed if not isinstance(each, WhenSet | PassedOn | Opened))
             )

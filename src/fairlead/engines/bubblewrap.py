@@ -27,22 +27,28 @@ from fairlead.engines import (
     PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
+    Apart,
     Container,
+    Guard,
     Host,
+    Seccomp,
     Suitable,
     Unsuitable,
-    basic_environment,
     passed_on,
     refusal,
+    sealed,
     usable,
 )
 from fairlead.engines.fixed import inside, inside_name
-from fairlead.model import Command, EngineFacts, Image, Site, Variable, WhenSet, Word
+from fairlead.model import Command, EngineFacts, Image, Opened, Site, Variable, WhenSet, Word
 
 NAME = "bubblewrap"
 CONTAINS = True
+APART = Apart.USER
+HOLDS = True
 STACKS = True
 FILES: tuple[str, ...] = ()
+SECCOMP = Seccomp.FULL
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
@@ -158,11 +164,12 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
 def wrap(command: Command, container: Container, site: Site) -> Command:
     facts = site.engine(NAME)
     assert facts is not None  # judge() said Suitable
-    environment = {**basic_environment(site, home=container.home), **command.environment}
     # bwrap stays as the command's parent, and does not carry the run's mark, which is set inside only. So
     # it gets no SIGTERM: it would die of it at once, and --die-with-parent would kill the command before
     # that could say goodbye.
     words: list[Word] = [facts.path]
+    if container.guard is not None:  # put on last, just before the command
+        words += ["--seccomp", str(Guard.NUMBER), Opened(Guard.NUMBER, container.guard.program())]
     # A bind mount keeps noexec. An overlay has mount flags of its own, and its files are started as its own.
     noexec = refusal(site, PROGRAMS_IN_STORE) is not None
     if container.flat is not None and noexec:
@@ -202,12 +209,16 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     else:
         for path in container.missing:
             words += ["--dir", path]
-    words.append("--clearenv")
-    for name, value in sorted(environment.items()):
-        words += ["--setenv", name, value]
+    words += ["--clearenv", "--args", sealed.DESCRIPTOR]
     for name in RUN_VARIABLES:
         is_fixed = fixed and name in RUN_FOLDERS
         words.append(WhenSet(name, ("--setenv", name, inside_name(name) if is_fixed else Variable(name))))
     words += passed_on(container, "--setenv", PASSED_NAME, PASSED_VALUE)
     words += ["--chdir", command.workdir, "--die-with-parent", "--"]
-    return Command(argv=(*words, *(inside(command.argv) if fixed else command.argv)), where=command.where)
+    return Command(
+        argv=(*words, *(inside(command.argv) if fixed else command.argv)),
+        sealed=sealed.by_descriptor(
+            sealed.entries(command, container, site), "--setenv", PASSED_NAME, PASSED_VALUE
+        ),
+        where=command.where,
+    )

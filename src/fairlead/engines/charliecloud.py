@@ -21,6 +21,7 @@ https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,25 +33,30 @@ from fairlead.engines import (
     PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
+    Apart,
     Container,
+    Guard,
     Host,
+    Seccomp,
     Suitable,
     Unsuitable,
-    basic_environment,
     passed_on,
     refusal,
+    sealed,
     usable,
 )
-from fairlead.engines.fixed import inside, inside_name
+from fairlead.engines.fixed import PLACE, inside, inside_name
 from fairlead.engines.packed import trial
 from fairlead.errors import PlanError
-from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Opened, Site, Variable, WhenSet, Word
 from fairlead.paths import lies_in
 
 NAME = "charliecloud"
 CONTAINS = True
+APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ("squashfs",)
+SECCOMP = Seccomp.FULL
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
@@ -174,17 +180,22 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
 def wrap(command: Command, container: Container, site: Site) -> Command:
     facts = site.engine(NAME)
     assert facts is not None  # judge() said Suitable
-    assert container.root is not None  # STACKS is False
-    environment = {
-        **basic_environment(site, home=container.home),
-        "PWD": command.workdir,
-        **command.environment,
-    }
+    found = sealed.entries(command, container, site, PWD=command.workdir)
+    carried = sealed.carried(found)
     # ch-run itself gets nothing that could change it (LD_LIBRARY_PATH, TMPDIR). It has the run's mark from
-    # its start, being the command soon after; but not where it serves the command's files to the end.
-    words: list[Word] = ["env", "-i", f"PATH={_PATH}", f"USER={site.user}"]
+    # its start, being the command soon after; but not where it serves the command's files to the end. It
+    # passes on its own environment.
+    words: list[Word] = ["env", "-i", "-S", sealed.split(carried), f"PATH={_PATH}", f"USER={site.user}"]
     if container.packed is None:
         words.append(WhenSet("FAIRLEAD_RUN", (Joined(("FAIRLEAD_RUN=", Variable("FAIRLEAD_RUN"))),)))
+    loader = _loader(container)
+    if loader is not None and container.packed is not None:
+        # ch-run serves the file's content in the same namespace: what it has open, the command can open, too.
+        container = dataclasses.replace(
+            container,
+            mounts=(*container.mounts, Mount(source=loader, target=f"{PLACE}/filter", writable=False)),
+        )
+    assert container.root is not None  # STACKS is False
     mounts = _Mounts(container)
     if mounts.read_only:
         words += _read_only(facts, mounts.stage, mounts.read_only)
@@ -195,18 +206,29 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words += [f"--mount={mounts.top}"] if container.packed is not None else []
     words += ["--private-tmp", "--no-passwd", *mounts.words(), "--env-no-expand"]
     # ch-run takes one pair of quotes off a value.
-    words += [f"--set-env={name}='{value}'" for name, value in sorted(environment.items())]
+    for name, word in sealed.in_argv(found).items():
+        words.append(sealed.assignment(name, word, before="--set-env=", quote="'"))
     for name in RUN_VARIABLES:
         value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
         words.append(WhenSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
     words += passed_on(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
     # ch-run's own variable comes after all that it is told to set or unset.
     words += [f"--cd={command.workdir}", container.root, "--"]
+    if container.packed is not None and loader is not None:
+        words.append(f"{PLACE}/filter")
+    elif loader is not None:
+        words += [f"/proc/self/fd/{Guard.NUMBER}", Opened(Guard.NUMBER, loader)]
     words += ["/bin/sh", "-c", _TELL, "tell"] if container.packed is not None else []
     words += ["/usr/bin/env", "-u", "CH_RUNNING", "--"]
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *inside(command.argv)), where=command.where)
+    return Command(argv=(*words, *inside(command.argv)), sealed=sealed.exported(carried), where=command.where)
+
+
+def _loader(container: Container) -> str | None:
+    """ch-run takes no filter, and needs calls that one forbids: so it is put on inside, by the first program
+    that ch-run starts. The loader closes the file by which it was started."""
+    return None if container.guard is None else container.guard.loader()
 
 
 def _read_only(facts: EngineFacts, stage: str, sources: Iterable[str]) -> list[Word]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from fairlead.engines import (
@@ -19,21 +20,24 @@ from fairlead.engines import (
     PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
+    Apart,
     Container,
     Host,
     Suitable,
     Unsuitable,
-    basic_environment,
     plain_start,
     refusal,
+    sealed,
     usable,
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
 from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from fairlead.model.command import CARRIER
 
 NAME = "enroot"
 CONTAINS = True
+APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {}
@@ -69,12 +73,11 @@ def _try(host: Host, path: str) -> EngineFacts:
     container = Container(flat=str(image), scratch=("/run",), mounts=tuple(mounts), home="/")
     command = Command(
         argv=("/bin/sh", "-c", "echo written > /run/x && cat /run/x && ! echo written 2>/dev/null > /x"),
-        environment={"PATH": "/usr/bin:/bin"},
     )
     words = _words(path, container, command, home=os.path.expanduser("~"), user="", environment={})
     known = [word for word in words if isinstance(word, str)]
     callers = [f"{name}={os.environ[name]}" for name in _CALLERS if os.environ.get(name)]
-    outcome = host.run([*known[:2], *callers, *known[2:]])
+    outcome = host.run([*known[:4], *callers, *known[4:]])
     if outcome.ok and outcome.stdout == "written\n":
         return _facts(path, version[0], True, f"it ran on a read-only folder; {UNTESTED}")
     reason, remedy = host.user_namespace_obstacle() or (
@@ -105,31 +108,39 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     facts = site.engine(NAME)
     assert facts is not None  # judge() said Suitable
     assert container.flat is not None  # STACKS is False
-    environment = {**basic_environment(site, home=container.home), **command.environment}
-    words = _words(facts.path, container, command, home=site.home, user=site.user, environment=environment)
-    return Command(argv=words, where=command.where)
+    found = sealed.entries(command, container, site)
+    words = _words(facts.path, container, command, home=site.home, user=site.user, environment=found)
+    return Command(argv=words, sealed=sealed.exported(found), where=command.where)
 
 
 def _words(
-    path: str, container: Container, command: Command, *, home: str, user: str, environment: dict[str, str]
+    path: str,
+    container: Container,
+    command: Command,
+    *,
+    home: str,
+    user: str,
+    environment: Mapping[str, sealed.Value],
 ) -> tuple[Word, ...]:
     # It has the run's mark from its start: it is the command soon after.
-    words: list[Word] = ["env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", f"HOME={home}"]
+    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(environment))]
+    words += ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", f"HOME={home}"]
     words += [f"USER={user}", f"ENROOT_DATA_PATH={os.path.dirname(container.flat or '')}"]
     words += [f"ENROOT_SYSCONF_PATH={_NOWHERE}", f"ENROOT_CONFIG_PATH={_NOWHERE}"]
     words += [f"ENROOT_{name}=no" for name in ("LOGIN_SHELL", "ROOTFS_WRITABLE", "REMAP_ROOT")]
     for name in (*_CALLERS, "FAIRLEAD_RUN"):
         words.append(WhenSet(name, (Joined((f"{name}=", Variable(name))),)))
     words += [path, "start"]
+    # Without a value it is the one in Enroot's own environment.
+    for number in range(len(environment)):
+        words += ["--env", f"{CARRIER}{number}"]
     for line in _mounts(container):
         words += ["--mount", line]
     for name in RUN_FOLDERS:
         bind = Joined((Variable(name), f":{inside_name(name)}:none:x-create=dir,bind,rw"))
         words.append(WhenSet(name, ("--mount", bind)))
     run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
-    start = plain_start.words(
-        command.workdir, {**environment, **command.environment}, run, inside(command.argv), container
-    )
+    start = plain_start.words(command.workdir, environment, run, inside(command.argv), container)
     return (*words, "--", os.path.basename(container.flat or ""), *start)
 
 

@@ -35,6 +35,7 @@ from fairlead.engines.proot_start import (
     _place,
     _remove,
     landlock_abi,
+    sealed,
 )
 
 # What the job script carries starts here. ------------------------------------------------------------
@@ -68,8 +69,9 @@ class _Refusal(Exception):
 
 
 def fakechroot(words: "list[str]") -> int:
-    """Options: --library, --root, --cwd, --env NAME=VALUE, --bind|--ro|--ro-try SOURCE TARGET (outer before
-    inner), --scratch TARGET; then -- and the command."""
+    """Options: --library, --root, --cwd, --env NAME=VALUE, --sealed NAME,NAME (their values are in
+    FAIRLEAD_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner), --scratch TARGET;
+    then -- and the command."""
     one = {"--library": "", "--root": "", "--cwd": "/"}
     environment: dict[str, str] = {}
     mounts: list[tuple[str, str, str]] = []
@@ -83,6 +85,8 @@ def fakechroot(words: "list[str]") -> int:
         elif word == "--env":
             name, _, value = next(rest).partition("=")
             environment[name] = value
+        elif word == "--sealed":
+            environment.update(sealed(next(rest)))
         elif word == "--scratch":
             scratch.append(next(rest))
         else:

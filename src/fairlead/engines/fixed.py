@@ -7,7 +7,7 @@ to; the variables, and the words of the command that hold them, name those place
 from __future__ import annotations
 
 from fairlead.engines import RUN_FOLDERS
-from fairlead.model import Joined, PassedOn, Variable, WhenSet, Word
+from fairlead.model import Joined, Opened, PassedOn, Variable, WhenSet, Word
 
 PLACE = "/run/fairlead"
 
@@ -26,7 +26,7 @@ def _word(word: Word) -> Word:
     match word:
         case WhenSet(variable=variable, words=words):
             return WhenSet(variable, tuple(map(_part, words)))
-        case PassedOn():
+        case PassedOn() | Opened():
             return word
         case _:
             return _part(word)

@@ -9,8 +9,8 @@ from fairlead.engines import (
     Host,
     Suitable,
     Unsuitable,
-    basic_environment,
     passed_on,
+    sealed,
 )
 from fairlead.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
 
@@ -22,7 +22,7 @@ LIMITS: dict[str, str] = {}
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
-    outcome = host.run(["env", "-i", "true"])
+    outcome = host.run(["env", "-i", "-S", "true"])
     return (
         EngineFacts(
             name=NAME,
@@ -43,11 +43,10 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
 
 def wrap(command: Command, container: Container, site: Site) -> Command:
     """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
-    environment = {**basic_environment(site, home=container.home), **command.environment}
-    words: list[Word] = ["env", "-i", f"--chdir={command.workdir}"]
-    words += [f"{name}={value}" for name, value in sorted(environment.items())]
+    found = sealed.entries(command, container, site)
+    words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", sealed.split(found)]
     words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
     words += passed_on(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *command.argv), where=command.where)
+    return Command(argv=(*words, *command.argv), sealed=sealed.exported(found), where=command.where)

@@ -5,26 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fairlead.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, passed_on
+from fairlead.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, passed_on, sealed
 from fairlead.model import Joined, Variable, WhenSet, Word
 
-#: cd(1) is the shell's; a name with "=" would be a variable to env(1).
-_ENTER = 'cd "$1" || exit 126; shift; exec /usr/bin/env -i "$@"'
+#: cd(1) is the shell's. $2 gives the exported values their names. An env(1) that cannot do that (busybox's)
+#: is given the values, which then stand in its argv until it has become the command.
+_ENTER = """\
+cd "$1" || exit 126
+names=$2; shift 2
+if /usr/bin/env -S true 2>/dev/null; then exec /usr/bin/env -i -S "$names" "$@"; fi
+eval "exec /usr/bin/env -i $names \\"\\$@\\""
+"""
 
 
 def words(
     workdir: str,
-    environment: Mapping[str, str],
+    environment: Mapping[str, sealed.Value],
     run: Mapping[str, str | Variable],
     argv: Sequence[Word],
     container: Container,
 ) -> tuple[Word, ...]:
-    """`run`: of Fairlead's own variables those that are passed on when set, with their values there."""
-    found: list[Word] = ["/bin/sh", "-c", _ENTER, "sh", workdir]
-    found += [f"{name}={value}" for name, value in sorted(environment.items())]
+    """`environment` is exported; `run`: of Fairlead's own variables those that are passed on when set, with
+    their values there."""
+    found: list[Word] = ["/bin/sh", "-c", _ENTER, "sh", workdir, sealed.split(environment)]
     found += [WhenSet(name, (Joined((f"{name}=", value)),)) for name, value in run.items()]
     found += passed_on(container, PASSED_ASSIGNMENT)
-    if "=" in str(argv[0]):
+    if "=" in str(argv[0]):  # env would take it for one more variable
         found += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return (*found, *argv)
 

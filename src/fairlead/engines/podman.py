@@ -30,11 +30,12 @@ from fairlead.engines import (
     RUN_VARIABLES,
     Container,
     Host,
+    Seccomp,
     Suitable,
     Unsuitable,
-    basic_environment,
     passed_on,
     refusal,
+    sealed,
     usable,
 )
 from fairlead.engines.fixed import inside, inside_name
@@ -45,6 +46,7 @@ NAME = "podman"
 CONTAINS = True
 STACKS = False
 FILES: tuple[str, ...] = ()
+SECCOMP = Seccomp.OWN
 LIMITS: dict[str, str] = {
     "test_an_open_file_of_the_caller_reaches_the_command": (
         "it closes all but the standard streams, so MPICH's mpiexec cannot start ranks from outside (PMI_FD)"
@@ -206,13 +208,17 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     facts = site.engine(name)
     assert facts is not None  # judge() said Suitable
     assert container.flat is not None  # STACKS is False
-    environment = {**basic_environment(site, home=container.home), **command.environment}
+    found = sealed.entries(command, container, site)
+    carried = sealed.carried(found)
     # Podman stays as the command's parent without the run's mark, so that it gets no SIGTERM of the run's:
     # the command gets it itself, and Podman waits for its end.
-    words: list[Word] = ["env", "-i", f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
+    words: list[Word] = ["env", "-i", "-S", sealed.split(carried)]
+    words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
     words += [WhenSet(each, (Joined((f"{each}=", Variable(each))),)) for each in _CALLERS]
     # Where the probe found no limits to be needed, the caller's are named.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
+    if not container.seccomp:
+        start.append("--security-opt=seccomp=unconfined")
     words += ["bash", "-c", _AS_CALLED, str(len(start)), *start]
     mounts = [Mount(source=path, target=path) for path in HOST_FILES if path in facts.settings]
     if container.identity is not None:
@@ -225,7 +231,9 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     for folder in RUN_FOLDERS:
         bind = ('--mount=type=bind,"source=', Variable(folder), f'","destination={inside_name(folder)}"')
         words.append(WhenSet(folder, (Joined(bind),)))
-    words += [f"--env={key}={value}" for key, value in sorted(environment.items())]
+    # Without a value it is the one in Podman's own environment.
+    words += [f"--env={name}" for name in carried]
+    words += [sealed.assignment(*each, before="--env=") for each in sealed.in_argv(found).items()]
     for key in RUN_VARIABLES:
         value = inside_name(key) if key in RUN_FOLDERS else Variable(key)
         words.append(WhenSet(key, (Joined((f"--env={key}=", value)),)))
@@ -235,9 +243,11 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     # what lies in the image's /tmp or home would be gone; an overlay is at another place.
     words += [f"--workdir={command.workdir}", container.flat + (":O" if site.uid == 0 else "")]
     # Podman names the host to every command, and takes for options what begins with a dash.
-    unasked = [word for key in _UNASKED if key not in environment for word in ("-u", key)]
+    unasked = [word for key in _UNASKED if key not in found for word in ("-u", key)]
     return Command(
-        argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))), where=command.where
+        argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))),
+        sealed=sealed.exported(carried),
+        where=command.where,
     )
 
 
@@ -274,8 +284,6 @@ def _options(settings: Mapping[str, str], uid: int) -> list[str]:
         "--volume=/sys:/sys:ro,rslave", "--no-hosts", "--passwd=false", "--systemd=false", "--init=false",
         "--unsetenv-all", "--env-host=false", "--http-proxy=false",
         *(f"--ulimit={limit}" for limit in settings.get("ulimit", "host").split()),
-        # CMA between ranks (process_vm_readv), io_uring and perf are what seccomp's default takes away.
-        "--security-opt=seccomp=unconfined", "--security-opt=label=disable", "--security-opt=unmask=ALL",
         # Where cgroups can limit, Podman would allow 2048 processes and threads.
         *(["--pids-limit=-1"] if settings.get("cgroups") == "v2" else []),
     ]  # fmt: skip

@@ -15,6 +15,7 @@ NAME = "podman-hpc"
 CONTAINS = True
 STACKS = False
 FILES: tuple[str, ...] = ()
+SECCOMP = podman.SECCOMP
 LIMITS = podman.LIMITS
 
 #: It asks for cgroupfs itself, and names a program that mounts layers, which only the driver "overlay" takes.

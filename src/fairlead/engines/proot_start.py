@@ -8,7 +8,7 @@ there, 3.6 or newer, and with no Fairlead. What it does, and PRoot does not:
 - PRoot rewrites the paths of the system calls that it knows. Those that came after it would reach the host's
   files; a seccomp filter answers them with ENOSYS, and the C library takes the older call.
 - PRoot's exit code is that of the process that ended last. A shell inside tells that of the command.
-- PRoot passes on its own environment, PROOT_TMP_DIR in it. `env -i` inside starts anew.
+- PRoot passes on its own environment, PROOT_TMP_DIR in it. env(1) inside takes that away.
 """
 
 # shutil, tempfile and platform would double the time that a start takes.
@@ -60,6 +60,8 @@ _TELL = (
     '"$@" 2>&8 8>&- 9>&-; code=$?; echo "$code" >&9; exit "$code"'
 )
 _SHELL, _ENV = "/bin/sh", "/usr/bin/env"
+#: Variables that a shell sets by itself.
+_OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
 
 #: How long what the command left running may go on before it is killed, as udocker and Docker do.
 _GRACE_S = 1.0
@@ -68,10 +70,12 @@ _ENOSYS = 38
 
 
 def main(words: "list[str]") -> int:
-    """Options: --proot, --root, --cwd, --env NAME=VALUE, --bind|--ro|--ro-try SOURCE TARGET (outer before
-    inner), --scratch TARGET, --no-seccomp; then -- and the command."""
+    """Options: --proot, --root, --cwd, --env NAME=VALUE, --sealed NAME,NAME (their values are in
+    FAIRLEAD_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner), --scratch TARGET,
+    --no-seccomp; then -- and the command."""
     one = {"--proot": "", "--root": "", "--cwd": "/"}
     environment: list[str] = []
+    carried: dict[str, str] = {}
     mounts: list[tuple[str, str, str]] = []
     scratch: list[str] = []
     settings: dict[str, str] = {}
@@ -85,6 +89,8 @@ def main(words: "list[str]") -> int:
             one[word] = next(rest)
         elif word == "--env":
             environment.append(next(rest))
+        elif word == "--sealed":
+            carried = sealed(next(rest))
         elif word == "--scratch":
             scratch.append(next(rest))
         else:
@@ -118,16 +124,26 @@ def main(words: "list[str]") -> int:
         settings.update(_loaders(proot, own))
         told = _is_there(root, bound, _SHELL) and _is_there(root, bound, _ENV)
         if told:
-            argv += [_SHELL, "-c", _TELL, "sh", _ENV, "-i", *environment]
+            argv += [_SHELL, "-c", _TELL, "sh", _ENV]
+            for name in (*settings, *_OF_SHELLS):
+                argv += ["-u", name]
+            argv += environment
             if "=" in command[0]:  # env would take it for one more variable
                 argv += [_SHELL, "-c", 'exec "$0" "$@"']
         else:  # an image without a shell: its command gets PRoot's variables too
             for entry in environment:
                 name, _, value = entry.partition("=")
                 settings[name] = value
+        settings.update(carried)
         return _run(argv + command, settings, [work, *writable] if guarded else None, told)
     finally:
         _remove(work)
+
+
+def sealed(names: str) -> "dict[str, str]":
+    """The variables whose values stand in no argv, where every user of the machine could read them."""
+    listed = names.split(",") if names else []
+    return {name: os.environ["FAIRLEAD_ENV_%d" % number] for number, name in enumerate(listed)}  # noqa: UP031
 
 
 def _place() -> str:

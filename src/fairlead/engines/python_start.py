@@ -10,8 +10,8 @@ from fairlead.engines import (
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
-    basic_environment,
     passed_on,
+    sealed,
 )
 from fairlead.model import Command, Joined, Site, Variable, WhenSet, Word
 
@@ -45,13 +45,17 @@ def words(program: str, own: Sequence[str], container: Container, workdir: str) 
 
 def wrap(start: Sequence[Word], command: Command, container: Container, site: Site) -> Command:
     """The command behind `start`, as `words` gave it, in an environment of nothing else."""
-    found: list[Word] = ["env", "-i", _FIRST_PATH]
+    variables = sealed.entries(command, container, site)
+    carried = sealed.carried(variables)
+    found: list[Word] = ["env", "-i", "-S", sealed.carriers(len(carried)), _FIRST_PATH]
     found.append(WhenSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
+    if container.guard is not None:
+        found += [container.guard.loader(full=False), "/usr/bin/env"]
     found += ["python3", *start]
-    environment = {**basic_environment(site, home=container.home), **command.environment}
-    for name, value in sorted(environment.items()):
-        found += ["--env", f"{name}={value}"]
+    found += ["--sealed", ",".join(carried)]
+    for name, value in sealed.in_argv(variables).items():
+        found += ["--env", sealed.assignment(name, value)]
     for name in RUN_VARIABLES:
         found.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
     found += passed_on(container, "--env", PASSED_ASSIGNMENT)
-    return Command(argv=(*found, "--", *command.argv), where=command.where)
+    return Command(argv=(*found, "--", *command.argv), sealed=sealed.exported(carried), where=command.where)

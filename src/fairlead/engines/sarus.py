@@ -19,8 +19,8 @@ from fairlead.engines import (
     Host,
     Suitable,
     Unsuitable,
-    basic_environment,
     plain_start,
+    sealed,
     site_images,
     usable,
 )
@@ -82,8 +82,9 @@ def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
 def wrap(command: Command, container: Container, site: Site) -> Command:
     facts = site.engine(NAME)
     assert facts is not None  # judge() said Suitable
-    environment = {**basic_environment(site, home=container.home), **command.environment}
-    words: list[Word] = ["env", "-i", f"PATH=/usr/bin:/bin:{facts.path.rpartition('/')[0]}"]
+    found = sealed.entries(command, container, site)
+    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
+    words.append(f"PATH=/usr/bin:/bin:{facts.path.rpartition('/')[0]}")
     words += [f"HOME={site.home}", f"USER={site.user}"]
     # It stays as the command's parent, and has no run's mark: a SIGTERM is for the command.
     # An empty value must be a word of its own, says the user guide.
@@ -95,8 +96,8 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words.append(WhenSet(name, (Joined(bind),)))
     words += [f"--workdir={command.workdir}", _image(command, facts)]
     run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
-    start = plain_start.words(command.workdir, environment, run, inside(command.argv), container)
-    return Command(argv=(*words, *start), where=command.where)
+    start = plain_start.words(command.workdir, found, run, inside(command.argv), container)
+    return Command(argv=(*words, *start), sealed=sealed.exported(found), where=command.where)
 
 
 def _image(command: Command, facts: EngineFacts) -> str:

@@ -20,8 +20,8 @@ from fairlead.engines import (
     Host,
     Suitable,
     Unsuitable,
-    basic_environment,
     plain_start,
+    sealed,
     site_images,
     usable,
 )
@@ -91,20 +91,21 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
             "the launcher needs its folder of the run in the container, and Shifter makes no mount points",
             remedy="take another engine, or one process: ranks_per_node = 1",
         )
-    environment = {**basic_environment(site, home=container.home), **command.environment}
+    found = sealed.entries(command, container, site)
     digest = command.environment.get("FAIRLEAD_IMAGE", "")
     image = facts.settings.get(site_images.key(digest), site_images.name(digest))
     # Shifter becomes the command by exec, so it has the run's mark; its other settings (SHIFTER_VOLUME) are
     # the caller's, and do not come along.
-    words: list[Word] = ["env", "-i", "PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
+    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
+    words += ["PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
     words.append(WhenSet("FAIRLEAD_RUN", (Joined(("FAIRLEAD_RUN=", Variable("FAIRLEAD_RUN"))),)))
     words += [facts.path, f"--image=docker:{image}", f"--workdir={command.workdir}"]
     for mount in container.mounts:
         if mount.source != mount.target:
             words.append(_volume(mount.source, mount.target, readonly=not mount.writable))
     run = plain_start.run_variables()
-    start = plain_start.words(command.workdir, environment, run, command.argv, container)
-    return Command(argv=(*words, "--", *start), where=command.where)
+    start = plain_start.words(command.workdir, found, run, command.argv, container)
+    return Command(argv=(*words, "--", *start), sealed=sealed.exported(found), where=command.where)
 
 
 def _volume(source: str, target: str, *, readonly: bool) -> str:

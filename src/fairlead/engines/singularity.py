@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from fairlead.engines import Container, Host, Suitable, Unsuitable, apptainer
+from fairlead.engines import Apart, Container, Host, Suitable, Unsuitable, apptainer
 from fairlead.model import Command, EngineFacts, Image, Site
 
 NAME = "singularity"
 CONTAINS = True
+APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ("sif",)
 LIMITS = apptainer.LIMITS
+SECCOMP = apptainer.SECCOMP
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:

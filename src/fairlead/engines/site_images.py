@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from fairlead import digests
 from fairlead.engines import Unsuitable
 from fairlead.model import EngineFacts, Image
 
@@ -20,7 +21,7 @@ def name(digest: str) -> str:
 
 
 def key(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:_DIGITS]
+    return digests.hexed(digest)[:_DIGITS] if digest else ""  # an environment that is only described has none
 
 
 def listed(said: str) -> dict[str, str]:
@@ -41,5 +42,5 @@ def missing(image: Image, facts: EngineFacts, *, tool: str, how: str) -> Unsuita
         return None
     return Unsuitable(
         f"{tool} runs images of its own repository only, and has none called {name(image.digest)}",
-        remedy=how.replace("NAME", name(image.digest)).replace("DIGEST", image.digest[:19]),
+        remedy=how.replace("NAME", name(image.digest)).replace("DIGEST", digests.short(image.digest)),
     )

@@ -42,8 +42,10 @@ from fairlead.engines import (
     GUARDED_APART,
     PROGRAMS_IN_STORE,
     PTRACE,
+    Apart,
     Container,
     Host,
+    Seccomp,
     Suitable,
     Unsuitable,
     apptainer,
@@ -57,7 +59,9 @@ from fairlead.model import Command, EngineFacts, Image, Mount, Outcome, Site
 
 NAME = "udocker"
 CONTAINS = True
+APART = Apart.TRACER
 STACKS = False
+KEEPS_READ_ONLY = False
 FILES: tuple[str, ...] = ()
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
@@ -279,6 +283,9 @@ class Mode:
     CONTAINS: bool = True
     STACKS: bool = False
     FILES: tuple[str, ...] = ()
+    #: As `engines.keeps_read_only` has it.
+    KEEPS_READ_ONLY: bool = True
+    SECCOMP: Seccomp = Seccomp.TERMINAL
 
     @property
     def NAME(self) -> str:
@@ -390,6 +397,7 @@ MODES: Mapping[str, Mode] = {
             functools.partial(_judge_proot, mode),
             functools.partial(_wrap_proot, mode),
             LIMITS=LIMITS,
+            KEEPS_READ_ONLY=False,  # Landlock's rules add up: nothing in a writable folder can be excepted
         )
         for mode in PROOT_MODES
     },

@@ -53,14 +53,18 @@ FABRIC = (
     rf"|NET/OFI Selected [Pp]rovider is ({_FAST})([ ;,]|$)"
 )
 
+# Every repetition has an end: jobs may write anything into these files, and the time is to be linear.
 _BTL = re.compile(
-    r"\[(?P<host>[^\s:\]]+):\d+\] mca: bml: Using (?P<btl>\w+) btl for send to \S+ on node (?P<peer>\S+)"
+    r"\[(?P<host>[^\s:\[\]]{1,255}):\d{1,10}\] mca: bml: Using (?P<btl>\w{1,40}) btl for send to \S{1,255} "
+    r"on node (?P<peer>\S{1,255})"
 )
-_LANE = re.compile(r"(?:inter-node cfg#\d+|ep_cfg\[\d+\]:) tag\((?P<lanes>[^)]*)\)")
-_PROVIDER = re.compile(r"(?:libfabric provider|mtl:ofi:prov(?:ider)?): (?P<name>[a-z0-9_;]+)")
-_NETWORK = re.compile(r"NCCL INFO .*?Using network (?P<name>\S.*?)\s*$", re.MULTILINE)
-_CHANNEL = re.compile(r"NCCL INFO .*? via (?P<way>NET/[^/\n]+/\d+(?:/\w+)?)")
-_OFI = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[a-z0-9_;]+)")
+_LANE = re.compile(r"(?:inter-node cfg#\d{1,10}|ep_cfg\[\d{1,10}\]:) tag\((?P<lanes>[^)]{0,2000})\)")
+_PROVIDER = re.compile(r"(?:libfabric provider|mtl:ofi:prov(?:ider)?): (?P<name>[a-z0-9_;]{1,200})")
+_NETWORK = re.compile(
+    r"NCCL INFO .{0,500}?Using network (?P<name>\S(?:.{0,80}?\S)?)[ \t\r]{0,20}$", re.MULTILINE
+)
+_CHANNEL = re.compile(r"NCCL INFO .{0,500}? via (?P<way>NET/[^/\n]{1,100}/\d{1,10}(?:/\w{1,40})?)")
+_OFI = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[a-z0-9_;]{1,200})")
 _FAST_LANE = re.compile(r"(?:rc|dc|ud|srd|gga)(?:_[a-z0-9]+)?/")
 _MANY = 4
 

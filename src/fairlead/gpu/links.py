@@ -21,7 +21,7 @@ def provide(store: Store, site: Site) -> dict[str, str]:
 def _made(store: Store, links: dict[str, str]) -> str:
     final = store.driver(codec.digest(links).removeprefix("sha256:"))
     if not final.is_dir():
-        with store.scratch() as scratch:
+        with store.scratch(own=True) as scratch:
             folder = scratch / "driver"
             for name, target in links.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True, mode=0o755)

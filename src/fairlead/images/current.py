@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+from fairlead.images.signatures import place
 from fairlead.images.sources import locate
 from fairlead.images.sources.locate import Access
 from fairlead.images.sources.reference import Reference, Transport
@@ -21,10 +23,18 @@ class Pulled:
 
 
 def current(found: Reference, store: Store, access: Access) -> Pulled | None:
-    """The image in the store, when the reference still stands for it; one question to a registry at most."""
+    """The image in the store, when the reference still stands for it; one question to a registry at most.
+
+    An image that the signature policy has not accepted is not current.
+    """
     pin = store.pinned(str(found))
     if pin is None or not store.has_image(pin.digest):
         return None
+    if not place.requires_nothing(access.policy, os.environ):
+        from fairlead.images.signatures.check import holds
+
+        if not holds(found, pin, access):
+            return None
     if found.transport is not Transport.REGISTRY:
         if locate.state_of_file(found) != pin.root:
             return None

@@ -18,8 +18,10 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead import digests
 from fairlead.errors import ImageError
 from fairlead.images import inside, lease, spool
+from fairlead.images.blobs import is_kept
 from fairlead.images.layers.limits import Limits
 from fairlead.images.layers.unpack import unpack
 from fairlead.images.progress import Progress
@@ -44,6 +46,7 @@ class _Work:
     scratch: Path
     limits: Limits
     progress: Progress
+    keep_blobs: bool = False
     total: int = 0
     done: int = 0
     fetched: int = 0
@@ -75,10 +78,12 @@ def bring_layers(
     *,
     limits: Limits,
     fresh: bool,
+    keep_blobs: bool = False,
     progress: Progress,
 ) -> int:
-    """Fetch and unpack every layer that is not there; return how many this process did."""
-    work = _Work(source, store, scratch, limits, progress)
+    """Fetch and unpack every layer that is not there; return how many this process did. With `keep_blobs`,
+    compressed layers are kept as they came, too."""
+    work = _Work(source, store, scratch, limits, progress, keep_blobs)
     # A garbage collection leaves alone what a pull in progress counts on.
     (scratch / "claims").write_text("\n".join(diff_ids))
     _bring_layers(work, descriptors, diff_ids, fresh=fresh)
@@ -92,7 +97,7 @@ def _bring_layers(
     for _ in range(3):  # a garbage collection that began before us may take one away
         tasks: dict[str, tuple[int, Descriptor]] = {}  # an image may hold the same layer twice
         for number, (descriptor, diff_id) in enumerate(zip(descriptors, diff_ids, strict=True), 1):
-            if fresh or not work.store.has_layer(diff_id):
+            if fresh or not work.store.has_layer(diff_id) or _is_unkept(work, descriptor, diff_id):
                 tasks.setdefault(diff_id, (number, descriptor))
         if not tasks:
             return
@@ -110,7 +115,14 @@ def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> 
     largest_first = sorted(tasks.items(), key=lambda task: -task[1][1].size)
     with ThreadPoolExecutor(_FETCHES, thread_name_prefix="layer") as pool:
         futures = [
-            pool.submit(_one, work, diff_id, descriptor, f"layer {number} ({descriptor.digest[:19]}…)", fresh)
+            pool.submit(
+                _one,
+                work,
+                diff_id,
+                descriptor,
+                f"layer {number} ({digests.short(descriptor.digest)}…)",
+                fresh,
+            )
             for diff_id, (number, descriptor) in largest_first
         ]
         try:
@@ -133,7 +145,7 @@ def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bo
     def there() -> bool:
         if work.stopped:
             raise spool.Interrupted
-        return not fresh and store.has_layer(diff_id)
+        return not fresh and store.has_layer(diff_id) and not _is_unkept(work, descriptor, diff_id)
 
     def waiting(holder: str) -> None:
         work.progress(f"waiting for {holder}, which is fetching the same layer", 0, 0)
@@ -142,12 +154,22 @@ def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bo
         if not mine:
             work.count(max(descriptor.size, 0))
             return
-        made = work.scratch / diff_id.partition(":")[2]
+        if not fresh and store.has_layer(diff_id):
+            with _chunks(work, descriptor, name, keep=True) as chunks:
+                for _ in chunks:
+                    pass
+            return
+        made = work.scratch / digests.hexed(diff_id)
         tree = made / "tree"
         tree.mkdir(parents=True)
-        with _chunks(work, descriptor, name) as chunks:
+        with _chunks(work, descriptor, name, keep=_is_unkept(work, descriptor, diff_id)) as chunks:
             found = unpack(
-                chunks, tree, name=f"{name} of {work.source.name}", limits=work.limits, recipe=made / "recipe"
+                chunks,
+                tree,
+                name=f"{name} of {work.source.name}",
+                limits=work.limits,
+                recipe=made / "recipe",
+                algorithm=digests.algorithm(diff_id),
             )
         if found.diff_id != diff_id:
             raise ImageError(
@@ -172,9 +194,12 @@ def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bo
 
 
 @contextlib.contextmanager
-def _chunks(work: _Work, descriptor: Descriptor, name: str) -> Iterator[Iterator[bytes]]:
-    """The layer's bytes: of this machine's disk straight, of a network through a part file."""
-    if work.source.local:
+def _chunks(
+    work: _Work, descriptor: Descriptor, name: str, *, keep: bool = False
+) -> Iterator[Iterator[bytes]]:
+    """The layer's bytes: of this machine's disk straight, of a network through a part file; so they come also
+    where they are to be kept."""
+    if work.source.local and not keep:
         with work.unpacking:
             yield spool.straight(work.source, descriptor, work.count, name=name)
         return
@@ -187,10 +212,18 @@ def _chunks(work: _Work, descriptor: Descriptor, name: str) -> Iterator[Iterator
     try:
         with work.unpacking:
             yield own.chunks()
-        own.remove()
+        if keep:
+            own.keep(work.store.blob(descriptor.digest))
+        else:
+            own.remove()
     finally:
         own.interrupt()
         fetching.join()
+
+
+def _is_unkept(work: _Work, descriptor: Descriptor, diff_id: str) -> bool:
+    """Whether the compressed layer is to be kept, and is not yet."""
+    return work.keep_blobs and descriptor.digest != diff_id and not is_kept(work.store, descriptor)
 
 
 def join(store: Store, config: Config, digest: str, reference: str, lost: Sequence[str]) -> Image:

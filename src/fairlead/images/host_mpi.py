@@ -50,7 +50,7 @@ def _make(store: Store, final: Path, runtime: HostLibrary, view: View, image: Im
     tree = HostMpiTree(
         folder=str(final / "tree"), left_out=left_out, over=tuple(_over(runtime, view, image, left_out))
     )
-    with store.scratch() as scratch:
+    with store.scratch(own=True) as scratch:
         made = scratch / "mpi"
         (made / "tree").mkdir(parents=True, mode=0o755)
         for name, target in inject.links(runtime, left_out).items():

@@ -32,7 +32,7 @@ def provide(store: Store, image: Image, site: Site) -> str | None:
     key = hashlib.sha256(b"\0".join(made.values())).hexdigest()
     final = store.identity(key)
     if not final.is_dir():
-        with store.scratch() as scratch:
+        with store.scratch(own=True) as scratch:
             folder = scratch / "identity" / "etc"
             folder.mkdir(parents=True, mode=0o755)
             for name, data in made.items():

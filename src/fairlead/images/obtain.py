@@ -20,9 +20,13 @@ def obtain(
     machine: str,
     limits: Limits,
     fresh: bool = False,
+    keep_blobs: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Pulled:
-    """Bring the image into the store. Raises ImageError, StoreError, UsageError."""
+    """Bring the image into the store, if the signature policy accepts it. Raises ImageError, StoreError,
+    UsageError."""
+    from fairlead.images.signatures.check import check
+
     state = None if found.transport is Transport.REGISTRY else locate.state_of_file(found)
     with store.scratch() as scratch:
         return pull(
@@ -33,5 +37,7 @@ def obtain(
             limits=limits,
             root=state,
             fresh=fresh,
+            keep_blobs=keep_blobs,
+            judge=lambda digests: check(found, digests, access),
             progress=progress,
         )

@@ -6,16 +6,26 @@ that only fetching needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fairlead import digests, pinning
 from fairlead.clock import utc_now
 from fairlead.errors import ImageError
 from fairlead.images import lease
+from fairlead.images.blobs import is_kept
 from fairlead.images.current import Pulled
 from fairlead.images.layers.limits import Limits
 from fairlead.images.progress import Progress
 from fairlead.images.sources import manifest
-from fairlead.images.sources.source import Document, Source
+from fairlead.images.sources.source import Descriptor, Document, Source
 from fairlead.model import Image, Pin
 from fairlead.store import Store
+
+if TYPE_CHECKING:
+    from fairlead.images.signatures.check import Checked
+
+    Judge = Callable[[tuple[str, ...]], Checked]
 
 
 def pull(
@@ -27,31 +37,56 @@ def pull(
     limits: Limits,
     root: str | None = None,
     fresh: bool = False,
+    keep_blobs: bool = False,
+    judge: Judge | None = None,
     progress: Progress = lambda *_: None,
 ) -> Pulled:
     """Bring the image into the store and pin the reference to its digest.
 
     `machine` is the architecture, as `uname -m` names it. `root`: what is pinned as the reference's state;
-    None: the digest of the root document. With `fresh`, layers that are there are fetched
-    and unpacked again. Raises ImageError for what is wrong with the source or the image, StoreError for a
-    store that cannot take it.
+    None: the digest of the root document. `judge` is given the digests of the manifest and of the indexes
+    that led to it, before anything is fetched, and raises when the image is refused. With `fresh`, layers
+    that are there are fetched and unpacked again; with `keep_blobs`, layers are also kept in the form that
+    the manifest names.
+
+    Raises ImageError for what is wrong with the source or the image, StoreError for a store that cannot take
+    it.
     """
     progress("asking for the manifest", 0, 0)
     document = source.document()
-    chosen = _choose(source, document, machine)
-    pin = Pin(reference=reference, digest=chosen.digest, root=root or document.digest, pinned_at=utc_now())
+    passed = _choose(source, document, machine)
+    chosen = passed[-1]
+    _check_digest(reference, passed, source.name)
+    checked = judge(tuple(dict.fromkeys(each.digest for each in reversed(passed)))) if judge else None
+    for index in passed[:-1]:
+        store.keep_document(index.digest, index.data)
+    pin = Pin(
+        reference=reference,
+        digest=chosen.digest,
+        root=root or document.digest,
+        pinned_at=utc_now(),
+        trust=checked.trust if checked else None,
+    )
+    confirm = checked.confirm if checked else lambda: None
 
     def there() -> bool:
-        return not fresh and store.has_image(chosen.digest)
+        return (
+            not fresh
+            and store.has_image(chosen.digest)
+            and (not keep_blobs or not unkept(store, store.image(chosen.digest), chosen))
+        )
 
     def waiting(holder: str) -> None:
         progress(f"waiting for {holder}, which is pulling the same image", 0, 0)
 
-    with lease.hold(store.lease(f"image-{pin.digest[7:]}"), until=there, waiting=waiting) as mine:
+    with lease.hold(store.lease(f"image-{digests.hexed(pin.digest)}"), until=there, waiting=waiting) as mine:
         if mine:
-            image, fetched = _bring(source, store, chosen, pin, machine, limits, fresh, progress)
+            image, fetched = _bring(
+                source, store, chosen, pin, machine, limits, fresh, keep_blobs, confirm, progress
+            )
         else:
             image, fetched = store.image(chosen.digest), 0
+            confirm()
             store.pin(pin)
     return Pulled(image=image, fetched=fetched, shared=len(image.layers) - fetched)
 
@@ -64,6 +99,8 @@ def _bring(
     machine: str,
     limits: Limits,
     fresh: bool,
+    keep_blobs: bool,
+    confirm: Callable[[], None],
     progress: Progress,
 ) -> tuple[Image, int]:
     """The image, whose layers are fetched as far as they are not there, and how many were fetched."""
@@ -84,24 +121,51 @@ def _bring(
             source,
             store,
             scratch,
-            read.layers,
+            [
+                source.held(layer, diff_id)
+                for layer, diff_id in zip(read.layers, config.diff_ids, strict=True)
+            ],
             config.diff_ids,
             limits=limits,
             fresh=fresh,
+            keep_blobs=keep_blobs,
             progress=progress,
         )
-        image = fetch.join(store, config, chosen.digest, pin.reference, source.notes)
+        confirm()
+        image = fetch.join(store, config, chosen.digest, pin.reference, (*source.notes, *config.notes))
         store.put_image(image, manifest=chosen.data, config=described.data, config_digest=described.digest)
         store.pin(pin)
     return image, fetched
 
 
-def _choose(source: Source, root: Document, machine: str) -> Document:
-    """The manifest for this machine, through an index or two."""
-    document = root
+def unkept(store: Store, image: Image, document: Document) -> tuple[Descriptor, ...]:
+    """The image's layers that the store has unpacked only, and not in the form that its manifest names."""
+    read = manifest.manifest(document, name=image.reference or image.digest)
+    return tuple(
+        descriptor
+        for descriptor, layer in zip(read.layers, image.layers, strict=True)
+        if descriptor.digest != layer.diff_id and not is_kept(store, descriptor)
+    )
+
+
+def _check_digest(reference: str, passed: list[Document], name: str) -> None:
+    """Raise ImageError when the reference has a digest that is neither the manifest's nor an index's on the
+    way to it."""
+    asked = pinning.digest_in(reference)
+    if asked is not None and asked not in {each.digest for each in passed}:
+        raise ImageError(
+            f"{name} is another image than its digest says",
+            context=f"expected {asked}, found {passed[-1].digest}",
+            remedy="name the image without the digest, or get the one that has it",
+        )
+
+
+def _choose(source: Source, root: Document, machine: str) -> list[Document]:
+    """The manifest for this machine, last, after the index or two that lead to it."""
+    passed = [root]
     for _ in range(3):
-        offered = manifest.platforms(document, name=source.name)
+        offered = manifest.platforms(passed[-1], name=source.name)
         if offered is None:
-            return document
-        document = source.document(manifest.choose(offered, machine=machine, name=source.name).digest)
+            return passed
+        passed.append(source.document(manifest.choose(offered, machine=machine, name=source.name).digest))
     raise ImageError(f"{source.name} is an index of indexes of indexes; that is no image")

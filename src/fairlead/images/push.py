@@ -8,18 +8,16 @@ digest, and that is said.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fairlead import codec
+from fairlead import codec, digests
 from fairlead.errors import ImageError
 from fairlead.images import oci
+from fairlead.images.blobs import Blobs
 from fairlead.images.layers import rebuild
 from fairlead.images.progress import Progress
 from fairlead.images.sources import manifest
@@ -68,10 +66,8 @@ class _Push:
         self.store = store
         self.image = image
         self.target = target
-        self.open_source = source
+        self.blobs = Blobs(store, source)
         self.progress = progress
-        self.looked = False
-        self.found: Source | None = None
         self.there = self.mounted = self.sent = self.sent_bytes = 0
 
     def blob(self, descriptor: Descriptor, layer: Layer | None, mount_from: str | None) -> bool:
@@ -88,35 +84,17 @@ class _Push:
                 descriptor.digest, layer.size_bytes, lambda: rebuild.chunks(self.store, layer, remedy=remedy)
             )
             return True
-        source = self.source()
-        if source is None or descriptor.size < 0:
+        make = self.blobs.begin(descriptor)
+        if make is None:
             return False
-        pieces = _copied(source, descriptor)
-        try:
-            first = next(pieces, b"")
-        except ImageError:
-            return False
-        begun = [itertools.chain((first,), pieces)]
-        self.send(
-            descriptor.digest,
-            descriptor.size,
-            lambda: begun.pop() if begun else _copied(source, descriptor),
-        )
+        self.send(descriptor.digest, descriptor.size, make)
         return True
-
-    def source(self) -> Source | None:
-        """Where the image came from, looked for once."""
-        if not self.looked:
-            self.looked = True
-            with contextlib.suppress(ImageError):
-                self.found = self.open_source()
-        return self.found
 
     def send(self, digest: str, size: int, make: Callable[[], Iterator[bytes]]) -> None:
         """Send a blob; `make` gives its bytes from the beginning, each time it is called."""
 
         def tell(done: int) -> None:
-            self.progress(f"sending {digest[:19]}", done, size)
+            self.progress(f"sending {digests.short(digest)}", done, size)
 
         self.target.upload(digest, size, _Content(make, tell))
         self.sent += 1
@@ -170,12 +148,11 @@ def push(
             if not work.blob(descriptor, layer, mount_from)
         ]
     finally:
-        if work.found is not None:
-            work.found.close()
+        work.blobs.close()
     if missing:
         data = _with_new_layers(work, image, read, config, missing)
         media_type = manifest.OCI_MANIFEST
-        _check_goal(to, "sha256:" + hashlib.sha256(data).hexdigest())
+        _check_goal(to, digests.of(data, digests.algorithm(to.digest) if to.digest else "sha256"))
     digest = target.put_manifest(to.wanted, data, media_type)
     return Pushed(
         digest=digest,
@@ -241,7 +218,7 @@ def _compress(work: _Push, layer: Layer, path: Path) -> tuple[str, int]:
     """The layer's tar as a gzip file with no name and no time in it, so that equal trees give equal bytes."""
     from isal import isal_zlib
 
-    hashed = hashlib.sha256()
+    hashed = digests.hasher()
     with work.store.guarded(), open(path, "wb") as stream:
         squeeze = isal_zlib.compressobj(level=2, wbits=31)
         done = 0
@@ -255,26 +232,7 @@ def _compress(work: _Push, layer: Layer, path: Path) -> tuple[str, int]:
             done += len(piece)
             work.progress("compressing a layer", done, layer.size_bytes)
         put(squeeze.flush())
-        return "sha256:" + hashed.hexdigest(), stream.tell()
-
-
-def _copied(source: Source, descriptor: Descriptor) -> Iterator[bytes]:
-    """A blob from where the image came from, verified, and never longer than it is announced to be."""
-    hashed = hashlib.sha256()
-    buffer = memoryview(bytearray(_CHUNK))
-    done = 0
-    with source.blob(descriptor) as blob:
-        while (got := blob.readinto(buffer)) > 0:
-            done += got
-            if done > descriptor.size:
-                break
-            hashed.update(buffer[:got])
-            yield bytes(buffer[:got])
-    if done != descriptor.size or "sha256:" + hashed.hexdigest() != descriptor.digest:
-        raise ImageError(
-            f"{source.name} gave other bytes than {descriptor.digest} stands for",
-            remedy="push again; if it stays so, its copy is damaged",
-        )
+        return digests.written(hashed), stream.tell()
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -6,13 +6,13 @@ no harm to each other: a digest names its bytes, so both write the same at the s
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from fairlead import digests
 from fairlead.errors import ImageError
 from fairlead.images.sources.source import Blob, Descriptor, Source
 
@@ -82,6 +82,11 @@ class Spool:
         """The blob has been used."""
         self._part.unlink(missing_ok=True)
 
+    def keep(self, path: Path) -> None:
+        """The blob has been used, and found right; it is kept at the path."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(self._part, path)
+
     def _fetch(self, count: Callable[[int], None]) -> None:
         self._part.parent.mkdir(parents=True, exist_ok=True)
         right = False
@@ -115,9 +120,9 @@ class Spool:
         Bytes that were kept are shown to the reader only with the whole: if they are damaged, they are
         fetched again, and the reader must not have seen them.
         """
-        hashed = hashlib.sha256()
+        hashed = digests.hasher_for(self._descriptor.digest)
         size = self._descriptor.size
-        wanted = self._descriptor.digest.partition(":")[2]
+        wanted = digests.hexed(self._descriptor.digest)
         at = 0
         while at < kept and (chunk := os.pread(part.fileno(), min(_CHUNK, kept - at), at)):
             self._check_wanted()
@@ -197,7 +202,7 @@ def straight(
 
     A size or digest that is wrong raises ImageError after the last chunk.
     """
-    hashed = hashlib.sha256()
+    hashed = digests.hasher_for(descriptor.digest)
     buffer = memoryview(bytearray(_CHUNK))
     size = 0
     with source.blob(descriptor) as blob:
@@ -209,7 +214,7 @@ def straight(
                 break
             count(got)
             yield chunk
-    if "sha256:" + hashed.hexdigest() != descriptor.digest or descriptor.size not in (-1, size):
+    if digests.written(hashed) != descriptor.digest or descriptor.size not in (-1, size):
         raise ImageError(
             f"{name} of {source.name} is not what its digest says",
             context=f"expected {_expected(descriptor)}; found {size:,} bytes",

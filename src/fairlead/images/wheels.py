@@ -13,7 +13,7 @@ import importlib.metadata
 import io
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fairlead.errors import FairleadError
@@ -51,6 +51,15 @@ def wheel_set(root: str = "fairlead") -> dict[str, bytes]:
             if (match := _NAME.match(needed)) and not _EXTRA.search(marker):
                 pending.append((match[0], bool(marker)))
     return dict(sorted(found.items()))
+
+
+def locked(wheels: Mapping[str, bytes]) -> str:
+    """The wheels as pip's requirements with hashes: pip then installs these, whole, and nothing else."""
+    lines = []
+    for file, data in wheels.items():
+        name, version, *_ = file.split("-")
+        lines.append(f"{name}=={version} --hash=sha256:{hashlib.sha256(data).hexdigest()}\n")
+    return "".join(lines)
 
 
 def _wheel(distribution: importlib.metadata.Distribution) -> tuple[str, bytes]:

@@ -47,6 +47,11 @@ class Surroundings:
 RANK_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
+#: A launcher that names it among what is passed has processes that meet over the network, and that prove to
+#: each other by it that they are of this run: the job script makes it, in hexadecimal digits.
+SECRET = "FAIRLEAD_SECRET"
+
+
 class Passed(NamedTuple):
     """Variables by name, and by the beginning of their names. `own`: shell patterns for those, passed or not,
     that the launcher alone may set; what else the job's `[environment]` sets goes over what it gives

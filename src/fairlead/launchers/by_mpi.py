@@ -18,10 +18,10 @@ from fairlead.launchers import (
     Surroundings,
     threads,
 )
-from fairlead.model import Claim, Command, Job, Topology, Where
-from fairlead.mpi import inject, proven, proving
+from fairlead.model import Claim, Command, Image, Job, Where, digestible
+from fairlead.mpi import inject, proven, proving, rules
 from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
-from fairlead.mpi.rules import OWN, PASSED, Layout, Starter
+from fairlead.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 
 #: How long the proof waits for ranks that do not come.
 PROOF_TIMEOUT_S = 120.0
@@ -48,7 +48,8 @@ def context(job: Job, around: Surroundings) -> str:
             "scheduler": around.scheduler,
             "partition": job.scheduling.partition,
             "several": [topology.nodes > 1, topology.ranks_per_node > 1],
-            "environment": job.environment,
+            "environment": digestible(job.environment),
+            "environment_from": job.environment_from,
             "modules": job.modules,
             "plugins": around.mpi_plugins,
             "mpis": [[mpi.title, mpi.launcher, mpi.library] for mpi in around.site.mpis],
@@ -129,6 +130,12 @@ def alone(name: str, job: Job, around: Surroundings) -> NotLaunchable | None:
     )
 
 
+def singleton(name: str, image: Image | None) -> tuple[Setting, ...]:
+    """What a process that this launcher starts is given so that its MPI library starts as a singleton."""
+    library = library_of(image) if image is not None and name not in NAMES else None
+    return rules.singleton(library) if library is not None else ()
+
+
 def wrap(found: Step, command: Command, job: Job) -> Command:
     """Every rank's environment."""
     given = {each.name: each.value for each in found.settings if each.value is not None}
@@ -137,13 +144,19 @@ def wrap(found: Step, command: Command, job: Job) -> Command:
     )
 
 
-def ranks(starter: Starter, topology: Topology) -> tuple[str, ...]:
-    """How many ranks, and where. Within the CPUs that the scheduler gives they are not bound, as training
+def ranks(starter: Starter, job: Job) -> tuple[str, ...]:
+    """How many ranks, where, and what they see of the job script's environment beside the launcher's own:
+    srun and Hydra pass all of it on. Within the CPUs that the scheduler gives they are not bound, as training
     starts threads of its own."""
+    topology = job.topology
     size, each = str(topology.world_size), topology.ranks_per_node
     match starter:
         case Starter.ORTE | Starter.PRRTE:
-            return ("-n", size, "--map-by", f"ppr:{each}:node", "--bind-to", "none", "--oversubscribe")
+            names = [word for name in job.environment_from for word in ("-x", name)]
+            return (
+                *("-n", size, "--map-by", f"ppr:{each}:node", "--bind-to", "none", "--oversubscribe"),
+                *names,
+            )
         case Starter.HYDRA:
             return ("-n", size, "-ppn", str(each))
         case Starter.SRUN:

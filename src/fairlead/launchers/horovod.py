@@ -7,14 +7,13 @@ is started by the launchers srun, mpirun and image-mpirun.
 
 from __future__ import annotations
 
-import inspect
-
 import msgspec
 
 from fairlead.launchers import (
     INTERFACE,
     RANK_NAMES,
     RANK_VARIABLES,
+    SECRET,
     Launchable,
     NotLaunchable,
     Passed,
@@ -22,14 +21,14 @@ from fairlead.launchers import (
     threads,
 )
 from fairlead.model import Command, Job, Position, Start, Where, Word
-from fairlead.mpi import rendezvous
+from fairlead.mpi import door, rendezvous, text
 
 NAME = "horovod"
 POSITION = Position.OUTSIDE
 START = Start.RANKS
 KEEPS_OUTPUT = True
 
-_RENDEZVOUS = inspect.getsource(rendezvous)
+_RENDEZVOUS = text.program(door, rendezvous)
 
 _PRELUDE = """\
 HOROVOD_RANK=$RANK HOROVOD_SIZE=$WORLD_SIZE
@@ -72,7 +71,7 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
 
 
 def passed(job: Job) -> Passed:
-    return Passed(RANK_VARIABLES, ("HOROVOD_",), (*RANK_NAMES, *_OWN))
+    return Passed((*RANK_VARIABLES, SECRET), ("HOROVOD_",), (*RANK_NAMES, *_OWN, SECRET))
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:

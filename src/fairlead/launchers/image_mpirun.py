@@ -6,11 +6,11 @@ the image needs neither ssh nor srun, only its Python.
 
 from __future__ import annotations
 
-import inspect
 from typing import assert_never
 
 from fairlead.launchers import (
     RANK_NAMES,
+    SECRET,
     Launchable,
     NotLaunchable,
     Passed,
@@ -18,8 +18,8 @@ from fairlead.launchers import (
     by_mpi,
     threads,
 )
-from fairlead.model import Command, Job, Joined, Position, Start, Variable, Where, Word
-from fairlead.mpi import relay
+from fairlead.model import Command, Job, Position, Start, Variable, Where, Word
+from fairlead.mpi import door, relay, text
 from fairlead.mpi.ladder import Rung, Step
 from fairlead.mpi.rules import Starter
 
@@ -28,7 +28,7 @@ POSITION = Position.INSIDE
 START = Start.NODES
 KEEPS_OUTPUT = False
 
-_RELAY = inspect.getsource(relay)
+_RELAY = text.program(door, relay)
 
 #: mpirun tells one exit code for all. This keeps each rank's own, and gives it the names that others read.
 _RANK = """\
@@ -66,7 +66,6 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
         where = (
             "--node", Variable("FAIRLEAD_NODE"),
             "--master", Variable("FAIRLEAD_MASTER"), "--port", Variable("FAIRLEAD_PORT"),
-            "--secret", Joined((Variable("FAIRLEAD_RUN_DIR"), "/secret")),
         )  # fmt: skip
     return Command(
         argv=(
@@ -103,11 +102,12 @@ def _options(found: Step, job: Job) -> tuple[str, ...]:
             raise AssertionError("no image has an srun of its own")
         case _:
             assert_never(found.launch.starter)
-    return (*options, *(way if several else ()), *by_mpi.ranks(found.launch.starter, topology))
+    return (*options, *(way if several else ()), *by_mpi.ranks(found.launch.starter, job))
 
 
 def passed(job: Job) -> Passed:
-    return Passed(own=tuple(name for name in RANK_NAMES if not name.startswith("MASTER_")))
+    own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
+    return Passed((SECRET,) if job.topology.nodes > 1 else (), own=(*own, SECRET))
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:

@@ -55,7 +55,7 @@ def words(found: Step, job: Job) -> tuple[Word, ...]:
             before, here = ("env", "-u", "SLURM_NTASKS_PER_NODE"), ()
         case _:
             before, here = (), ()
-    return (*before, found.host.launcher, *here, *by_mpi.ranks(found.launch.starter, job.topology))
+    return (*before, found.host.launcher, *here, *by_mpi.ranks(found.launch.starter, job))
 
 
 def prelude(job: Job, surroundings: Surroundings) -> str:

@@ -28,7 +28,7 @@ KEEPS_OUTPUT = True
 #: Every worker is named with a port of its own, so all nodes must be known by name on each.
 _PRELUDE = """\
 local hosts=() workers='' host number
-[ ! -s "$FAIRLEAD_RUN_DIR/hosts" ] || mapfile -t hosts < "$FAIRLEAD_RUN_DIR/hosts"
+[ ! -s "$FAIRLEAD_CONTROL/hosts" ] || mapfile -t hosts < "$FAIRLEAD_CONTROL/hosts"
 hosts[0]=$FAIRLEAD_MASTER
 for host in "${hosts[@]}"; do
   for ((number = 0; number < LOCAL_WORLD_SIZE; number++)); do

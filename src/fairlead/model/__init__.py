@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from fairlead.model.command import (
     Command,
+    Handing,
     Joined,
+    Opened,
     Outcome,
     PassedOn,
     Position,
+    Sealed,
     Start,
     Variable,
     WhenSet,
@@ -30,22 +33,26 @@ from fairlead.model.image import (
     Prefix,
     Process,
     Rootfs,
+    Signer,
     SiteLayer,
     StoredLayer,
+    Trust,
 )
-from fairlead.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology, check_variable
+from fairlead.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
 from fairlead.model.mpi import HostLibrary, HostMpiTree, MpiFacts, MpiFamily, Pmi
 from fairlead.model.plan import Claim, Decision, Delivery, Plan, Rejected, Requirement
 from fairlead.model.record import Arm, Delivered, JobStart, MemorySample, Phases, Record, Study, Window
 from fairlead.model.site import Check, EngineFacts, FileSystem, GpuDriver, Partition, SchedulerFacts, Site
 from fairlead.model.submission import JobState, QueueEntry, Submission
+from fairlead.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "Arm", "CaptureRequest", "Check", "Claim", "Command", "CudaCompat", "Decision", "Delivered",
-    "Delivery", "DriverFile", "EngineFacts", "FileSystem", "GpuDriver", "Held", "HostLibrary",
+    "NOT_SHOWN", "Arm", "CaptureRequest", "Check", "Claim", "Command", "CudaCompat", "Decision", "Delivered",
+    "Delivery", "DriverFile", "EngineFacts", "FileSystem", "GpuDriver", "Handing", "Held", "HostLibrary",
     "HostMpiTree", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "MemorySample", "Mount",
-    "MpiFacts", "MpiFamily", "Outcome", "PackedFile", "Partition", "PassedOn", "Phases", "Pin", "Plan",
-    "Pmi", "Position", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record", "Rejected",
-    "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "Site", "SiteLayer", "Start", "StoredLayer",
-    "Study", "Submission", "Topology", "Variable", "WhenSet", "Where", "Window", "Word", "check_variable",
+    "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile", "Partition", "PassedOn", "Phases", "Pin",
+    "Plan", "Pmi", "Position", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record", "Rejected",
+    "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "Sealed", "Signer", "Site", "SiteLayer",
+    "Start", "StoredLayer", "Study", "Submission", "Topology", "Trust", "Variable", "WhenSet", "Where",
+    "Window", "Word", "check_variable", "digestible", "is_carried", "looks_secret",
 ]  # fmt: skip

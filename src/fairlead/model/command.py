@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 
 class Variable(Struct, frozen=True):
@@ -29,16 +29,45 @@ class WhenSet(Struct, frozen=True):
 class PassedOn(Struct, frozen=True, omit_defaults=True):
     """Variables of the job script that the command is to see: those of these names and those whose names
     begin with these prefixes, as far as they are set when the command starts. `words` are there once for
-    each, with its name and value as the variables `name` and `value`; and once for each of `given`, names
-    with values that only the job script knows."""
+    each, with its name and value as the variables `name` and `value`. The values stand in an argv."""
 
     names: tuple[str, ...]
     prefixes: tuple[str, ...]
     words: tuple[str | Variable | Joined, ...]
-    given: tuple[tuple[str, Joined], ...] = ()
 
 
-Word = str | Variable | Joined | WhenSet | PassedOn
+#: Under this name and a number a value is exported.
+CARRIER = "FAIRLEAD_ENV_"
+
+
+class Handing(StrEnum):
+    """How the values of environment variables reach an engine. Every user of the machine can read an argv."""
+
+    DESCRIPTOR = "by a file descriptor"
+    EXPORTED = "by the environment of its process"
+
+
+class Sealed(Struct, frozen=True, kw_only=True):
+    """Environment variables of the command whose values stand in no argv.
+
+    DESCRIPTOR: `form`, words that end with NUL bytes, once for each variable, with its name and value as the
+    variables `name` and `value`, is read from the descriptor whose number is the variable `sealed`. EXPORTED:
+    each value is exported, under a name of its own (`fairlead.engines.sealed`)."""
+
+    by: Handing
+    names: tuple[str, ...]
+    values: tuple[str | Variable | Joined, ...]
+    form: tuple[str | Variable, ...] = ()
+
+
+class Opened(Struct, frozen=True):
+    """Not a word: the command starts with this file open for reading, as the descriptor of this number."""
+
+    number: int
+    path: str
+
+
+Word = str | Variable | Joined | WhenSet | PassedOn | Opened
 
 
 class Where(StrEnum):
@@ -66,10 +95,12 @@ class Start(StrEnum):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """An argv that nobody has quoted yet. `environment` is all that the workload sees of it."""
+    """An argv that nobody has quoted yet. `environment` is all that the workload sees of it; an engine turns
+    it into `sealed`."""
 
     argv: tuple[Word, ...]
     environment: dict[str, str] = field(default_factory=dict)
+    sealed: Sealed | UnsetType = UNSET
     workdir: str = "/"
     where: Where = Where.NODE
 

@@ -35,17 +35,43 @@ class StoredLayer(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class Signer(Struct, frozen=True, kw_only=True):
+    """Whose signature an image has. `kind`: openpgp, sigstore, or pem (a SIF's, by a bare key). `key`: the
+    fingerprint of the key. `name`: a name or a file of the key. `signed_as`: the name in the signature.
+    `verified`: False where the key is not known here, so that the signature proves nothing."""
+
+    kind: str
+    key: str
+    name: str = ""
+    signed_as: str = ""
+    verified: bool = True
+
+
+class Trust(Struct, frozen=True, kw_only=True):
+    """Who vouches for an image, by which policy. `state`: signed; unsigned, of a file that could carry
+    signatures; unchecked, where the policy requires none. `rules`: a digest of the requirements and keys that
+    the verdict was given by."""
+
+    state: str
+    policy: str = ""
+    scope: str = ""
+    rules: str = ""
+    signers: tuple[Signer, ...] = ()
+    checked_at: str = ""
+
+
 class Pin(Struct, frozen=True, kw_only=True):
     """What a reference stood for when it was pulled. `digest` is that of this architecture's manifest.
 
     `root` tells whether that has changed: the digest that the registry serves for the tag (of the index,
-    where there is one), or the size and time of a file.
+    where there is one), or the size and time of a file. `trust`: the verdict of the signature policy.
     """
 
     reference: str
     digest: str
     root: str
     pinned_at: str
+    trust: Trust | None = None
 
 
 class Process(Struct, frozen=True, kw_only=True):
@@ -145,7 +171,8 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     -> where it would be as one. `identity`: a folder with the etc/passwd and etc/group that know the user,
     where the image's own do not. `held`: what it has in the folders that become scratch. `drivers`: vendor of
     a GPU driver of the site -> the folder of links to its files. `host_mpis`: library of a host's MPI ->
-    that, made ready for this image."""
+    that, made ready for this image. `exposed`: of the job's writable mounts, those that show the store:
+    source -> where it lies in that, "." for one that lies in the store itself."""
 
     layers: dict[str, str]
     flat: str
@@ -155,3 +182,4 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     relinked: str = ""
     held: tuple[Held, ...] = ()
     host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
+    exposed: dict[str, str] = field(default_factory=dict)

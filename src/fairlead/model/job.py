@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from fairlead.errors import UsageError
 from fairlead.model.host_files import Mount
+from fairlead.model.variables import check_passed_on, check_variable
 from fairlead.sweep import Sweep
 
 
@@ -124,14 +125,16 @@ class Job(Struct, frozen=True, kw_only=True):
 
     Without a `command` the image's own process runs. `entrypoint`: what stands before the command: True for
     the image's, False for nothing, words for these; None is False for a command and True without one.
-    `workdir`: None is the image's, with nothing of the host mounted there. `writable`: the command may write
-    anywhere in the image; what it writes vanishes with the container. `form`: the image as a "tree" of files
-    or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset, and not
-    part of its digest, when it is no sweep. `delivery`: where ranks read the image's tree, "shared" from the
-    store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto". `site_layer`:
-    what is added to the image for this site; unset, likewise, when that is nothing. `fabric`: what becomes of
-    ranks on several nodes that fall back to sockets although there is a fabric: "mark" (so, too, when it is
-    unset) says it aloud and on the record, "require" ends the job.
+    `environment_from`: environment variables that are passed on by name, with their values written down
+    nowhere. `workdir`: None is the image's, with nothing of the host mounted there. `writable`: the command
+    may write anywhere in the image; what it writes vanishes with the container. `form`: the image as a "tree"
+    of files or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset,
+    and not part of its digest, when it is no sweep. `delivery`: where ranks read the image's tree, "shared"
+    from the store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto".
+    `site_layer`: what is added to the image for this site; unset, likewise, when that is nothing. `fabric`:
+    what becomes of ranks on several nodes that fall back to sockets although there is a fabric: "mark" (so,
+    too, when it is unset) says it aloud and on the record, "require" ends the job. `seccomp`: False leaves of
+    the filter of system calls only what guards the terminal.
     """
 
     name: str
@@ -142,6 +145,7 @@ class Job(Struct, frozen=True, kw_only=True):
     topology: Topology = field(default_factory=Topology)
     mounts: tuple[Mount, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    environment_from: tuple[str, ...] = ()
     walltime_s: int | None = None
     engine: str | None = None
     launcher: str | None = None
@@ -158,6 +162,7 @@ class Job(Struct, frozen=True, kw_only=True):
     delivery: str | UnsetType = UNSET
     node_scratch: str | UnsetType = UNSET
     fabric: str | UnsetType = UNSET
+    seccomp: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.walltime_s is not None and self.walltime_s < 1:
@@ -195,6 +200,13 @@ class Job(Struct, frozen=True, kw_only=True):
             raise UsageError("the command holds a NUL byte, which no program can be given")
         for name, value in self.environment.items():
             check_variable(name, value)
+        for name in self.environment_from:
+            check_passed_on(name)
+            if name in self.environment:
+                raise UsageError(
+                    f"{name} is in environment_from and under [environment]",
+                    remedy="leave one of them out",
+                )
         for module in self.modules:
             if not module or any(c.isspace() or not c.isprintable() for c in module):
                 raise UsageError(
@@ -206,14 +218,3 @@ class Job(Struct, frozen=True, kw_only=True):
                 "scheduling.warning_s counts back from walltime_s, and the job has none",
                 remedy="set walltime_s",
             )
-
-
-def check_variable(name: str, value: str) -> None:
-    """Raise UsageError for what an environment cannot carry."""
-    if not name.isidentifier():
-        raise UsageError(
-            f"{name!r} is not a name for an environment variable",
-            remedy="use letters, digits and underscores under [environment]",
-        )
-    if "\0" in value:
-        raise UsageError(f"the value of {name} holds a NUL byte, which no environment can carry")

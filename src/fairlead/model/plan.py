@@ -97,5 +97,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     delivery: Delivery | UnsetType = UNSET
     #: Where the nodes find py-spy, for the watchdog; unset: they may have one of their own.
     py_spy: str | UnsetType = UNSET
+    #: True: the launcher's processes know each other by a secret of the run (FAIRLEAD_SECRET).
+    secret: bool | UnsetType = UNSET
     #: What the job script looks after when the nodes have a fabric; unset: nothing.
     fabric: FabricWatch | UnsetType = UNSET

@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fairlead.mpi import proof
+from fairlead.printable import one_line
 
 _PROGRAM = inspect.getsource(proof)
+#: Of an error: what a dynamic linker says of a library, and the remedy.
+_MOST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +92,11 @@ def read(stdout: str, *, exit_code: int, asked: int) -> Proof:
         exit_code=exit_code,
         sizes=tuple(int(str(each["size"])) for each in ranks),
         ranks=tuple(int(str(each["rank"])) for each in ranks),
-        hosts=tuple(str(each.get("host", "")) for each in ranks),
-        library=next((str(each["library"]) for each in ranks if "library" in each), None),
-        errors=tuple(str(each["error"]) for each in told if "error" in each),
+        hosts=tuple(one_line(str(each.get("host", ""))) for each in ranks),
+        library=next((one_line(str(each["library"])) for each in ranks if "library" in each), None),
+        errors=tuple(
+            one_line(str(each["error"]), limit=_MOST_CHARACTERS) for each in told if "error" in each
+        ),
     )
 
 
@@ -100,7 +105,7 @@ def _answers(stdout: str) -> Iterator[dict[str, object]]:
     for part in stdout.split(proof.MARK)[1:]:  # a launcher may put its own words before a line
         try:
             found, _ = decoder.raw_decode(part)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
             yield found

@@ -3,10 +3,12 @@ one file without dependencies, for the Python 3.6 or newer of any image; no ssh 
 
 The job script starts it in a container on every node. On the others it calls the first node, and does what it
 is told. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it hands the command over
-to the node that it is for, and ends as that ends. Nodes prove to each other that they know the run's secret.
+to the node that it is for, and ends as that ends.
 
-    python relay.py --node K --nodes N --master ADDRESS --port P --secret FILE --ranks R \\
+    FAIRLEAD_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
         --launcher WORDS --proof WORDS -- LAUNCHER… PROOF… COMMAND…
+
+Nodes prove to each other that they know the run's secret, by fairlead.mpi.door, whose text precedes this one.
 
 In the launcher's words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
 NAMES for those without the number of ranks. The proof (fairlead.mpi.proof) is run before the command.
@@ -17,7 +19,6 @@ import contextlib
 import ctypes
 import hashlib
 import hmac
-import json
 import os
 import shutil
 import signal
@@ -28,10 +29,12 @@ import tempfile
 import threading
 import time
 
+from fairlead.mpi.door import SECRET, Door, Line, join, read_secret
+
 #: Seconds until the other nodes are there; a container may first have to be unpacked.
 _PATIENCE_S = 300.0
-#: A message is a command with its environment, of a few kB.
-_MOST_BYTES = 2**22
+#: Of a message: the number of a command, and its exit code.
+_NUMBERS = ("start", "end", "ended", "code")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +67,6 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
     for name in ("--node", "--nodes", "--port", "--ranks", "--launcher", "--proof"):
         parser.add_argument(name, type=int, default=0)
     parser.add_argument("--master", default="127.0.0.1")
-    parser.add_argument("--secret", default="")
     split = words.index("--")
     return parser.parse_args(words[:split]), words[split + 1 :]
 
@@ -80,7 +82,7 @@ _libc = ctypes.CDLL(None)
 
 
 def _unmarked() -> "dict[str, str]":
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if name != SECRET}  # not for the ranks
     mark = environment.pop(_MARK, None)
     return environment if mark is None else {**environment, _HIDDEN_MARK: mark}
 
@@ -93,57 +95,34 @@ def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-# -- talking -----------------------------------------------------------------------------------------
+# -- what nodes send each other --------------------------------------------------------------------
 
 
-class _Line:
-    """A connection that carries one JSON object a line."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self._reader = connection.makefile("rb")
-        self._lock = threading.Lock()
-
-    def send(self, **message: "Any") -> None:
-        with self._lock:
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
-
-    def receive(self) -> "dict[str, Any] | None":
-        """None at the end of the connection."""
-        try:
-            line = self._reader.readline(_MOST_BYTES)
-            found = json.loads(line.decode()) if line else None
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-        self.connection.close()
+def _receive(line: Line) -> "dict[str, Any] | None":
+    """The next message; None at the end of the connection, and for one with a value of the wrong type."""
+    found = line.receive()
+    if found is None or not all(isinstance(found.get(name, 0), int) for name in _NUMBERS):
+        return None
+    words = found.get("words", [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return None
+    try:
+        return None if b"\0" in b"".join(map(os.fsencode, words)) else found
+    except UnicodeEncodeError:
+        return None
 
 
-def _sign(secret: bytes, who: str, *nonces: str) -> str:
-    return hmac.new(secret, " ".join((who, *nonces)).encode(), hashlib.sha256).hexdigest()
-
-
-def _secret(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        found = stream.read().strip()
-    if len(found) < 16:
-        raise SystemExit("fairlead: the run's secret is not there: " + path)
-    return found
-
-
-def _nonce() -> str:
-    return os.urandom(16).hex()
+# -- the program as it lies on a node ------------------------------------------------------------------
 
 
 def _folder(secret: bytes) -> str:
     """A folder of this run's, at the same path on all nodes, that nobody else can foretell."""
-    folder = "/tmp/fairlead-" + hashlib.sha256(secret).hexdigest()[:16]
+    folder = "/tmp/fairlead-" + hmac.new(secret, b"folder", hashlib.sha256).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)  # of the run before a requeue
-    os.mkdir(folder, 0o700)
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError as error:
+        raise SystemExit(f"fairlead: cannot make the folder {folder}: {error.strerror}") from None
     return folder
 
 
@@ -163,7 +142,7 @@ def _write_agent(folder: str) -> None:
 
 
 def _follow(options: "Any") -> int:
-    secret = _secret(options.secret)
+    secret = read_secret()
     folder = _folder(secret)
     try:
         # ORTE's daemons want to see the "ssh" too, which they never use.
@@ -174,26 +153,20 @@ def _follow(options: "Any") -> int:
 
 
 def _obey(options: "Any", secret: bytes) -> int:
-    line = _Line(_connect(options.master, options.port))
-    ours = _nonce()
-    line.send(nonce=ours)
-    answer = line.receive() or {}
-    theirs = str(answer.get("nonce"))
-    if not hmac.compare_digest(str(answer.get("proof")), _sign(secret, "lead", ours, theirs)):
-        raise SystemExit("fairlead: who listens on the first node is not of this run")
-    line.send(proof=_sign(secret, "follow", theirs, ours), host=socket.gethostname(), node=options.node)
+    hello = {"node": options.node, "host": socket.gethostname()}
+    line = join(secret, options.master, options.port, _PATIENCE_S, hello)
     children: dict[int, subprocess.Popen[bytes]] = {}
     while True:
-        message = line.receive()
+        message = _receive(line)
         if message is None or "bye" in message:
             for child in children.values():
                 _end(child)
             return 0 if message is not None else 1
         if "start" in message:
-            number = int(message["start"])
+            number = message["start"]
             # As sshd does it: the words are one line for a shell.
             child = subprocess.Popen(
-                ["/bin/sh", "-c", " ".join(message["words"])],
+                ["/bin/sh", "-c", " ".join(message.get("words", []))],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 env=_unmarked(),
@@ -201,30 +174,14 @@ def _obey(options: "Any", secret: bytes) -> int:
             )
             children[number] = child
             threading.Thread(target=_report, args=(line, number, child), daemon=True).start()
-        elif "end" in message and int(message["end"]) in children:
-            _end(children[int(message["end"])])
+        elif "end" in message and message["end"] in children:
+            _end(children[message["end"]])
 
 
-def _report(line: _Line, number: int, child: "subprocess.Popen[bytes]") -> None:
+def _report(line: Line, number: int, child: "subprocess.Popen[bytes]") -> None:
     code = child.wait()
     with contextlib.suppress(OSError):
         line.send(ended=number, code=code if code >= 0 else 128 - code)
-
-
-def _connect(master: str, port: int) -> socket.socket:
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            connection = socket.create_connection((master, port), timeout=10)
-            connection.settimeout(None)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return connection
-        except OSError as error:
-            if time.monotonic() > end:
-                raise SystemExit(
-                    f"fairlead: the first node ({master}:{port}) does not answer: {error}"
-                ) from None
-            time.sleep(0.1)
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -239,11 +196,11 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 class _Lead:
     def __init__(self, options: "Any") -> None:
         self._options = options
-        self._secret = _secret(options.secret) if options.nodes > 1 else b""
+        self._secret = read_secret() if options.nodes > 1 else b""
         self._folder = _folder(self._secret) if self._secret else tempfile.mkdtemp(prefix="fairlead-")
-        self._followers: dict[str, _Line] = {}
+        self._followers: dict[str, Line] = {}
         self._hosts = [socket.gethostname()]
-        self._waiting: dict[int, _Line] = {}
+        self._waiting: dict[int, tuple[str, Line]] = {}
         self._numbers = iter(range(1, 10**9))
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -254,54 +211,57 @@ class _Lead:
         self._open_for_agents()
         others = self._options.nodes - 1
         if others:
-            listener = socket.socket()
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((self._options.master, self._options.port))
-            listener.listen(128)
+            door = Door(self._secret, self._options.master, self._options.port)
             end = time.monotonic() + _PATIENCE_S
-            found: dict[int, tuple[str, _Line]] = {}
+            found: dict[int, tuple[str, Line]] = {}
             while len(found) < others:
-                listener.settimeout(max(end - time.monotonic(), 0.001))
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    raise SystemExit(f"fairlead: only {len(found) + 1} of {others + 1} nodes came") from None
-                self._welcome(connection, found)
-            listener.close()
+                line = door.next(end)
+                if line is None:
+                    raise SystemExit(f"fairlead: only {len(found) + 1} of {others + 1} nodes came")
+                self._welcome(line, found)
+            door.close()
             for _, (host, line) in sorted(found.items()):
                 self._hosts.append(host)
                 self._followers[host] = line
                 threading.Thread(target=self._hear, args=(host, line), daemon=True).start()
 
-    def _welcome(self, connection: socket.socket, found: "dict[int, tuple[str, _Line]]") -> None:
-        connection.settimeout(10)  # a stranger must not hold us up
-        line = _Line(connection)
-        theirs, ours = str((line.receive() or {}).get("nonce")), _nonce()
-        try:
-            line.send(nonce=ours, proof=_sign(self._secret, "lead", theirs, ours))
-        except OSError:
-            return
+    def _welcome(self, line: Line, found: "dict[int, tuple[str, Line]]") -> None:
+        """A node may come twice, when it has lost the first connection; the later one counts."""
         said = line.receive() or {}
-        if not hmac.compare_digest(str(said.get("proof")), _sign(self._secret, "follow", ours, theirs)):
+        node, host = said.get("node"), said.get("host")
+        if not isinstance(node, int) or not 0 < node < self._options.nodes or not isinstance(host, str):
             line.close()
             return
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        found[int(said["node"])] = (str(said["host"]), line)
+        try:
+            line.send(welcome=True)
+        except OSError:
+            line.close()
+            return
+        line.connection.settimeout(None)
+        found[node] = (host, line)
 
-    def _hear(self, host: str, line: _Line) -> None:
+    def _hear(self, host: str, line: Line) -> None:
         while True:
-            message = line.receive()
+            message = _receive(line)
             if message is None:
-                if self._child is not None and not self._lost:
-                    self._lost = host
-                    self._child.terminate()
+                self._lose(host)
                 return
             with self._lock:
-                agent = self._waiting.pop(int(message.get("ended", 0)), None)
+                _, agent = self._waiting.pop(message.get("ended", 0), ("", None))
             if agent is not None:
                 with contextlib.suppress(OSError):
-                    agent.send(code=int(message["code"]))
+                    agent.send(code=message.get("code", 255))
+
+    def _lose(self, host: str) -> None:
+        with self._lock:
+            self._lost = self._lost or host
+            if self._child is not None:
+                self._child.terminate()
+            left = [number for number, (there, _) in self._waiting.items() if there == host]
+            agents = [self._waiting.pop(number)[1] for number in left]
+        for agent in agents:
+            with contextlib.suppress(OSError):
+                agent.send(code=255)
 
     def _open_for_agents(self) -> None:
         _write_agent(self._folder)
@@ -317,9 +277,9 @@ class _Lead:
     def _serve(self, server: socket.socket) -> None:
         while True:
             connection, _ = server.accept()
-            threading.Thread(target=self._start_there, args=(_Line(connection),), daemon=True).start()
+            threading.Thread(target=self._start_there, args=(Line(connection),), daemon=True).start()
 
-    def _start_there(self, agent: _Line) -> None:
+    def _start_there(self, agent: Line) -> None:
         asked = agent.receive() or {}
         follower = self._followers.get(str(asked.get("host")))
         if follower is None:
@@ -327,8 +287,11 @@ class _Lead:
             return
         with self._lock:
             number = next(self._numbers)
-            self._waiting[number] = agent
-        follower.send(start=number, words=asked["words"])
+            self._waiting[number] = (str(asked["host"]), agent)
+        try:
+            follower.send(start=number, words=asked["words"])
+        except OSError:
+            self._lose(str(asked["host"]))
         if agent.receive() is None:  # mpirun has ended its "ssh"
             with self._lock:
                 gone = self._waiting.pop(number, None)
@@ -359,14 +322,17 @@ class _Lead:
         stdin = None if output is None else subprocess.DEVNULL
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave_to_the_ranks)
-        self._child = subprocess.Popen(
-            words,
-            stdin=stdin,
-            stdout=output,
-            stderr=stderr,
-            env=_unmarked(),
-            preexec_fn=_die_with_parent,
-        )
+        with self._lock:
+            self._child = subprocess.Popen(
+                words,
+                stdin=stdin,
+                stdout=output,
+                stderr=stderr,
+                env=_unmarked(),
+                preexec_fn=_die_with_parent,
+            )
+            if self._lost:
+                self._child.terminate()
         code = self._child.wait()
         self._child = None
         if self._lost:
@@ -399,7 +365,7 @@ def _agent(path: str, words: "list[str]") -> int:
         return 255
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
-    line = _Line(connection)
+    line = Line(connection)
     line.send(host=words[0].rpartition("@")[2], words=words[1:])
     answer = line.receive() or {}
     if "error" in answer:

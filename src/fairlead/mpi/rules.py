@@ -248,6 +248,26 @@ def _place(library: MpiFacts) -> list[Setting]:
     return []
 
 
+def singleton(library: MpiFacts) -> tuple[Setting, ...]:
+    """What a library depends on in a process that no MPI launcher started: an MPI world of its own.
+
+    OpenMPI 4 starts a daemon for each, whose way to other nodes is chosen at once; with no ssh on PATH, as in
+    most images, MPI_Init ends the process.
+    """
+    if library.family is not MpiFamily.OPENMPI:
+        return ()
+    settings = _place(library)
+    if major(library.version) < 5:
+        settings.append(
+            Setting(
+                name="OMPI_MCA_plm",
+                value="isolated",
+                reason="else OpenMPI 4 ends a process that no MPI launcher started where there is no ssh",
+            )
+        )
+    return tuple(settings)
+
+
 def _container(library: MpiFacts, layout: Layout) -> list[Setting]:
     """OpenMPI 5 sees for itself that the ranks are in different user namespaces."""
     if layout.container_per_rank and layout.ranks_per_node > 1 and major(library.version) < 5:

@@ -12,16 +12,17 @@ from msgspec import UNSET
 
 from fairlead.engines import Engine, Suitable
 from fairlead.errors import PlanError
-from fairlead.launchers import Surroundings
-from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site
+from fairlead.launchers import SECRET, Surroundings, by_mpi
+from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site, Variable
 from fairlead.mpi.proven import Proven
 from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.delivery import archive_needed, at_run_time, choose_delivery
 from fairlead.plan.engine import choose_engine
-from fairlead.plan.environment import is_own, settle
+from fairlead.plan.environment import check_size, is_own, settle
 from fairlead.plan.fabric import choose_fabric
 from fairlead.plan.gpus import choose_driver
+from fairlead.plan.guard import choose_guard, filter_needed
 from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
@@ -65,6 +66,7 @@ def plan(
 
     engine, suitable = choose_engine(job, image, runs_on, decisions, attempt)
     process = choose_process(job, image, runs_on, engine, decisions)
+    check_size(job, image if engine.CONTAINS else None, process.argv)
     # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
     resolved = msgspec.structs.replace(job, command=process.argv)
     facts = site.scheduler(scheduler.NAME)
@@ -81,6 +83,7 @@ def plan(
     gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
     bound = bind(verdict.host_mpi, rootfs, decisions)
     container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
+    guard = choose_guard(job, engine, runs_on, decisions)
     py_spy = choose_watchdog(job, site, decisions)
     passed = launcher.passed(resolved)
     settled = settle(resolved, passed, launcher.NAME, decisions)
@@ -89,12 +92,22 @@ def plan(
     )
     container = dataclasses.replace(
         container,
-        passed=(*settled.passed, *gpu.passed, *fabric.passed, *sweep.variables(job)),
+        guard=guard,
+        seccomp=job.seccomp is UNSET,
+        passed=(*settled.passed, *gpu.passed, *fabric.passed),
         passed_prefixes=passed.prefixes,
-        given=tuple(each for each in sweep.given(job) if not is_own(each[0], passed)),
+        given=(
+            *(each for each in sweep.given(job) if not is_own(each[0], passed)),
+            *((name, Variable(name)) for name in (*sweep.variables(job), *job.environment_from)),
+        ),
     )
     # Beside the job, not in it: to its launcher it must stay the job that was judged.
-    settings = fabric.environment
+    alone = by_mpi.singleton(launcher.NAME, image) if engine.CONTAINS else ()
+    decisions += [
+        Decision(subject="MPI singleton", choice=f"{each.name}={each.value}", reason=each.reason)
+        for each in alone
+    ]
+    settings = {**{each.name: each.value or "" for each in alone}, **fabric.environment}
     command = compose(resolved, process, image, engine, launcher, container, around, gpu, settings)
     words = launcher.proof(resolved, around)
     proof = None
@@ -125,6 +138,7 @@ def plan(
         ),
         requirements=(
             *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
+            *filter_needed(guard),
             *archive_needed(delivery),
         ),
         needs_flat=container.flat is not None,
@@ -132,6 +146,7 @@ def plan(
         packs=None if container.packed is None else container.packed.rpartition(".")[2],
         mount_points=(*mount_points(container, all_places=suitable.mount_points), *places(container)),
         keeps_output=launcher.KEEPS_OUTPUT,
+        secret=True if SECRET in passed.names else msgspec.UNSET,
         start=launcher.START,
         program=launcher.program(resolved, around),
         proof=proof,

@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from fairlead import digests
 from fairlead.engines import HOST_FILES, Container, Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.gpu import inject
 from fairlead.model import Decision, EngineFacts, Held, Image, Job, Mount, Requirement, Rootfs, Site
 from fairlead.paths import lies_in
+from fairlead.plan import store_guard
 from fairlead.plan.engine import file_obstacle
 from fairlead.plan.gpus import Gpu
 from fairlead.plan.process import image_workdir
@@ -90,6 +92,7 @@ def make_container(
     if job.workdir is None and _is_hidden(folder, scratch, seen_through, mounts):
         mounts.append(Mount(source=root + folder, target=folder))
     mounts += (*gpu.mounts, *bound)
+    mounts += store_guard.guards(mounts, rootfs, engine, decisions)
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
     return Container(
@@ -292,9 +295,8 @@ def _check_stackable(engine: Engine, image: Image, rootfs: Rootfs) -> None:
         len(path.encode(errors="surrogateescape")) + len("/oldroot:") for path in rootfs.layers.values()
     )
     if odd is not None:
-        obstacle = (
-            f"the store's file system cannot mark in layer {odd.diff_id[:19]} what it hides of lower ones"
-        )
+        short = digests.short(odd.diff_id)
+        obstacle = f"the store's file system cannot mark in layer {short} what it hides of lower ones"
     elif length > _MOUNT_OPTIONS_BYTES:
         obstacle = f"the paths of {len(rootfs.layers)} layers are longer than mount(2) takes"
     else:

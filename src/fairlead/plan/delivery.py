@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from fairlead.engines import Container
 from fairlead.errors import PlanError
+from fairlead.files.kinds import common_name, is_networked
 from fairlead.model import (
     Command,
     Decision,
@@ -21,6 +22,7 @@ from fairlead.model import (
     Image,
     Job,
     Joined,
+    Opened,
     PassedOn,
     Rejected,
     Requirement,
@@ -32,13 +34,6 @@ from fairlead.model import (
 )
 from fairlead.plan.container import lies_under
 from fairlead.schedulers import Scheduler
-
-#: File systems of which a node has no more than a client, as mountinfo names them (fuse's without "fuse.").
-NETWORKED = frozenset((
-    "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "panfs", "orangefs", "pvfs2", "glusterfs",
-    "wekafs", "afs", "9p", "sshfs", "dfuse", "dvs", "juicefs", "moosefs", "lizardfs", "hdfs", "gfarm2fs",
-    "quobyte",
-))  # fmt: skip
 
 _SCRATCH = "/tmp"
 #: The folder of the node's trees, or of the store's where there is none on the node.
@@ -74,8 +69,8 @@ def choose_delivery(
     if job.delivery == "shared":
         return shared("asked for")
     store = next((system for system in site.file_systems if system.purpose == "store"), None)
-    kind = (store.kind if store is not None else "unknown").removeprefix("fuse.")
-    networked = kind in NETWORKED
+    kind = common_name(store.kind) if store is not None else "unknown"
+    networked = is_networked(kind)
     if not asked and (scheduler.AT_ONCE or not networked):
         return UNSET  # as it always was: nothing was asked, and nothing is to be decided
     if scheduler.AT_ONCE:
@@ -150,7 +145,11 @@ def archive_needed(delivery: Delivery | UnsetType) -> tuple[Requirement, ...]:
 def at_run_time(command: Command, shared: str) -> Command:
     """The command with a variable where it names the folder of the store's trees."""
     argv = tuple(_word(word, shared) for word in command.argv)
-    return msgspec.structs.replace(command, argv=argv)
+    sealed = command.sealed
+    if sealed is not UNSET:
+        values = tuple(_inner(value, shared) for value in sealed.values)
+        sealed = msgspec.structs.replace(sealed, values=values)
+    return msgspec.structs.replace(command, argv=argv, sealed=sealed)
 
 
 def _word(word: Word, shared: str) -> Word:
@@ -163,7 +162,7 @@ def _word(word: Word, shared: str) -> Word:
             return WhenSet(variable, tuple(_inner(each, shared) for each in words))
         case PassedOn(names=names, prefixes=prefixes, words=words):
             return PassedOn(names, prefixes, tuple(_inner(each, shared) for each in words))
-        case Variable():
+        case Variable() | Opened():
             return word
 
 

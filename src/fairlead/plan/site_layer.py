@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fairlead import registry
+from fairlead import digests, registry
 from fairlead.errors import PlanError
 from fairlead.launchers import Launchable, Surroundings, by_mpi
 from fairlead.model import Decision, Image, Job, MpiFacts, Site, Start
@@ -87,7 +87,7 @@ def decisions(image: Image | None) -> tuple[Decision, ...]:
     if layer is None:
         return ()
     what = ", ".join(each.replace("==", " ") for each in layer.contents)
-    on = f"image {layer.base[:19]}" if layer.base else "the captured environment"
+    on = f"image {digests.short(layer.base)}" if layer.base else "the captured environment"
     return (
         Decision(
             subject="site layer",
@@ -106,7 +106,7 @@ def _asked(asked: tuple[str, ...], job: Job, image: Image, around: Surroundings)
             return None
         raise PlanError(
             f"the image has a site layer already, with {', '.join(has)}",
-            remedy=f"name the image that it was made of: {image.site_layer.base[:19]}"
+            remedy=f"name the image that it was made of: {digests.short(image.site_layer.base)}"
             if image.site_layer is not None
             else "",
         )

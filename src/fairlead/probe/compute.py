@@ -17,9 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import codec, execute, registry
+from fairlead import access, codec, execute, registry
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, ToolError
+from fairlead.files.mounts import Mount, find_mount
 from fairlead.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
 from fairlead.probe import fabrics
 from fairlead.probe.engines import probe_engine
@@ -69,8 +70,11 @@ echo "timezone $(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p')"
 for gpu in /dev/nvidia[0-9]*; do [ -e "$gpu" ] && echo "gpu $gpu"; done
 for path in %s; do [ -e "$path" ] || echo "unseen $path"; done
 for path in %s; do
-  [ -e "$path" ] && echo "place $(stat -f -c '%%T %%a %%S %%d' "$path") $path"
+  [ -e "$path" ] || continue
+  echo "place $(stat -f -c '%%a %%S %%d' "$path") $path"
+  echo "real $(readlink -f "$path")"
 done
+sed 's/^/mount /' /proc/self/mountinfo
 true
 """
 
@@ -99,8 +103,8 @@ class NodeHost:
         return self.shell(f"command -v {shlex.quote(name)} || true").strip() or None
 
     def tool(self, name: str) -> str | None:
-        folder = self._store.tool(name)
-        return str(folder) if folder.is_dir() else None
+        folder = access.tool(self._store.tools, name)
+        return None if folder is None else str(folder)
 
     def scratch(self) -> str:
         folder = self._folder / f"scratch-{next(self._serials)}"
@@ -142,7 +146,7 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
     not start the job.
     """
     scheduler = registry.scheduler(job.scheduler or "local")
-    with store.scratch() as folder:
+    with store.scratch(own=True) as folder:
         number = _submit(scheduler, job, login, folder)
         try:
             seen = _await(scheduler, number, folder, say)
@@ -218,13 +222,13 @@ def _blind(store: Store, login: Site) -> Site:
     """A node that does not see the store: nothing else can be asked of it."""
     return msgspec.structs.replace(
         login, hostname="a compute node", engines=(), gpus=(), file_systems=(), schedulers=(),
-        network=None, unseen=(str(store.root),), probed_at=utc_now(),
+        network=None, unseen=tuple(dict.fromkeys((str(store.root), str(store.own)))), probed_at=utc_now(),
     )  # fmt: skip
 
 
 def _site(host: NodeHost, store: Store, login: Site) -> Site:
     asked = {"store": str(store.root), "home": login.home, "tmp": "/tmp", "shm": "/dev/shm"}
-    seen = (str(store.root), login.home)
+    seen = tuple(dict.fromkeys((str(store.root), str(store.own), login.home)))
     script = _FACTS % (shlex.join(seen), shlex.join(asked.values()))
     facts: dict[str, list[str]] = {}
     for line in host.shell(script).splitlines():
@@ -250,7 +254,10 @@ def _site(host: NodeHost, store: Store, login: Site) -> Site:
         gpus=tuple(facts.get("gpu", ())),
         unseen=tuple(facts.get("unseen", ())),
         engines=tuple(found for each in engines for found in each),
-        file_systems=tuple(_place(line, purposes) for line in facts.get("place", ())),
+        file_systems=tuple(
+            _file_system(line, find_mount("\n".join(facts.get("mount", ())), real), purposes)
+            for line, real in zip(facts.get("place", ()), facts.get("real", ()), strict=True)
+        ),
         schedulers=(),
         checks=(),
         network=fabrics.parse(host.shell(fabrics.SCRIPT)),
@@ -258,12 +265,13 @@ def _site(host: NodeHost, store: Store, login: Site) -> Site:
     )
 
 
-def _place(line: str, purposes: dict[str, str]) -> FileSystem:
-    kind, blocks, size, inodes, path = line.split(" ", 4)
+def _file_system(line: str, mount: Mount, purposes: dict[str, str]) -> FileSystem:
+    blocks, size, inodes, path = line.split(" ", 3)
     return FileSystem(
         purpose=purposes[path],
         path=path,
-        kind=kind,
+        kind=mount.kind,
         free_bytes=int(blocks) * int(size),
         free_inodes=int(inodes),
+        options=mount.options,
     )

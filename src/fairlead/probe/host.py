@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fairlead import execute
+from fairlead import access, execute
 from fairlead.model import Outcome
 from fairlead.probe.files import read_text as read_text
 from fairlead.probe.permits import SWITCHES as SWITCHES
@@ -32,8 +32,8 @@ class RealHost:
         return execute.run(argv, timeout_s=timeout_s)
 
     def tool(self, name: str) -> str | None:
-        folder = None if self._tools is None else self._tools / name
-        return str(folder) if folder is not None and folder.is_dir() else None
+        folder = None if self._tools is None else access.tool(self._tools, name)
+        return None if folder is None else str(folder)
 
     def scratch(self) -> str:
         folder = self._scratch_root / f"probe-{next(self._serials)}"

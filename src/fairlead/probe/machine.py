@@ -9,8 +9,9 @@ import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from fairlead import execute, registry
+from fairlead import access, execute, registry
 from fairlead.clock import utc_now
+from fairlead.files.mounts import existing, mount_of
 from fairlead.gpu import find
 from fairlead.model import FileSystem, Site
 from fairlead.plan.watchdog import PY_SPY
@@ -39,8 +40,8 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
     home = os.path.expanduser("~")
     places = (("store", str(store.root)), ("home", home), ("tmp", "/tmp"), ("shm", "/dev/shm"))
     file_systems = tuple(_file_system(purpose, path) for purpose, path in places)
-    with store.scratch() as scratch:
-        host = RealHost(scratch, user=user, tools=store.root / "tools")
+    with store.scratch(own=True) as scratch:
+        host = RealHost(scratch, user=user, tools=store.tools)
         names = registry.names("engines")
         # Side by side, because what they do is start programs and wait for them.
         with ThreadPoolExecutor(len(names) + 1, thread_name_prefix="probe") as pool:
@@ -96,8 +97,9 @@ _WITHOUT_NAMESPACES = {"privileged", "F1", "P1", "P2"}
 def _other_tools(store: Store) -> dict[str, str]:
     found = {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
     # The one that `doctor --fix` installed, the one that was installed beside Fairlead, or any.
-    beside = (str(store.tool(PY_SPY) / "packages" / "bin"), os.path.dirname(sys.executable))
-    for folder in (*beside, None):
+    installed = access.tool(store.tools, PY_SPY)
+    own = () if installed is None else (str(installed / "packages" / "bin"),)
+    for folder in (*own, os.path.dirname(sys.executable), None):
         if path := execute.which(PY_SPY, path=folder):
             found[PY_SPY] = path
             break
@@ -105,24 +107,15 @@ def _other_tools(store: Store) -> dict[str, str]:
 
 
 def _file_system(purpose: str, path: str) -> FileSystem:
-    """The file system of a path, or of the nearest folder above it that exists."""
-    place = path
-    while not os.path.exists(place):
-        place = os.path.dirname(place)
-    best, kind, options = "", "unknown", ""
-    for line in read_text("/proc/self/mounts").splitlines():
-        _, mount, mount_kind, mount_options, *_ = line.split(" ")
-        mount = mount.encode().decode("unicode_escape")
-        if (os.path.realpath(place) + "/").startswith(mount.rstrip("/") + "/") and len(mount) >= len(best):
-            best, kind, options = mount, mount_kind, mount_options
-    state = os.statvfs(place)
+    """The file system of a path, or of the nearest directory above it that exists."""
+    mount, state = mount_of(path), os.statvfs(existing(path))
     return FileSystem(
         purpose=purpose,
         path=path,
-        kind=kind,
+        kind=mount.kind,
         free_bytes=state.f_bavail * state.f_frsize,
         free_inodes=state.f_favail,
-        options=tuple(o for o in options.split(",") if o in ("ro", "noexec", "nosuid", "nodev")),
+        options=mount.options,
     )
 
 

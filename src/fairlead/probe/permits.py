@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fairlead.engines import LEAST_SHM_BYTES, PROGRAMS_IN_STORE, PTRACE, USER_NAMESPACES
+from fairlead.engines import LEAST_SHM_BYTES, NO_SECCOMP, PROGRAMS_IN_STORE, PTRACE, USER_NAMESPACES
 from fairlead.errors import ToolError
+from fairlead.files.kinds import is_networked
 from fairlead.model import Check, FileSystem, Outcome
 from fairlead.probe import permits_trial
 from fairlead.probe.files import read_text
@@ -41,12 +42,6 @@ SWITCHES = (
 
 #: Settings of Yama, https://docs.kernel.org/admin-guide/LSM/Yama.html
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
-
-#: File systems that many nodes share: each open of a file is a question to a server.
-_SHARED = (
-    "9p", "afs", "beegfs", "ceph", "cifs", "cvmfs", "gpfs", "glusterfs", "lustre", "nfs", "orangefs", "panfs",
-    "pvfs", "smb", "virtiofs", "wekafs",
-)  # fmt: skip
 
 
 class Host(Protocol):
@@ -317,7 +312,9 @@ def memory_of_others(answers: Mapping[str, Answer], read: Callable[[str], str]) 
 
 def _seccomp() -> Check:
     status = re.search(r"^Seccomp:\s*(\d)", read_text("/proc/self/status"), re.MULTILINE)
-    filtered = status is not None and status[1] == "2"
+    if status is None:
+        return Check(name="seccomp", works=False, detail=NO_SECCOMP)
+    filtered = status[1] == "2"
     return Check(
         name="seccomp",
         works=not filtered,
@@ -415,7 +412,7 @@ def _size_bytes(path: str) -> int:
 
 
 def shared_store(system: FileSystem | None) -> tuple[Check, ...]:
-    if system is None or re.sub(r"^fuse\.|\d+$", "", system.kind) not in _SHARED:
+    if system is None or not is_networked(system.kind):
         return ()
     return (
         Check(

@@ -6,31 +6,34 @@ The script runs by hand, with no Fairlead anywhere, and is meant to be read by a
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, assert_never
 
 import msgspec
 from msgspec import UNSET
 
 from fairlead import __version__, codec, registry, sweep
-from fairlead.model import Plan, Start
+from fairlead.engines import Engine, apart, holds
+from fairlead.model import NOT_SHOWN, Command, Plan, Start, looks_secret
 from fairlead.render import delivery, fabric, parts, watchdog, words
-from fairlead.schedulers import Scheduler
+from fairlead.schedulers import Scheduler, by_host
 
 
 class Place(NamedTuple):
-    """Where a run is kept: its name and its folder. A script without one makes a folder for itself. Of a
-    sweep it is the folder in which each point has its own."""
+    """Where a run is kept: its name and its folder, in which `control` is the script's own and `ranks` what
+    containers see. A script without one makes a folder for itself. Of a sweep it is the folder in which each
+    point has its own."""
 
     run_id: str
     folder: str
 
 
-def script(plan: Plan, place: Place | None = None) -> str:
-    """The job script of a plan."""
+def script(plan: Plan, place: Place | None = None, *, runs: str | None = None) -> str:
+    """The job script of a plan. `runs`: where one that the user submits, without a place, makes the
+    folders of its runs; without it in `fairlead-runs` of the working folder."""
     scheduler = registry.scheduler(plan.scheduler)
     lines = ["#!/usr/bin/env bash", *plan.directives, _head(plan)]
-    body = _at_once(plan) if scheduler.AT_ONCE else _cluster(plan, scheduler, place)
+    body = _at_once(plan) if scheduler.AT_ONCE else _cluster(plan, scheduler, place, runs)
     return "\n".join(["\n".join(lines), *body])
 
 
@@ -44,9 +47,23 @@ def _head(plan: Plan) -> str:
     return parts.HEAD.format(title=_one_line(title), version=__version__, digest=digest(plan)[:19])
 
 
+#: Before an engine that holds its command: it counts as one of the script's helpers. Its container gets an
+#: environment of its own.
+_HOLDER = "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN "
+
+
+def _functions(plan: Plan) -> str:
+    return f"run_apart={apart(_engine(plan))}\n{parts.FUNCTIONS}"
+
+
+def _engine(plan: Plan) -> Engine:
+    return registry.engine(plan.engine.partition(":")[0])
+
+
 def _at_once(plan: Plan) -> list[str]:
     """For this machine, now: $1 is the run's mark."""
-    found = [f'FAIRLEAD_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n', parts.FUNCTIONS, parts.STOP, parts.NEED]
+    named = f'FAIRLEAD_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n'
+    found = [named, _functions(plan), parts.STOP, parts.NEED]
     found += [_modules(plan), _needs(plan)] if plan.job.modules else [_needs(plan)]
     if plan.start is Start.PROGRAM:
         return [*found, *_at_once_program(plan)]
@@ -54,7 +71,7 @@ def _at_once(plan: Plan) -> list[str]:
     if plan.keeps_output or watchdog.is_on(plan):
         found.append(parts.RUN_FOLDER)
     if plan.keeps_output:
-        found.append(parts.LOGS)
+        found += [_logs(plan), _exits(plan)]
     if plan.start is Start.RANKS or watchdog.is_on(plan):
         found.append(parts.HOST)
     found += [watchdog.functions(plan), watchdog.begin(plan)]
@@ -66,10 +83,15 @@ def _at_once(plan: Plan) -> list[str]:
             + "\nFAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$\n"
             + parts.PORT
         )
-    found += [watchdog.start(plan, node="0"), _start(plan), watchdog.end(plan, at_once=True)]
+    found += [
+        parts.LOCAL_SECRET if plan.secret is True else "",
+        watchdog.start(plan, node="0"),
+        _start(plan),
+        watchdog.end(plan, at_once=True),
+    ]
     if plan.keeps_output:
         found.append(_first_failure(plan))
-    return [*filter(None, found), parts.END]
+    return [*filter(None, found), parts.END_HERE]
 
 
 def _at_once_program(plan: Plan) -> list[str]:
@@ -91,10 +113,10 @@ def _at_once_program(plan: Plan) -> list[str]:
     if plan.proof is not None:
         found.append(parts.AT_ONCE_PROOF)
     found += ["run job\ncode=$?\n", watchdog.end(plan, at_once=True), _first_failure(plan)]
-    return [*filter(None, found), parts.END]
+    return [*filter(None, found), parts.END_HERE]
 
 
-def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]:
+def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> list[str]:
     """For a scheduler: the first node's part, and every node's."""
     alone = plan.job.topology.nodes == 1
     sweep_name = shlex.quote(place.run_id) if place else _run_name(plan)
@@ -112,10 +134,11 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
             job_id=scheduler.JOB_ID if plan.job.sweep is UNSET else scheduler.ARRAY.job_id,
             or_rank=", or with --rank for every rank" if by_program else "",
             more=delivery.ARGUMENT if by_program and brought is not UNSET else "",
-            **_run_and_folder(plan, scheduler, place),
+            **_run_and_folder(plan, scheduler, place, runs),
         ),
         *([] if plan.job.sweep is UNSET else [parts.SWEEP_ARGUMENTS.format(example=f"{sweep_name}.0")]),
-        parts.FUNCTIONS,
+        _functions(plan),
+        _exits(plan),
         parts.CLUSTER_DELIVER,
         "" if scheduler.SIGNALS_BY_FILE else parts.CLUSTER_SIGNAL,
         watchdog.functions(plan),
@@ -123,22 +146,24 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
         parts.CLUSTER_WATCH if scheduler.SIGNALS_BY_FILE else "",
         parts.STOP,
         parts.NEED,
+        _environment_read(plan, scheduler),
         _modules(plan),
         _needs(plan),
         "" if brought is UNSET else delivery.for_node(brought, plan.start, watches=scheduler.SIGNALS_BY_FILE),
         interface,
         parts.LET_SAVE if saves else "",
+        parts.NODE_SECRET if plan.secret is True else "",
         *_values(plan),
         watchdog.start(plan, node="$FAIRLEAD_NODE"),
         start,
-        parts.CLUSTER_NODE_END if saves else "",
+        parts.CLUSTER_NODE_END.format(exits=_exits_of_node(plan)) if saves else "",
         parts.END,
         "fi\n",
         "" if plan.job.sweep is UNSET else parts.SWEEP_FIRST,
         parts.CLUSTER_FIRST,
-        parts.LOGS if plan.keeps_output else "",
-        parts.CLUSTER_SECRET if " --secret " in start else "",
-        scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet,
+        _logs(plan) if plan.keeps_output else "",
+        parts.CLUSTER_SECRET if plan.secret is True else "",
+        _nodes(plan, scheduler),
         parts.CLUSTER_LOST,
         watchdog.begin(plan),
         _warning(plan, scheduler),
@@ -163,20 +188,42 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> list[str]
     return [*filter(None, found), 'finish "$code"\n']
 
 
-def _run_and_folder(plan: Plan, scheduler: Scheduler, place: Place | None) -> dict[str, str]:
+def _environment_read(plan: Plan, scheduler: Scheduler) -> str:
+    """For nodes that are reached one by one."""
+    names = plan.job.environment_from
+    if not names or by_host.NOTHING not in scheduler.SNIPPET:
+        return ""
+    return parts.ENVIRONMENT_READ.format(names=" ".join(names))
+
+
+def _nodes(plan: Plan, scheduler: Scheduler) -> str:
+    """The scheduler's functions of bash for the nodes."""
+    snippet = scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet
+    names = plan.job.environment_from
+    if not names or by_host.NOTHING not in snippet:
+        return snippet
+    return parts.ENVIRONMENT_HANDED.format(names=" ".join(names)) + snippet.replace(
+        by_host.NOTHING, "< <(hand_on)"
+    )
+
+
+def _run_and_folder(
+    plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None
+) -> dict[str, str]:
     """The run's name and its folder, as words of bash."""
     name = _run_name(plan)
     # Without a folder of the host's to work in, where it is handed over.
     folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
+    folder = f"{folder}/fairlead-runs" if runs is None else shlex.quote(runs)
     if plan.job.sweep is not UNSET:
-        own = shlex.quote(place.folder) if place else f"{folder}/fairlead-runs/{name}"
+        own = shlex.quote(place.folder) if place else f"{folder}/{name}"
         return {
             "run": f"{shlex.quote(place.run_id) if place else name}.{scheduler.ARRAY.index}",
-            "folder": f"{own}/points/${{FAIRLEAD_RUN##*.}}/ranks",
+            "folder": f"{own}/points/${{FAIRLEAD_RUN##*.}}",
         }
     return {
         "run": shlex.quote(place.run_id) if place else f"{name}-$FAIRLEAD_JOB",
-        "folder": shlex.quote(place.folder) if place else f"{folder}/fairlead-runs/{name}-$FAIRLEAD_JOB",
+        "folder": shlex.quote(place.folder) if place else f"{folder}/{name}-$FAIRLEAD_JOB",
     }
 
 
@@ -196,26 +243,36 @@ def _warning(plan: Plan, scheduler: Scheduler) -> str:
 
 def _everywhere(plan: Plan) -> str:
     """The words that start the job on all nodes, from the first one."""
-    arguments = '"$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1"'
+    arguments = '"$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1"'
     if plan.start is Start.PROGRAM:
         return f'{words.joined(plan.program)} bash "$script" --rank 0 {arguments}'
     return f"everywhere --node {arguments}"
 
 
 def _start(plan: Plan) -> str:
+    opens = bool(words.opened(plan.command))
+    return (parts.OPEN_SEALED if opens else "") + _start_of(plan)
+
+
+def _start_of(plan: Plan) -> str:
     topology = plan.job.topology
     prelude = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
-    passed = words.passed(plan.command)
+    passed = words.passed(plan.command) + words.exported(plan.command)
     command = words.command(plan.command)
+    opened = words.opened(plan.command)
+    around = {"opened": opened, "closed": parts.CLOSED if opened else ""}
     barrier = watchdog.BARRIER if watchdog.is_on(plan) else ""
+    holder = _HOLDER if holds(_engine(plan)) else ""
     match plan.start:
         case Start.NODES:
-            once = parts.ONCE.format(prelude=prelude + passed, command=command, **_around(plan))
+            once = parts.ONCE.format(
+                prelude=prelude + passed, holder=holder, command=command, **around, **_around(plan)
+            )
             return once + barrier
         case Start.RANKS:
             ranks = parts.RANKS.format(
                 prelude=prelude,
-                command=passed.lstrip() + ("  " if passed else "") + command,
+                command=_after(opened and f"  {opened}", passed, holder + command),
                 ranks_per_node=topology.ranks_per_node,
                 world_size=topology.world_size,
             )
@@ -224,18 +281,24 @@ def _start(plan: Plan) -> str:
             proof = plan.proof
             return parts.RANK.format(
                 prelude=prelude,
-                command=passed.lstrip() + ("  exec " if passed else "exec ") + command,
+                command=_after(passed, holder + "exec " + command),
                 proof=""
                 if proof is None
                 else parts.RANK_PROOF.format(
-                    command=words.passed(proof).lstrip() + "  exec " + words.command(proof)
+                    command=_after(words.passed(proof), words.exported(proof), "exec " + words.command(proof))
                 ),
                 world_size=topology.world_size,
                 barrier=barrier,
+                **around,
                 **watchdog.output(plan),
             )
         case _:
             assert_never(plan.start)
+
+
+def _after(*lines: str) -> str:
+    """Lines that are indented by two, and the command behind them; all but the first word's indentation."""
+    return ("".join(lines[:-1]) + "  " + lines[-1]).lstrip()
 
 
 def _around(plan: Plan) -> dict[str, str]:
@@ -250,7 +313,10 @@ def _needs(plan: Plan) -> str:
     found = [
         f"need {shlex.quote(r.path)} {shlex.quote(r.what)} {shlex.quote(r.remedy)}" for r in plan.requirements
     ]
-    return "\n".join(["# What must be there.", *found, ""])
+    names = ""
+    if plan.job.environment_from:
+        names = parts.ENVIRONMENT_FROM.format(names=" ".join(plan.job.environment_from))
+    return "\n".join(["# What must be there.", *found, names])
 
 
 def _modules(plan: Plan) -> str:
@@ -259,8 +325,33 @@ def _modules(plan: Plan) -> str:
     return parts.MODULES.format(modules=" ".join(map(shlex.quote, plan.job.modules)))
 
 
+def _by_ranks(plan: Plan) -> bool:
+    """Whether the ranks keep their exit codes and output by themselves, from inside their container."""
+    return plan.start is Start.NODES
+
+
+def _logs(plan: Plan) -> str:
+    return parts.LOGS_OF_RANKS if _by_ranks(plan) else parts.LOGS
+
+
+def _exits(plan: Plan) -> str:
+    if not _by_ranks(plan):
+        return ""
+    return parts.EXITS_OF_RANKS.format(world_size=plan.job.topology.world_size)
+
+
+def _exits_of_node(plan: Plan) -> str:
+    if _by_ranks(plan):
+        return 'exits "$FAIRLEAD_NODE" 1'
+    return 'cat "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE" 2>/dev/null'
+
+
 def _first_failure(plan: Plan) -> str:
-    return parts.FIRST_FAILURE.format(show=parts.LAST_OUTPUT if plan.keeps_output else "")
+    if _by_ranks(plan):
+        exits, show = f"exits 0 {plan.job.topology.world_size}", parts.LAST_OUTPUT_OF_RANKS
+    else:
+        exits, show = 'cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null', parts.LAST_OUTPUT
+    return parts.FIRST_FAILURE.format(exits=exits, show=show if plan.keeps_output else "")
 
 
 def _run_name(plan: Plan) -> str:
@@ -269,11 +360,37 @@ def _run_name(plan: Plan) -> str:
 
 def digest(plan: Plan) -> str:
     """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
-    what was proved before."""
-    facts = msgspec.to_builtins(msgspec.structs.replace(plan, warnings=()))
+    what was proved before. Nor do values that may be secrets: who sees a record could guess them by it."""
+    facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
     for name in ("proves", "notes"):
         del facts[name]
     return codec.digest(facts)
+
+
+def shown(plan: Plan) -> Plan:
+    """The plan as it may be printed and kept: with the names of environment variables, and no values."""
+    return _without(plan, lambda _name: True)
+
+
+def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
+    """The plan without the values of these environment variables."""
+
+    def changed(command: Command) -> Command:
+        sealed = command.sealed
+        if sealed is UNSET:
+            return command
+        pairs = zip(sealed.names, sealed.values, strict=True)
+        values = tuple(NOT_SHOWN if hides(name) else value for name, value in pairs)
+        return msgspec.structs.replace(command, sealed=msgspec.structs.replace(sealed, values=values))
+
+    job = plan.job
+    environment = {name: NOT_SHOWN if hides(name) else value for name, value in job.environment.items()}
+    return msgspec.structs.replace(
+        plan,
+        job=msgspec.structs.replace(job, environment=environment),
+        command=changed(plan.command),
+        proof=None if plan.proof is None else changed(plan.proof),
+    )
 
 
 def text(plan: Plan) -> str:

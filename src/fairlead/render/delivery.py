@@ -31,7 +31,7 @@ image_is_whole() { # unpacked to the end, and since the machine started: what a 
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
   printf '%(%s)T %s %s %s %s\\n' -1 "$FAIRLEAD_HOST" "$1" "$2" "$(stat -c %s "$image_archive")" \\
-    >> "$FAIRLEAD_RUN_DIR/deliveries.$FAIRLEAD_HOST"
+    >> "$FAIRLEAD_CONTROL/deliveries.$FAIRLEAD_HOST"
 }
 
 read_shared() { # $1: why the image cannot be on this node
@@ -206,7 +206,7 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
 
 #: A node's part starts ranks, and uses the tree as long as it lives.
 _BY_NODE = """\
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; {end_watch}drop_image' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"; {end_watch}drop_image' EXIT
 bring_image
 """
 
@@ -218,13 +218,13 @@ use_image() {{ # which the part --bring has brought
     exec {{image_lock}}<&-
     image_lock=
   fi
-  case $(tail -n 1 "$FAIRLEAD_RUN_DIR/deliveries.$FAIRLEAD_HOST" 2>/dev/null) in
+  case $(tail -n 1 "$FAIRLEAD_CONTROL/deliveries.$FAIRLEAD_HOST" 2>/dev/null) in
     *" shared "*) FAIRLEAD_TREES=$image_shared ;;
     *) read_shared 'it is not there any more' ;;
   esac
 }}
 
-trap 'status=$?; echo "$status" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; {end_watch}
+trap 'status=$?; echo "$status" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"; {end_watch}
   [ "$status" -lt 128 ] || drop_image' EXIT
 case $part in
   --bring)
@@ -243,7 +243,7 @@ use_image
 
 #: For the first node's part.
 ARGUMENT = """\
-  --bring | --leave) part=$1 FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4 tries=${5:-1} ;;
+  --bring | --leave) part=$1 FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4 tries=${5:-1} ;;
 """
 
 FIRST = """\
@@ -253,13 +253,13 @@ leave_images() {{ # $1: how often to try; also because steps that are not cleare
   [ -z "$left" ] || return
   left=1
   for ((attempt = 1; attempt <= $1; attempt++)); do
-    everywhere --leave "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$1" 2> "$FAIRLEAD_RUN_DIR/leaving.log" && return
+    everywhere --leave "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$1" 2> "$FAIRLEAD_CONTROL/leaving.log" && return
     sleep 1
   done
 }}
 left=
 trap 'leave_images 1{end_warning}' EXIT
-everywhere --bring "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" &
+everywhere --bring "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" &
 await "$!" || finish 3
 """
 

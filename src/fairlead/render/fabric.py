@@ -15,10 +15,15 @@ _WAY = """\
 # The way that the ranks take to other nodes, by what their libraries say of themselves.
 by_sockets={sockets}
 by_fabric={fabric}
+saying() {{ # $1: a pattern, $2…: files and folders; the files that have it. Containers may write them: no
+  # link is followed, and nothing is read that is no file, or larger than such words are.
+  find "${{@:2}}" -maxdepth 1 -type f -size -65536k -exec grep -laE -- "$1" {{}} + 2>/dev/null
+}}
+
 fabric_way() {{ # $@: files and folders with their words
-  if grep -raqsE "$by_sockets" "$@"; then
+  if saying "$by_sockets" "$@" | grep -q .; then
     echo sockets
-  elif grep -raqsE "$by_fabric" "$@"; then
+  elif saying "$by_fabric" "$@" | grep -q .; then
     echo fabric
   fi
 }}
@@ -26,25 +31,25 @@ fabric_way() {{ # $@: files and folders with their words
 
 _MARK = """\
 fallen() {{
-  : > "$FAIRLEAD_RUN_DIR/no_fabric"
+  : > "$FAIRLEAD_CONTROL/no_fabric"
   printf 'fairlead: WARNING: the ranks speak by sockets although the nodes have %s\\n' {there} >&2
 }}
 """
 
 _REQUIRE = """\
 fallen() {{ # $1: what they do
-  : > "$FAIRLEAD_RUN_DIR/no_fabric"
+  : > "$FAIRLEAD_CONTROL/no_fabric"
   printf 'fairlead: the ranks %s, and the job asks for a fabric; the nodes have %s\\n' "$1" {there} >&2
   printf '  try: fairlead plan JOB   # what keeps them from it; or fabric = "mark"\\n' >&2
 }}
 """
 
 _PROOF_MARK = """\
-[ "$(fabric_way "$FAIRLEAD_RUN_DIR/proof.log")" != sockets ] || fallen
+[ "$(fabric_way "$FAIRLEAD_CONTROL/proof.log")" != sockets ] || fallen
 """
 
 _PROOF_REQUIRE = """\
-case $(fabric_way "$FAIRLEAD_RUN_DIR/proof.log") in
+case $(fabric_way "$FAIRLEAD_CONTROL/proof.log") in
   fabric) ;;
   sockets) fallen 'speak by sockets'; finish 3 ;;
   *) fallen 'do not say which way they take'; finish 3 ;;
@@ -60,7 +65,7 @@ _WATCH = """\
         {what}
         exit ;;
       fabric)
-        [ "$(grep -ralsE "$by_fabric" {places} | wc -l)" -lt {tellers} ] || exit ;;
+        [ "$(saying "$by_fabric" {places} | wc -l)" -lt {tellers} ] || exit ;;
     esac
   done
 ) < /dev/null &
@@ -70,13 +75,13 @@ fabric_watch=$!
 #: A short job may be over before the watcher's next look.
 _END_MARKED = """\
 kill "$fabric_watch" 2>/dev/null
-[ -e "$FAIRLEAD_RUN_DIR/no_fabric" ] || [ "$(fabric_way {places})" != sockets ] || fallen
+[ -e "$FAIRLEAD_CONTROL/no_fabric" ] || [ "$(fabric_way {places})" != sockets ] || fallen
 """
 
 _END_REQUIRED = """\
 kill "$fabric_watch" 2>/dev/null
 [ "$code" -ne 0 ] || [ "$(fabric_way {places})" != sockets ] || fallen 'spoke by sockets'
-[ ! -e "$FAIRLEAD_RUN_DIR/no_fabric" ] || finish 3
+[ ! -e "$FAIRLEAD_CONTROL/no_fabric" ] || finish 3
 """
 
 
@@ -87,8 +92,7 @@ def before(plan: Plan) -> list[str]:
         return []
     found = []
     if watch.nccl or watch.there:
-        old = [told.NCCL_FOLDER, "no_fabric", *(["proof.log"] if not watch.program else [])]
-        found.append(f'rm -rf "$FAIRLEAD_RUN_DIR"/{{{",".join(old)}}} # of an earlier start\n')
+        found.append('rm -f "$FAIRLEAD_CONTROL/no_fabric" # of an earlier start\n')
     if not watch.there or not (watch.proof or watch.nccl):
         return found
     sockets, fabric = shlex.quote(told.SOCKETS), shlex.quote(told.FABRIC)

@@ -14,23 +14,100 @@ unset FAIRLEAD_RUN
 """
 
 FUNCTIONS = """\
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\\n'
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \\
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \\
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
 }
 """
 
@@ -53,28 +130,82 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 """
 
+#: By name: their values are written down nowhere.
+ENVIRONMENT_FROM = """\
+# Environment variables that are passed on by name (environment_from).
+for name in {names}; do
+  [ -n "${{!name+set}}" ] && continue
+  printf 'fairlead: the environment variable %s is not set%s\\n  try: %s\\n' "$name" "$HERE" \\
+    "export $name before you run or submit the job" >&2
+  exit 3
+done
+"""
+
+#: Some tools that reach nodes one by one bring the job's environment there, and some (ssh) do not.
+ENVIRONMENT_READ = """\
+# Where the job's environment did not come along, the first node hands these on by a pipe.
+for name in {names}; do
+  [ "$FAIRLEAD_NODE" -eq 0 ] || [ -n "${{!name+set}}" ] && continue
+  while IFS= read -r -t 30 -d '' name && [ -n "$name" ] && IFS= read -r -t 30 -d '' value; do
+    export "$name=$value"
+  done
+  break
+done
+[ "$FAIRLEAD_NODE" -eq 0 ] || exec < /dev/null
+"""
+ENVIRONMENT_HANDED = """\
+hand_on() {{ # names and values for another node; an empty name is the end
+  local name
+  for name in {names} ''; do printf '%s\\0%s\\0' "$name" "${{name:+${{!name}}}}"; done 2> /dev/null
+}}
+
+"""
+
 #: 75: a rank has saved its state and wants to go on later. The others are not ended for it at once.
 LET_SAVE = """\
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$FAIRLEAD_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
 """
 
+#: What the script itself writes and reads again lies where no container can write.
 RUN_FOLDER = """\
-# Where the ranks leave their exit codes and output.
-if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
-  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
+# FAIRLEAD_RUN_DIR.
+if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
+  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
+  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
+  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
 fi
+export -n FAIRLEAD_CONTROL
 """
 
-#: All nodes see it; `fairlead submit` has made it.
+#: The ranks' output, where the script writes it.
 LOGS = """\
-[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+[ -d "$FAIRLEAD_CONTROL/logs" ] || mkdir "$FAIRLEAD_CONTROL/logs" || exit 3
+"""
+
+#: The same, where the ranks write it themselves.
+LOGS_OF_RANKS = """\
+mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+"""
+
+#: Exit codes that ranks leave from inside their containers, where anything may be written.
+EXITS_OF_RANKS = """\
+exits() {{ # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
+  local number file found=()
+  for ((number = $1; number < $1 + $2; number++)); do
+    file=$FAIRLEAD_RUN_DIR/exits.$number
+    [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
+  done
+  [ "${{#found[@]}}" -eq 0 ] || head -qc 65536 "${{found[@]}}" |
+    awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < {world_size}'
+}}
 """
 
 #: The node's name, where the script's head does not ask for it.
@@ -88,14 +219,35 @@ ONCE = """\
 [ -e /dev/fd/0 ] || exec </dev/null
 {keep}# The job: in the background, because bash runs a trap only between commands or during `wait`. It
 # keeps the standard input, and the signals that bash takes from what it puts there.
-(
+{opened}(
   trap - INT QUIT
-{prelude}  exec {command}
+  unset FAIRLEAD_SCRIPT
+{prelude}  {holder}exec {command}
 ) <&0 {kept}&
 child=$!
-{close}wait "$child"
+{closed}{close}wait "$child"
 code=$?
 {drain}"""
+
+#: Before the start of a command whose engine reads its variables from a descriptor.
+OPEN_SEALED = """\
+open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
+  local LC_ALL=C IFS='' all
+  all=$*
+  # So much an empty pipe always takes: no process has to wait for the engine.
+  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
+    printf '%s\\0' "$@" >> "/proc/self/fd/$sealed"
+  else # a child of this shell waits, not of the command
+    exec {sealed}< <(printf '%s\\0' "$@" 2>/dev/null)
+  fi
+}
+
+"""
+
+#: After the start of a command whose engine reads its variables from a descriptor.
+CLOSED = """\
+exec {sealed}<&-
+"""
 
 #: Around the command that is started once and writes each rank's output to files.
 FOLLOW = """\
@@ -124,13 +276,16 @@ tell() {{ # $1: of which file, $2…: lines
 }}
 
 logs=()
+set -C # a new file, and no link that a container on another node has put in its place
 for ((number = 0; number < {ranks_per_node}; number++)); do
   for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * {ranks_per_node} + number))".{{out,err}}; do
     : > "$log" || exit 3
     exec {{opened}}< "$log"
+    [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
     logs+=("$opened")
   done
 done
+set +C
 # A pipe that nobody writes to: its end says that the ranks are over.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
@@ -167,13 +322,13 @@ start_rank() {{ # $1: its number on this node
   RANK=$((FAIRLEAD_NODE * {ranks_per_node} + LOCAL_RANK))
   WORLD_SIZE={world_size} LOCAL_WORLD_SIZE={ranks_per_node}
   MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
-{prelude}  local log=$FAIRLEAD_RUN_DIR/logs/$RANK code
+{prelude}  local log=$FAIRLEAD_CONTROL/logs/$RANK code
   exec 3> >(read_output "$log.out")
   exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  rank_command >&3 2>&4 3>&- 4>&- 6>&-
+  FAIRLEAD_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
+  echo "$RANK $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE"
   [ "$code" -ne 75 ] || let_save exits {world_size}
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
@@ -209,7 +364,7 @@ exec 5<&-
 FIRST_FAILURE = """\
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$({exits} | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${{first:-$(head -n 1 <<< "$failed")}}"
   if [ -n "${{status:-}}" ]; then
@@ -221,14 +376,21 @@ fi
 #: Where no rank was started, a node says what was missing.
 CLUSTER_FIRST_END = """\
 if [ "$code" -ne 0 ] && [ -z "${status:-}" ]; then
-  status=$(cat "$FAIRLEAD_RUN_DIR"/ends.* 2>/dev/null | grep -vE '^(0|129|130|137|143)$' | head -n 1)
+  status=$(cat "$FAIRLEAD_CONTROL"/ends.* 2>/dev/null | grep -vE '^(0|129|130|137|143)$' | head -n 1)
   code=${status:-$code}
 fi
 """
 
 LAST_OUTPUT = """\
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+"""
+
+LAST_OUTPUT_OF_RANKS = """\
+    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\\n' "$rank" "$status" >&2
+    for log in "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err}; do
+      [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+    done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
 """
 
 END = """\
@@ -236,10 +398,20 @@ END = """\
 exit "$code"
 """
 
+#: Started by Fairlead, this script is the parent of all orphans of the run, marked or not.
+END_HERE = """\
+left=
+if [ "$code" -eq 0 ]; then
+  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+fi
+[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
+exit "$code"
+"""
+
 #: The end of a node's part, whose code ends the other nodes' parts.
 CLUSTER_NODE_END = """\
-echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
-[ "$code" -eq 0 ] || ! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" ||
+echo "$code" >> "$FAIRLEAD_CONTROL/over.$FAIRLEAD_NODE"
+[ "$code" -eq 0 ] || ! {exits} | grep -q ' 75$' ||
   let_save over "$FAIRLEAD_NODES"
 """
 
@@ -250,18 +422,20 @@ CLUSTER_ARGUMENTS = """\
 FAIRLEAD_NODES={nodes}
 FAIRLEAD_JOB={job_id}
 # The scheduler starts this script on the first node, which starts it with --node on every node{or_rank}.
-# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
-# NODE is a number, or the name of the variable that holds it.
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
+# write to another, beside it.
 part=--first
 case ${{1:-}} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
 {more}  *)
     FAIRLEAD_RUN="${{1:-{run}}}"
-    FAIRLEAD_RUN_DIR={folder} ;;
+    FAIRLEAD_CONTROL={folder}/control ;;
 esac
+[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${{FAIRLEAD_CONTROL%/*}}/ranks
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $FAIRLEAD_HOST"
 """
@@ -291,7 +465,7 @@ CLUSTER_WATCH = """\
   while :; do
     read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
     kill -0 "$$" 2>/dev/null || exit
-    [ ! -e "$FAIRLEAD_RUN_DIR/signals" ] || mapfile -t signals < "$FAIRLEAD_RUN_DIR/signals"
+    [ ! -e "$FAIRLEAD_CONTROL/signals" ] || mapfile -t signals < "$FAIRLEAD_CONTROL/signals"
     while [ "$told" -lt "${#signals[@]}" ]; do
       deliver "${signals[told]}"
       told=$((told + 1))
@@ -299,12 +473,12 @@ CLUSTER_WATCH = """\
   done
 ) < /dev/null > /dev/null 2>&1 &
 watch=$!
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; kill "$watch"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"; kill "$watch"' EXIT
 """
 
 CLUSTER_NODE_HEAD = """\
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
 """
 
 CLUSTER_INTERFACE = """\
@@ -341,19 +515,22 @@ FAIRLEAD_INTERFACE=lo
 
 CLUSTER_FIRST = """\
 # From here on: the first node.
-[ -d "$FAIRLEAD_RUN_DIR" ] || mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-printf '%(%s)T %s %s\\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-mapfile -t begun < "$FAIRLEAD_RUN_DIR/starts"
+[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
+printf '%(%s)T %s %s\\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
+mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
+  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
 fi
-script=$FAIRLEAD_RUN_DIR/job.sh
-[ -e "$script" ] || cp "$0" "$script" || exit 3
+[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
+script=$FAIRLEAD_CONTROL/job.sh
+[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
@@ -393,9 +570,27 @@ await() { # the exit code of a child, through any number of signals
 }
 """
 
+#: By this the run's processes know each other. Of each start its own: a file that nobody else may read.
 CLUSTER_SECRET = """\
 # By this the run's processes on different nodes know each other.
-(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > "$FAIRLEAD_RUN_DIR/secret")
+(
+  umask 077
+  rm -f "$FAIRLEAD_CONTROL/secret"
+  set -C
+  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > "$FAIRLEAD_CONTROL/secret"
+) || finish 3
+"""
+
+NODE_SECRET = """\
+# Not exported: only what the launcher starts is given it.
+unset FAIRLEAD_SECRET
+read -r FAIRLEAD_SECRET < "$FAIRLEAD_CONTROL/secret" || [ -n "${FAIRLEAD_SECRET:-}" ] || exit 3
+"""
+
+LOCAL_SECRET = """\
+# By this the run's processes know each other. Not exported: only what the launcher starts is given it.
+unset FAIRLEAD_SECRET
+FAIRLEAD_SECRET=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n')
 """
 
 #: Where the scheduler has no signal before the end of the job's time.
@@ -415,7 +610,7 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
   printf 'fairlead: the job is for %s nodes, and has: %s\\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+printf '%s\\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 FAIRLEAD_MASTER=${hosts[0]}
 while read -r address _; do
@@ -446,19 +641,20 @@ rank_command() {{
 {prelude}  {proof}{command}
 }}
 [ -e /dev/fd/0 ] || exec </dev/null
-{keep}(trap - INT QUIT; rank_command) <&0 {kept}&
+{keep}{opened}(trap - INT QUIT; unset FAIRLEAD_SCRIPT; rank_command) <&0 {kept}&
 child=$!
-{close}wait "$child"
+{closed}{close}wait "$child"
 code=$?
-{drain}{barrier}[ "$what" = proof ] || echo "${{RANK:-?}} $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_HOST"
+{drain}{barrier}[ "$what" = proof ] || echo "${{RANK:-?}} $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_HOST"
 exit "$code" # the others are ended by the program that started them
 """
 
 #: On this machine: the program starts this script again for every rank.
 AT_ONCE_RANK = """\
 part=--first
-if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN FOLDER PORT WHAT
-  part=$1 FAIRLEAD_RUN=$2 FAIRLEAD_RUN_DIR=$3 FAIRLEAD_PORT=$4 what=$5
+if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL FOLDER PORT WHAT
+  part=$1 FAIRLEAD_RUN=$2 FAIRLEAD_CONTROL=$3 FAIRLEAD_RUN_DIR=$4 FAIRLEAD_PORT=$5 what=$6
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
 fi
 FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
@@ -475,13 +671,14 @@ child=
 
 script=$0
 if [ ! -f "$script" ]; then # given as bash -c "…"
-  script=$FAIRLEAD_RUN_DIR/job.sh
-  printf '%s\n' "$BASH_EXECUTION_STRING" > "$script" || exit 3
+  script=$FAIRLEAD_CONTROL/job.sh
+  (umask 077; printf '%s\n' "$BASH_EXECUTION_STRING" > "$script") || exit 3
 fi
 [ -e /dev/fd/0 ] || exec </dev/null
 
 run() {{ # $1: job or proof
-  {program} bash "$script" --rank "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_PORT" "$1" <&0 &
+  set -- "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_PORT" "$1"
+  {program} bash "$script" --rank "$@" <&0 &
   child=$!
   wait "$child"
 }}
@@ -489,8 +686,8 @@ run() {{ # $1: job or proof
 
 AT_ONCE_PROOF = """\
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof </dev/null >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
-  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
   printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
   exit 3
 }
@@ -517,8 +714,8 @@ module load {modules} || exit 3
 
 CLUSTER_PROOF = """\
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
-  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+run proof >"$FAIRLEAD_CONTROL/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
   printf 'fairlead: the ranks did not find each other; the job is not started\\n' >&2
   finish 3
 }
@@ -536,8 +733,8 @@ CLUSTER_AGAIN = """\
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_RUN_DIR/again"; then
-    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+  if again > "$FAIRLEAD_CONTROL/again"; then
+    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi
@@ -546,7 +743,7 @@ fi
 #: A node that dies takes the job with it, and the scheduler starts it again: once, as the job may be why.
 CLUSTER_LOST = """\
 agains=()
-[ ! -e "$FAIRLEAD_RUN_DIR/agains" ] || mapfile -t agains < "$FAIRLEAD_RUN_DIR/agains"
+[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\\n' >&2
   finish 70
@@ -566,16 +763,16 @@ SWEEP_ARGUMENTS = """\
 #: What the scheduler keeps of a point is not told apart from the other points'.
 SWEEP_FIRST = """\
 # This point's own folder, with its output and its copy of the script.
-mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-exec >> "${FAIRLEAD_RUN_DIR%/*}/output.log" 2>&1
-script=${FAIRLEAD_RUN_DIR%/points/*}/job.sh
-[ ! -e "$script" ] || cp "$script" "$FAIRLEAD_RUN_DIR"
+(umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
+exec >> "${FAIRLEAD_CONTROL%/*}/output.log" 2>&1
+script=${FAIRLEAD_CONTROL%/points/*}/job.sh
+[ ! -e "$script" ] || (umask 077; cp "$script" "$FAIRLEAD_CONTROL")
 """
 
 SWEEP_VALUES = """\
 # The point's values: a line of the table, below that of the names; bars between, odd bytes as \\0OCTAL.
 FAIRLEAD_SWEEP_INDEX=${{FAIRLEAD_RUN##*.}}
-table=${{FAIRLEAD_RUN_DIR-}}
+table=${{FAIRLEAD_CONTROL-}}
 table=${{table%/points/*}}/table
 need "$table" 'the table of the sweep' 'fairlead submit, or fairlead run'
 IFS='|' read -r {names} < <(sed -n "$((FAIRLEAD_SWEEP_INDEX + 2))p" "$table") || {{

@@ -29,7 +29,7 @@ _SETTINGS = """\
 # The watchdog: ranks of which none prints a line or reports a step for {limit_s} s hang.
 quiet_limit_s={limit_s} look_s={look_s} units={units} unit_ranks={unit_ranks} world_size={world_size}
 py_spy={py_spy}
-silence=$FAIRLEAD_RUN_DIR/watch stacks=$FAIRLEAD_RUN_DIR/stacks
+silence=$FAIRLEAD_CONTROL/watch stacks=$FAIRLEAD_CONTROL/stacks
 
 """
 
@@ -91,7 +91,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
 }
 
 ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
-  local pid rank main=() asked=() caught file deadline
+  local dying='Fatal Python error: Aborted' pid rank main=() asked=() caught file deadline
   for pid in $(run_pids | sort -n); do
     rank=$(rank_of "$pid")
     [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
@@ -111,12 +111,12 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   deadline=$((SECONDS + 5))
   for rank in "${!asked[@]}"; do
     while :; do
-      file=$(grep -lsF 'Fatal Python error: Aborted' {errors} | tail -n 1)
+      file=$(find {errors} -maxdepth 0 -type f -size -65536k -exec grep -laF "$dying" {} + 2>/dev/null)
       [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
       [ "$SECONDS" -lt "$deadline" ] || break
       sleep 0.1
     done
-    [ -z "$file" ] || sed -n '/Fatal Python error: Aborted/,$p' "$file" >> "$stacks/$rank"
+    [ -z "$file" ] || tail -c 1048576 "$file" | sed -n "/$dying/,\\$p" >> "$stacks/$rank"
   done
 }
 
@@ -296,9 +296,7 @@ output_kept() { # the last lines; whoever holds the pipe after the rank's end is
 #: By the first part of the script, before the others are started.
 _BEGIN = """\
 rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
-for old in "$stacks" "$FAIRLEAD_RUN_DIR/progress"; do # of an earlier start
-  [ ! -d "$old" ] || mv "$old" "$old.$((${starts:-2} - 1))"
-done
+[ ! -d "$stacks" ] || mv "$stacks" "$stacks.$((${starts:-2} - 1))" # of an earlier start
 mkdir -p "$silence" "$FAIRLEAD_RUN_DIR/progress" || exit 3
 """
 
@@ -343,7 +341,7 @@ def output(plan: Plan) -> dict[str, str]:
 
 
 def functions(plan: Plan) -> str:
-    """For every part of the script; FAIRLEAD_RUN_DIR and FAIRLEAD_HOST are known."""
+    """For every part of the script; FAIRLEAD_CONTROL, FAIRLEAD_RUN_DIR and FAIRLEAD_HOST are known."""
     if not is_on(plan):
         return ""
     topology, limit_s = plan.job.topology, plan.job.scheduling.watchdog_s or 0
@@ -361,7 +359,8 @@ def functions(plan: Plan) -> str:
         if not by_rank and topology.world_size > 1:  # an mpirun's: nobody knows whose line is whose
             errors = "/dev/null"
     else:
-        log = '"$FAIRLEAD_RUN_DIR/logs/$rank"'
+        folder = "FAIRLEAD_RUN_DIR" if plan.start is Start.NODES else "FAIRLEAD_CONTROL"
+        log = f'"${folder}/logs/$rank"'
         outputs, errors = f"{log}.{{out,err}}", f"{log}.err"
     text = FUNCTIONS.replace("{outputs}", outputs).replace("{errors}", errors)
     if plan.keeps_output:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from fairlead.model import Command, Joined, PassedOn, Variable, WhenSet, Word
+from msgspec import UNSET
+
+from fairlead.model import Command, Handing, Joined, Opened, PassedOn, Sealed, Variable, WhenSet, Word
+from fairlead.model.command import CARRIER
 
 
 def command(command: Command) -> str:
@@ -36,11 +39,7 @@ def passed(command: Command) -> str:
         return ""
     names = [*found.names, *(f'"${{!{prefix}@}}"' for prefix in found.prefixes)]
     words = " ".join(map(quoted, found.words))
-    given = "".join(
-        f"  name={shlex.quote(name)} value={quoted(value)}\n  passed+=({words})\n"
-        for name, value in found.given
-    )
-    return _PASSED.format(names=" ".join(names), words=words) + given
+    return _PASSED.format(names=" ".join(names), words=words)
 
 
 _PASSED = """\
@@ -51,6 +50,31 @@ _PASSED = """\
     passed+=({words})
   done
 """
+
+
+def exported(command: Command) -> str:
+    """Lines that export the values which the command finds in its environment; "" when there are none."""
+    if command.sealed is UNSET or command.sealed.by is not Handing.EXPORTED:
+        return ""
+    lines = [f"{CARRIER}{number}={quoted(value)}" for number, value in enumerate(command.sealed.values)]
+    return "  export \\\n    " + " \\\n    ".join(lines) + "\n" if lines else ""
+
+
+def opened(command: Command) -> str:
+    """The call that opens the descriptor from which the engine reads the values; "" when there is none. Needs
+    `parts.OPEN_SEALED`."""
+    if command.sealed is UNSET or command.sealed.by is not Handing.DESCRIPTOR:
+        return ""
+    listed = " \\\n  ".join(_entry(command.sealed, number) for number in range(len(command.sealed.names)))
+    return f"open_sealed \\\n  {listed}\n"
+
+
+def _entry(sealed: Sealed, number: int) -> str:
+    values: dict[str, str | Variable | Joined] = {
+        "name": sealed.names[number],
+        "value": sealed.values[number],
+    }
+    return joined(tuple(values[each.name] if isinstance(each, Variable) else each for each in sealed.form))
 
 
 def quoted(word: Word) -> str:
@@ -64,5 +88,7 @@ def quoted(word: Word) -> str:
         case WhenSet(variable=variable, words=words):
             inner = " ".join(quoted(part) for part in words)
             return f"${{{variable}:+{inner}}}"
+        case Opened(number=number, path=path):
+            return f"{number}< {shlex.quote(path)}"
         case PassedOn():
             return '${passed[@]+"${passed[@]}"}'

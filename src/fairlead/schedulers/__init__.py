@@ -55,6 +55,8 @@ class Scheduler(Protocol):
     AT_ONCE: bool
     #: Bash: the job's number, in the job.
     JOB_ID: str
+    #: The form of the job numbers that `job_id` and `again` give, and that commands are given: a pattern.
+    JOB_ID_FORM: str
     #: Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node's first;
     #: `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
     #: soon as one does; `again` puts the job back into the queue and prints its number there; it may set

@@ -7,8 +7,11 @@ ever. They are written into a file of the run's folder, into which every node's 
 
 from __future__ import annotations
 
+#: What a command on another node reads.
+NOTHING = "< /dev/null"
+
 PASS_ON = """\
-pass_on() { echo "$1" >> "$FAIRLEAD_RUN_DIR/signals"; }
+pass_on() { echo "$1" >> "$FAIRLEAD_CONTROL/signals"; }
 """
 
 ON_EACH_NODE = (

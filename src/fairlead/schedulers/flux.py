@@ -27,12 +27,13 @@ WARNS = False
 SUBMITS_STDIN = False
 UNTESTED = "no Flux was at hand; from its documentation"
 JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
+JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
 
 _AGAIN = """\
-again() { flux batch --output="${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"; }
+again() { flux batch --output="${FAIRLEAD_CONTROL%/*}/output.log" "$script"; }
 """
 _AGAIN_ONE = """\
-again() { flux batch --output="${FAIRLEAD_RUN_DIR%/*}/output.log" "$script" "$FAIRLEAD_RUN"; }
+again() { flux batch --output="${FAIRLEAD_CONTROL%/*}/output.log" "$script" "$FAIRLEAD_RUN"; }
 """
 SNIPPET = (
     """\

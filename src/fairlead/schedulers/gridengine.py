@@ -33,6 +33,7 @@ WARNS = False
 SUBMITS_STDIN = False
 UNTESTED = ""
 JOB_ID = '"${JOB_ID:-$$}"'
+JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
 
 _AGAIN = """\
 again() { # prints the number under which the job goes on
@@ -40,7 +41,7 @@ again() { # prints the number under which the job goes on
     echo "$JOB_ID"
     AGAIN=99
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
-  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"; then
+  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${FAIRLEAD_CONTROL%/*}/output.log" "$script"; then
     printf 'fairlead: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \
       "$(uname -n)" >&2
     return 1
@@ -53,7 +54,7 @@ again() { # prints the number under which the element goes on
   if [ "$FAIRLEAD_NODES" -eq 1 ]; then
     echo "$FAIRLEAD_JOB"
     AGAIN=99
-  elif number=$(qsub -terse -t "$SGE_TASK_ID" -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"); then
+  elif number=$(qsub -terse -t "$SGE_TASK_ID" -o "${FAIRLEAD_CONTROL%/*}/output.log" "$script"); then
     echo "${number%%.*}.$SGE_TASK_ID"
   else
     printf 'fairlead: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \\
@@ -170,7 +171,14 @@ def objection(job: Job, site: Site) -> tuple[str, str] | None:
 
 
 def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    return by_partition.warnings(NAME, job, site)
+    found = by_partition.warnings(NAME, job, site)
+    if not job.environment_from:
+        return found
+    names = ", ".join(job.environment_from)
+    return (
+        *found,
+        f"Grid Engine shows the values of {names} to every user while the job is there (qstat -j)",
+    )
 
 
 def directives(job: Job, site: Site) -> tuple[str, ...]:
@@ -197,6 +205,8 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
     ):
         if value is not None:
             options.append(f"{flag} {value}")
+    if job.environment_from:  # with the values that they have where qsub is called
+        options.append("-v " + ",".join(job.environment_from))
     if scheduling.after:
         options.append("-hold_jid " + ",".join(scheduling.after))
     options.append(f"-r {'y' if scheduling.requeue else 'n'}")

@@ -12,6 +12,7 @@ AT_ONCE = True
 SIGNALS_BY_FILE = False
 WARNS = False
 JOB_ID = "$$"
+JOB_ID_FORM = r"\d{1,20}"
 SNIPPET = ""
 SUBMITS_STDIN = False
 ARRAY = Array(index="", job_id="$$", snippet="")

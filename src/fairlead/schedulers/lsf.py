@@ -32,6 +32,7 @@ WARNS = False
 SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
 UNTESTED = "no LSF was at hand; from its documentation"
 JOB_ID = '"${LSB_JOBID:-$$}"'
+JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
 
 _AGAIN = """\
 again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }

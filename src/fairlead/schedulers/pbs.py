@@ -37,6 +37,7 @@ WARNS = False
 SUBMITS_STDIN = False
 UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
 JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
+JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
 
 _AGAIN = """\
 again() { # prints the number under which the job goes on
@@ -45,7 +46,7 @@ again() { # prints the number under which the job goes on
   elif qrerun "$FAIRLEAD_JOB" 2>/dev/null; then
     echo "$FAIRLEAD_JOB"
   else # not for users at most sites: a new job takes over
-    qsub -j oe -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$script"
+    qsub -j oe -o "${FAIRLEAD_CONTROL%/*}/output.log" "$script"
   fi
 }
 """
@@ -59,7 +60,7 @@ again() { # prints the number under which the element goes on
   else # not for users at most sites: a new job takes over
     set -- -t "$index"
     [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
-    number=$(qsub -j oe -o "${FAIRLEAD_RUN_DIR%/*}/output.log" "$@" "$script") &&
+    number=$(qsub -j oe -o "${FAIRLEAD_CONTROL%/*}/output.log" "$@" "$script") &&
       echo "${number/\\[\\]/[$index]}"
   fi
 }
@@ -188,7 +189,11 @@ def objection(job: Job, site: Site) -> tuple[str, str] | None:
 
 
 def warnings(job: Job, site: Site) -> tuple[str, ...]:
-    return by_partition.warnings(NAME, job, site)
+    found = by_partition.warnings(NAME, job, site)
+    if not job.environment_from or _of(site) == "front":
+        return found
+    names = ", ".join(job.environment_from)
+    return (*found, f"PBS may show the values of {names} to other users while the job is there (qstat -f)")
 
 
 def directives(job: Job, site: Site) -> tuple[str, ...]:
@@ -217,6 +222,8 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
     if scheduling.after:
         options.append("-W depend=afterok:" + ":".join(scheduling.after))
+    if job.environment_from and flavour != "front":  # sbatch, behind it, passes everything on
+        options.append("-v " + ",".join(job.environment_from))
     if flavour != "front":
         options.append(f"-r {'y' if scheduling.requeue else 'n'}")
     lines = [f"#PBS {option}" for option in (*options, *scheduling.options)]

@@ -31,6 +31,7 @@ WARNS = True
 SUBMITS_STDIN = False
 UNTESTED = ""
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
+JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
 
 _AGAIN = """\
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
@@ -242,6 +243,8 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
     if scheduling.warning_s:
         options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
     options.append("--open-mode=append")
+    if job.environment_from:
+        options.append("--export=ALL")
     if (elements := array_range(job)) is not None:
         options.append(f"--array={elements}" + (f"%{at_once(job)}" if at_once(job) else ""))
     return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))

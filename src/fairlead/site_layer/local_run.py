@@ -45,7 +45,7 @@ def run_here(
         name="site-layer", command=command, workdir=str(folder), engine=engine, launcher="single",
         environment=dict(environment or {}), mounts=mounts,
     )  # fmt: skip
-    made = plan(job, image, present(store, image, site), site)
+    made = plan(job, image, present(store, image, site, job, scratch_folder=str(folder)), site)
     if made.needs_flat:
         make_flat(store, image, made.mount_points, relinked=made.relinked)
     if made.packs is not None:

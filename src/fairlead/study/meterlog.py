@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta, Struct
 
 from fairlead.errors import RunError
+from fairlead.files import untrusted
+
+#: A log of ten million steps.
+_MOST_BYTES = 256 << 20
+#: A stretch of a window.
+_TAIL_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
@@ -52,38 +61,83 @@ class Process:
         return self.ended_ns
 
 
+#: A line of a log; containers write them.
+_Ns = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+class _Begun(Struct, tag_field="kind", tag="process"):
+    rank: int
+    world_size: int
+    samples_per_step: float
+    loaded_ns: _Ns
+    imported_ns: _Ns
+
+
+class _Started(Struct, tag_field="kind", tag="start"):
+    at_ns: _Ns
+
+
+class _Steps(Struct, tag_field="kind", tag="steps"):
+    opened_ns: _Ns
+    ends_ns: list[_Ns]
+
+
+class _Result(Struct, tag_field="kind", tag="result"):
+    name: str
+    value: float
+
+
+class _Ended(Struct, tag_field="kind", tag="end"):
+    opened_ns: _Ns
+    at_ns: _Ns
+    peak_rss_bytes: Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+_Line = _Begun | _Started | _Steps | _Result | _Ended
+
+
+def newest_steps(folder: Path, rank: int) -> list[float]:
+    """Seconds between the steps of a log's last line. Raises RunError for one that tells of none."""
+    path = folder / f"rank-{rank:05d}.jsonl"
+    try:
+        tail = untrusted.read_tail(path, limit=_TAIL_BYTES)
+        said = msgspec.json.decode(tail.splitlines()[-1], type=_Steps)
+    except (msgspec.DecodeError, RecursionError, OSError, ValueError, IndexError) as error:
+        raise RunError(f"the meter log {path} cannot be read: {error}") from None
+    return [(b - a) / 1e9 for a, b in itertools.pairwise(said.ends_ns)]
+
+
 def read_rank(folder: Path, rank: int) -> Process:
     """The log of one rank. Raises RunError when it is missing or cut short."""
     path = folder / f"rank-{rank:05d}.jsonl"
     process: Process | None = None
     try:
-        for line in path.read_bytes().splitlines():
-            said = msgspec.json.decode(line)
-            match said:
-                case {"kind": "process"}:
+        for line in untrusted.read_bytes(path, limit=_MOST_BYTES).splitlines():
+            match msgspec.json.decode(line, type=_Line):
+                case _Begun() as said:
                     process = Process(
-                        rank=said["rank"],
-                        world_size=said["world_size"],
-                        samples_per_step=said["samples_per_step"],
-                        loaded_ns=said["loaded_ns"],
-                        imported_ns=said["imported_ns"],
-                        start_ns=said["imported_ns"],
+                        rank=said.rank,
+                        world_size=said.world_size,
+                        samples_per_step=said.samples_per_step,
+                        loaded_ns=said.loaded_ns,
+                        imported_ns=said.imported_ns,
+                        start_ns=said.imported_ns,
                     )
-                case {"kind": "start", "at_ns": at_ns} if process is not None:
+                case _Started(at_ns=at_ns) if process is not None:
                     process.start_ns = at_ns
-                case {"kind": "steps", "opened_ns": opened_ns, "ends_ns": ends_ns} if process is not None:
+                case _Steps(opened_ns=opened_ns, ends_ns=ends_ns) if process is not None:
                     process.stretches.append((opened_ns, ends_ns))
-                case {"kind": "result", "name": name, "value": value} if process is not None:
+                case _Result(name=name, value=value) if process is not None:
                     process.results[name] = value
-                case {"kind": "end"} if process is not None:
-                    process.released_ns = said["opened_ns"]
-                    process.ended_ns = said["at_ns"]
-                    process.peak_rss_bytes = said["peak_rss_bytes"]
+                case _Ended() as said if process is not None:
+                    process.released_ns = said.opened_ns
+                    process.ended_ns = said.at_ns
+                    process.peak_rss_bytes = said.peak_rss_bytes
                 case _:
                     raise ValueError(f"unexpected line {line[:80]!r}")
     except FileNotFoundError:
         raise RunError(f"rank {rank} left no meter log {path}") from None
-    except (msgspec.DecodeError, KeyError, ValueError) as error:
+    except (msgspec.DecodeError, RecursionError, OSError, ValueError) as error:
         raise RunError(f"the meter log {path} cannot be read: {error}") from None
     if process is None or not process.ended_ns:
         raise RunError(

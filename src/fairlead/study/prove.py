@@ -101,7 +101,7 @@ def conduct(store: Store, study: Study, *, say: Callable[[str], None]) -> Study:
             def progress(text: str, label: str = label) -> None:
                 say(f"{label}: {text}")
 
-            with store.scratch() as scratch:
+            with store.scratch(own=True) as scratch:
                 records, design = do_run(
                     study,
                     run,

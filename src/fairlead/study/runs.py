@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import time
@@ -11,18 +10,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead import codec, execute
+from fairlead import codec, execute, run_folder
 from fairlead.clock import utc_now
 from fairlead.errors import RunError
+from fairlead.files import untrusted
 from fairlead.model import Arm, MemorySample, Phases, Record, Study, Window
 from fairlead.study.gate import FOREVER, Gate
-from fairlead.study.meterlog import Process, read_rank
+from fairlead.study.meterlog import Process, newest_steps, read_rank
 
 #: Steps of the very first window, from whose times the length of all others follows.
 _PROBE_STEPS = 20
 #: Memory of an arm without a meter is read so often: every tenth of its age, between these seconds.
 _SAMPLE_S = (0.01, 0.2)
 _TAIL_LINES = 20
+_TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +115,14 @@ def _started(
 ) -> Iterator[_LiveArm]:
     arm = study.arms[index]
     folder = scratch / f"arm-{index}"
-    for name in ("meter", "ranks"):
+    for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
         (folder / name).mkdir(parents=True)
     with Gate() as gate, open(folder / "output.log", "wb") as output:
         environment = {
             **os.environ,
             "FAIRLEAD_METER_DIR": str(folder / "meter"),
-            "FAIRLEAD_RUN_DIR": str(folder / "ranks"),
+            "FAIRLEAD_CONTROL": str(folder / run_folder.CONTROL),
+            "FAIRLEAD_RUN_DIR": str(folder / run_folder.RANKS),
             "FAIRLEAD_GATE": gate.address,
         }
         live = execute.Live(
@@ -210,11 +212,9 @@ def _find_design(study: Study, arms: list[_LiveArm]) -> Design:
     for arm in arms:
         if arm.gate.finished:
             return Design(metered=True)
-        log = (arm.meter_folder / "rank-00000.jsonl").read_bytes().splitlines()[-1]
-        said = codec.from_json(log, dict[str, object], what="the meter's log")
-        ends = said["ends_ns"]
-        assert isinstance(ends, list)
-        seconds += [(b - a) / 1e9 for a, b in itertools.pairwise(ends)]
+        seconds += newest_steps(arm.meter_folder, 0)
+    if not seconds:
+        raise RunError("the meters told of no steps", remedy="call meter.step() once for each step")
     typical_s = sorted(seconds)[len(seconds) // 2]
     steps = max(1, round(study.job.prove.window_s / typical_s))
     return Design(metered=True, steps_per_window=steps, settle=min(steps // 3, max(1, steps // 20)))
@@ -235,7 +235,7 @@ def _check_exit(arm: _LiveArm) -> None:
 
 
 def _tail(arm: _LiveArm) -> str:
-    text = arm.log.read_text(errors="replace").splitlines()
+    text = untrusted.read_tail(arm.log, limit=_TAIL_BYTES).decode(errors="replace").splitlines()
     return "\n".join(text[-_TAIL_LINES:])
 
 

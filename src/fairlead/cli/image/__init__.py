@@ -15,6 +15,7 @@ ACTIONS = {
     "pull": "bring an image into the store: from a registry, an archive, a SIF or a folder",
     "ls": "the images of the store",
     "show": "what is inside an image, found by reading its files",
+    "sbom": "list the software in an image as CycloneDX or SPDX",
     "push": "send an image to a registry",
     "save": "one file with an image, its pins and Fairlead itself, for a machine without a network",
     "load": "take in a file that save wrote",

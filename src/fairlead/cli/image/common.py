@@ -8,10 +8,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead import digests
 from fairlead.cli.common import Context, registry_access
-from fairlead.errors import StoreError, UsageError
+from fairlead.errors import FairleadError, StoreError, UsageError
 
 if TYPE_CHECKING:
+    from fairlead.images.blobs import Blobs
     from fairlead.images.layers.limits import Limits
     from fairlead.images.sources.locate import Access
     from fairlead.images.upkeep import Amount
@@ -58,6 +60,42 @@ def access(context: Context, registry: str) -> Access:
     return found
 
 
+def blobs(context: Context, image: Image) -> Blobs:
+    """Where the image's compressed layers are: kept in the store, or where the image was pulled from."""
+    from fairlead.images.blobs import Blobs, no_source
+    from fairlead.images.sources import locate
+    from fairlead.images.sources.reference import parse
+    from fairlead.images.sources.source import Source
+
+    if context.options.no_fetch or not image.reference:
+        return Blobs(context.store, no_source)
+
+    def source() -> Source | None:
+        try:
+            origin = parse(image.reference, folder="/")
+            return locate.open_source(origin, access(context, origin.registry))
+        except FairleadError:
+            return None
+
+    return Blobs(context.store, source)
+
+
+def add_digest(parser: argparse.ArgumentParser) -> None:
+    """The flags of what writes an image with its digest."""
+    parser.add_argument(
+        "--rewrite",
+        action="store_true",
+        help="write uncompressed layers under a new manifest: another digest, for other tools",
+    )
+    parser.add_argument(
+        "--no-fetch",
+        dest="no_fetch",
+        action="store_true",
+        help="do not fetch compressed layers again from where the image came from",
+    )
+    add_access(parser)
+
+
 def limits(context: Context) -> Limits:
     import dataclasses
 
@@ -100,7 +138,7 @@ def check_output(text: str) -> Path:
 
 def title(image: Image) -> str:
     """An image in a few words."""
-    return f"{image.digest[:19]}  {image.reference or 'captured'}"
+    return f"{digests.short(image.digest)}  {image.reference or 'captured'}"
 
 
 def size(amount: Amount) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.cli.image.common import add_image, check_output, find
+from fairlead.cli.image.common import add_digest, add_image, blobs, check_output, find
 from fairlead.errors import UsageError
 
 EXAMPLE = "fairlead image convert pytorch sif:pytorch.sif"
@@ -21,6 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser)
     parser.add_argument("target", metavar="TARGET", help=_TARGETS)
+    add_digest(parser)
 
 
 def run(context: Context) -> int:
@@ -36,14 +37,28 @@ def run(context: Context) -> int:
     path = Path(place).absolute() if kind == "rootfs" else check_output(place)
     progress = context.progress.bytes
     name = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
+    digest = image.digest
+    found = blobs(context, image)
     try:
         with store.guarded():
             match kind:
                 case "oci-archive":
-                    oci.save_archive(store, image, path, name=name, progress=progress)
+                    saved = oci.save_archive(
+                        store,
+                        image,
+                        path,
+                        name=name,
+                        blobs=found,
+                        rewrite=options.rewrite,
+                        whole=True,
+                        progress=progress,
+                    )
+                    digest = saved.digest
                 case "sif":
                     with store.scratch() as scratch:
-                        oci.save_archive(store, image, scratch / "image.tar", name=name, progress=progress)
+                        oci.save_archive(
+                            store, image, scratch / "image.tar", name=name, rewrite=True, progress=progress
+                        )
                         squash.make_sif(scratch / "image.tar", path, progress=progress)
                 case "squashfs":
                     context.progress.say("making a flat tree of the image")
@@ -57,10 +72,13 @@ def run(context: Context) -> int:
                     context.progress.say("copying the files")
                     copy([store.layer(layer.diff_id) for layer in image.layers], path)
     finally:
+        found.close()
         context.progress.end()
     if options.json:
-        console.result_json({"target": f"{kind}:{path}", "image": image.digest})
+        console.result_json({"target": f"{kind}:{path}", "image": image.digest, "digest": digest})
     else:
         grown = f": {os.path.getsize(path) / 1e6:,.0f} MB" if path.is_file() else ""
-        console.result(f"{path}{grown}")
+        console.result(f"{path}{grown}" + (f"\n  {digest}" if kind == "oci-archive" else ""))
+        if digest != image.digest:
+            console.note(f"note: the same files, but another digest than {image.digest}")
     return 0

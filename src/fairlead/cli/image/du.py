@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 
@@ -28,7 +29,7 @@ def run(context: Context) -> int:
     rows = [("what", "own", "files", "shared", "files", "name")]
     for image in found.images:
         rows.append((
-            image.digest[:19], _mb(image.own), f"{image.own.inodes:,}", _mb(image.shared),
+            digests.short(image.digest), _mb(image.own), f"{image.own.inodes:,}", _mb(image.shared),
             f"{image.shared.inodes:,}", ", ".join(image.names) or "-",
         ))  # fmt: skip
     others = (

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 
-import msgspec
-
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_common
+from fairlead.cli.common import Context, add_common, add_policy, registry_access
 from fairlead.cli.image.common import add_limits, limits
 
 EXAMPLE = "fairlead image load pytorch.tar"
@@ -19,24 +18,31 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("file", metavar="FILE", help="what `fairlead image save` or `podman save` wrote")
     parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
+    parser.add_argument(
+        "--bind-tags",
+        dest="bind_tags",
+        action="store_true",
+        help="make the tags that the file names, such as debian:12, stand for its image: trusts its maker",
+    )
     add_limits(parser)
+    add_policy(parser)
 
 
 def run(context: Context) -> int:
+    from fairlead.clock import utc_now
     from fairlead.images import bundle
     from fairlead.images.obtain import obtain
     from fairlead.images.sources import layouts, reference
-    from fairlead.images.sources.locate import Access
 
     options, store = context.options, context.store
     path = Path(options.file).absolute()
     found = reference.at_path(layouts.sniff(path), str(path), folder="/")
-    called = bundle.pins(path)
+    bundle.pins(path)  # a damaged list is refused before the layers are unpacked
     try:
         loaded = obtain(
             found,
             store,
-            Access(),
+            registry_access(context),
             machine=os.uname().machine,
             limits=limits(context),
             progress=context.progress.bytes,
@@ -44,16 +50,30 @@ def run(context: Context) -> int:
     finally:
         context.progress.end()
     image = loaded.image
-    for pin in called:
-        store.pin(msgspec.structs.replace(pin, digest=image.digest))
+    called = bundle.called(path, image, now=utc_now())
+    bound = (*called.proven, *(called.claimed if options.bind_tags else ()))
+    bundle.bind(bound, store, path)
+    left = () if options.bind_tags else called.claimed
     if options.name:
         store.name_image(options.name, image.digest)
     if options.json:
-        console.result_json({"image": image, "pins": called})
-    else:
-        names = ", ".join([*(pin.reference for pin in called), *([options.name] if options.name else [])])
-        console.result(
-            f"{console.bold(image.digest)}\n  {names or path.name}: {image.size_bytes / 1e6:,.0f} MB, "
-            f"{image.inodes:,} files and folders"
+        console.result_json({"image": image, "pins": bound, "not_bound": left, "false": called.false})
+        return 0
+    names = ", ".join([*(pin.reference for pin in bound), *([options.name] if options.name else [])])
+    console.result(
+        f"{console.bold(image.digest)}\n  {names or path.name}: {image.size_bytes / 1e6:,.0f} MB, "
+        f"{image.inodes:,} files and folders"
+    )
+    if left:
+        again = f"fairlead image load {shlex.quote(options.file)} --bind-tags"
+        console.note(
+            f"note: the file calls the image {', '.join(pin.reference for pin in left)}; no name was bound\n"
+            f"  if you trust whoever made the file: {again}"
         )
+    for each in called.false:
+        console.note(f"note: the file also calls the image {each}, which it is not; this was ignored")
+    from fairlead.images.signatures import summary
+
+    if pinned := store.pinned(str(found)):
+        console.note(summary.line(pinned.trust))
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 
@@ -36,7 +37,7 @@ def run(context: Context) -> int:
         pin = pinned.get(image.digest)
         rows.append(
             (
-                image.digest[:19],
+                digests.short(image.digest),
                 own or "-",
                 f"{image.size_bytes / 1e6:,.0f} MB",
                 f"{image.inodes:,}",
@@ -49,5 +50,5 @@ def run(context: Context) -> int:
 
 def _origin(image: Image) -> str:
     if image.site_layer is not None:
-        return f"site layer on {image.site_layer.base[:19]}"
+        return f"site layer on {digests.short(image.site_layer.base)}"
     return "captured"

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from fairlead.cli import console
-from fairlead.cli.common import Context, add_common
+from fairlead.cli.common import Context, add_common, add_trust
 from fairlead.cli.image.common import access, add_access, add_limits, limits
 
 EXAMPLE = "fairlead image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
@@ -23,8 +23,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
     parser.add_argument("--arch", metavar="MACHINE", help="for another machine, as its uname -m says")
     parser.add_argument("--fresh", action="store_true", help="fetch and unpack every layer again")
+    parser.add_argument(
+        "--keep-blobs",
+        dest="keep_blobs",
+        action="store_true",
+        help="keep the compressed layers, too, so that save and push need no network and keep the digest",
+    )
     add_access(parser)
     add_limits(parser)
+    add_trust(parser)
 
 
 def run(context: Context) -> int:
@@ -33,8 +40,12 @@ def run(context: Context) -> int:
     options, store = context.options, context.store
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
+    if context.settings["require_digest"]:
+        from fairlead.images.pinning import check_reference
+
+        check_reference(found, store, reach, ask=True)
     pulled = None
-    if not options.fresh and options.arch is None:
+    if not options.fresh and options.arch is None and not options.keep_blobs:
         from fairlead.images import current
 
         pulled = current.current(found, store, reach)
@@ -49,6 +60,7 @@ def run(context: Context) -> int:
                 machine=options.arch or os.uname().machine,
                 limits=limits(context),
                 fresh=options.fresh,
+                keep_blobs=options.keep_blobs,
                 progress=context.progress.bytes,
             )
         finally:
@@ -64,6 +76,10 @@ def run(context: Context) -> int:
             f"{console.bold(image.digest)}\n  {image.reference}: {what}; "
             f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders"
         )
+        from fairlead.images.signatures import summary
+
+        if pin := store.pinned(str(found)):
+            console.note(summary.line(pin.trust))
         for note in image.notes:
             console.note(f"note: {note}")
     return 0

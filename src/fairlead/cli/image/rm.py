@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.image.common import add_image, size
@@ -26,7 +27,7 @@ def run(context: Context) -> int:
     for each in removed:
         names = ", ".join(each.references) or "no name"
         if each.image_gone:
-            console.result(f"removed {each.digest[:19]} ({names}): {size(each.amount)} freed")
+            console.result(f"removed {digests.short(each.digest)} ({names}): {size(each.amount)} freed")
         else:
-            console.result(f"removed {names}; {each.digest[:19]} has other names and stays")
+            console.result(f"removed {names}; {digests.short(each.digest)} has other names and stays")
     return 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
+from fairlead import pinning
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.cli.image.common import add_image, check_output, find
+from fairlead.cli.image.common import add_digest, add_image, blobs, check_output, find
 
 EXAMPLE = "fairlead image save pytorch pytorch.tar"
 
@@ -15,6 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser)
     parser.add_argument("file", metavar="FILE", help="the bundle; also an OCI archive for other tools")
+    add_digest(parser)
 
 
 def run(context: Context) -> int:
@@ -23,21 +26,56 @@ def run(context: Context) -> int:
     options, store = context.options, context.store
     image = find(context, options.image)
     path = check_output(options.file)
-    called = [pin for pin in store.pins() if pin.digest == image.digest]
+    called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
+    if options.rewrite:  # a digest would be of another manifest than the file's
+        called = [pin for pin in called if pinning.digest_in(pin.reference) is None]
     names = [name for name, digest in store.names().items() if digest == image.digest]
+    found = blobs(context, image)
     try:
-        bundle.save(
-            image, called, store, path, name=names[0] if names else "image", progress=context.progress.bytes
+        saved = bundle.save(
+            image,
+            called,
+            store,
+            path,
+            name=names[0] if names else "image",
+            blobs=found,
+            rewrite=options.rewrite,
+            progress=context.progress.bytes,
         )
     finally:
+        found.close()
         context.progress.end()
     size = path.stat().st_size
     if options.json:
-        console.result_json({"file": str(path), "bytes": size, "image": image.digest, "pins": called})
-    else:
-        console.result(
-            f"{path}: {size / 1e6:,.0f} MB\n"
-            f"  on the other side: tar -xf {path.name} fairlead && sh fairlead/install.sh && "
-            f"fairlead/venv/bin/fairlead image load {path.name}"
+        console.result_json(
+            {
+                "file": str(path),
+                "bytes": size,
+                "image": image.digest,
+                "digest": saved.digest,
+                "tars": saved.tars,
+                "pins": called,
+            }
+        )
+        return 0
+    console.result(
+        f"{path}: {size / 1e6:,.0f} MB\n  {saved.digest}\n"
+        f"  on the other side: tar -xf {path.name} fairlead && sh fairlead/install.sh && "
+        f"fairlead/venv/bin/fairlead image load {path.name}"
+    )
+    if saved.digest != image.digest:
+        console.note(f"note: the same files, but another digest than {image.digest}")
+    if saved.tars:
+        again = ""
+        if image.reference:
+            again = f"fairlead image pull --keep-blobs {shlex.quote(image.reference)}, and save it again; or "
+        console.note(
+            f"note: {saved.tars} of {len(image.layers)} layers are in the file as uncompressed tars, since "
+            "their compressed form is neither in the store nor where the image came from"
+            + (f": {found.reason}" if found.reason else "")
+        )
+        console.note(
+            "note: `fairlead image load` keeps the digest; other tools cannot read this file\n"
+            f"  for other tools: {again}save it with --rewrite, which gives another digest"
         )
     return 0

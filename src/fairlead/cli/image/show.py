@@ -6,13 +6,14 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
+from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.image.common import add_image, find
 
 if TYPE_CHECKING:
     from fairlead.images.inside import Inside
-    from fairlead.model import Image
+    from fairlead.model import Image, Trust
 
 EXAMPLE = "fairlead image show pytorch"
 
@@ -30,13 +31,22 @@ def run(context: Context) -> int:
     trees = [store.layer(layer.diff_id) for layer in image.layers]
     found = inside.look(trees, environment=image.environment)
     if context.options.json:
-        console.result_json({"image": image, "inside": found})
+        console.result_json({"image": image, "inside": found, "trust": _trust(context, image)})
     else:
-        console.result(_text(image, found))
+        from fairlead.images.signatures import summary
+
+        console.result(_text(image, found, summary.line(_trust(context, image)) if image.reference else ""))
     return 0
 
 
-def _text(image: Image, found: Inside) -> str:
+def _trust(context: Context, image: Image) -> Trust | None:
+    """The verdict of the signature policy, given when the image was pulled by the reference that it has."""
+    pins = [pin for pin in context.store.pins() if pin.digest == image.digest and pin.trust is not None]
+    own = next((pin for pin in pins if pin.reference == image.reference), pins[0] if pins else None)
+    return own.trust if own else None
+
+
+def _text(image: Image, found: Inside, signatures: str) -> str:
     process = image.process
     facts = [
         ("reference", image.reference or "captured from an environment"),
@@ -69,13 +79,14 @@ def _text(image: Image, found: Inside) -> str:
         ("command", shlex.join(process.command)),
         ("folder", process.workdir),
         ("user", process.user),
+        ("signatures", signatures),
     ]
     lines = [console.bold(image.digest)]
     lines += [f"  {name:<13} {value}" for name, value in facts if value]
     lines.append(console.bold("layers"))
     for layer in image.layers:
         lines.append(
-            f"  {layer.diff_id[:19]}  {layer.size_bytes / 1e6:8,.1f} MB  {layer.inodes:8,} files  "
+            f"  {digests.short(layer.diff_id)}  {layer.size_bytes / 1e6:8,.1f} MB  {layer.inodes:8,} files  "
             f"{layer.comment[:60]}".rstrip()
         )
     notes = [*image.notes, *found.notes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.image.common import add_image, find, title
@@ -31,7 +32,7 @@ def run(context: Context) -> int:
         return 0 if found.ok else StoreError.code
     lines = []
     for layer in found.layers:
-        lines.append(f"  {layer.state.value:<10} {layer.diff_id[:19]}  {layer.detail}".rstrip())
+        lines.append(f"  {layer.state.value:<10} {digests.short(layer.diff_id)}  {layer.detail}".rstrip())
         lines += [f"    {path}" for path in layer.files]
     lines += [f"  damaged    {name}" for name in (*found.documents, *found.packed)]
     if not found.ok:

@@ -82,32 +82,61 @@ _MACHINE_S = ("/proc", "/sys", "/dev")
 
 def _relink(tree: Path) -> None:
     """Make the absolute links in the tree relative. The links are new files: layers keep theirs."""
-    top = os.fspath(tree)
-    for path, folders, files in os.walk(top):
-        here = path[len(top) :] or "/"
-        changed = False
-        for name in (*files, *folders):
-            place = f"{path}/{name}"
-            if not os.path.islink(place):
-                continue
-            leads = os.readlink(place)
-            whole = leads if leads.startswith("/") else _whole(here, leads)
-            if whole is None:
-                continue
-            if _is_machine_s(os.path.normpath(whole)):
-                wanted = os.path.normpath(whole)
-            else:  # up by the folders of `here`, which are no links, and down the link's own way
-                wanted = "../" * len([part for part in here.split("/") if part]) + whole.lstrip("/") or "."
-            if wanted == leads:
-                continue
-            if not changed:
-                changed, state = True, os.stat(path)
-                os.chmod(path, stat.S_IMODE(state.st_mode) | stat.S_IRWXU)
-            os.unlink(place)
-            os.symlink(wanted, place)
-        if changed:
-            os.chmod(path, stat.S_IMODE(state.st_mode))
-            os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    root = os.open(tree, FOLDER)
+    try:
+        # Neither os.walk, which is recursive, nor whole paths: hostile layers nest folders by the thousand.
+        pending = [""]
+        while pending:
+            folder = pending.pop()
+            descriptor = os.open(folder or ".", FOLDER, dir_fd=root)
+            try:
+                pending += _relink_folder(descriptor, folder)
+            finally:
+                os.close(descriptor)
+    finally:
+        os.close(root)
+
+
+def _relink_folder(descriptor: int, folder: str) -> list[str]:
+    """Make the links in one folder of the tree relative; return the folders in it."""
+    here = f"/{folder}"
+    prefix = f"{folder}/" if folder else ""
+    folders = []
+    links = []
+    with os.scandir(descriptor) as found:
+        for entry in found:
+            if entry.is_symlink():
+                links.append(entry.name)
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(prefix + entry.name)
+    state = os.fstat(descriptor)
+    changed = False
+    for name in links:
+        leads = os.readlink(name, dir_fd=descriptor)
+        whole = leads if leads.startswith("/") else _whole(here, leads)
+        if whole is None:
+            continue
+        if _is_machine_s(os.path.normpath(whole)):
+            wanted = os.path.normpath(whole)
+        else:  # up by the folders of `here`, which are no links, and down the link's own way
+            wanted = "../" * len([part for part in here.split("/") if part]) + whole.lstrip("/") or "."
+        if wanted == leads:
+            continue
+        if not changed:
+            changed = True
+            os.fchmod(descriptor, stat.S_IMODE(state.st_mode) | stat.S_IRWXU)
+        os.unlink(name, dir_fd=descriptor)
+        try:
+            os.symlink(wanted, name, dir_fd=descriptor)
+        except OSError as error:
+            if (
+                error.errno != errno.ENAMETOOLONG
+            ):  # so deep that it is left out: it would lead out of the image
+                raise
+    if changed:
+        os.fchmod(descriptor, stat.S_IMODE(state.st_mode))
+        os.utime(descriptor, ns=(state.st_atime_ns, state.st_mtime_ns))
+    return folders
 
 
 def _whole(folder: str, link: str) -> str | None:

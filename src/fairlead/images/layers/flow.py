@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import queue
 import threading
 import time
 from collections.abc import Iterator
 
-from fairlead.errors import ImageError
+from fairlead import digests
 from fairlead.images.layers import tarstream
-from fairlead.images.layers.limits import Limits, too_large
+from fairlead.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
 
 #: Blocks under way to each of two threads.
 _QUEUED = 12
 #: Blocks smaller than this are joined before they are handed on.
 _SMALL_BYTES = 1 << 16
-#: Before this, a ratio says nothing.
-_RATIO_FROM_BYTES = 100_000_000
 #: How long to wait for a source that gives nothing while we have given up.
 _PATIENCE_S = 2.0
 
@@ -26,10 +23,13 @@ _PATIENCE_S = 2.0
 class Flow:
     """Inflates in one thread and hashes in another. Neither touches the tree."""
 
-    def __init__(self, chunks: Iterator[bytes | memoryview], name: str, limits: Limits) -> None:
+    def __init__(
+        self, chunks: Iterator[bytes | memoryview], name: str, limits: Limits, algorithm: str
+    ) -> None:
         self._chunks = chunks
         self._name = name
         self._limits = limits
+        self._algorithm = algorithm
         self.in_bytes = 0
         self.out_bytes = 0
         self._stopped = False
@@ -52,7 +52,7 @@ class Flow:
         return block
 
     def finish(self) -> str:
-        """The digest (`sha256:…`) of all uncompressed bytes, when all have been read."""
+        """The digest of all uncompressed bytes, when all have been read."""
         for thread in self._threads:
             thread.join()
         return self._digest
@@ -104,17 +104,13 @@ class Flow:
             yield chunk
 
     def _hash(self) -> None:
-        hashed = hashlib.sha256()
+        hashed = digests.hasher(self._algorithm)
         while (block := self._hashing.get()) is not None:
             hashed.update(block)
-        self._digest = "sha256:" + hashed.hexdigest()
+        self._digest = digests.written(hashed)
 
     def _check(self) -> None:
         if self.out_bytes > self._limits.max_unpacked_bytes:
             raise too_large(self._name, self._limits)
-        if self.out_bytes > _RATIO_FROM_BYTES and self.out_bytes > self._limits.max_ratio * self.in_bytes:
-            raise ImageError(
-                f"{self._name} is a decompression bomb: {self.in_bytes / 1e6:,.1f} MB have inflated "
-                f"to {self.out_bytes / 1e6:,.0f} MB so far",
-                remedy=f"if you trust it: --max-ratio {10 * self._limits.max_ratio:.0f}",
-            )
+        if self.out_bytes > RATIO_FROM_BYTES and self.out_bytes > self._limits.max_ratio * self.in_bytes:
+            raise bomb(self._name, self._limits, self.in_bytes, self.out_bytes)

@@ -10,12 +10,14 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from fairlead.errors import ImageError
 from fairlead.images.layers import recipe as recipes
 from fairlead.images.layers.copies import FOLDER, NEW_FILE
+from fairlead.images.layers.limits import Limits, too_many
 from fairlead.images.layers.stamps import Stamps
 from fairlead.images.layers.tarstream import shown
 from fairlead.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, is_whiteout
@@ -28,13 +30,24 @@ ENTRYS_FAULT = frozenset(
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 _MIB = 1 << 20
+#: How much may be walked for all entries, and for each: the bytes of every path that is looked at on the way
+#: to a folder. The longest path costs 4 MB; real images need some hundred bytes an entry.
+_WALK_BYTES = 256 * _MIB
+_WALK_BYTES_AN_ENTRY = 1 << 14
 
 
 class Folders:
     """The folder that is filled, its folders, and what it takes. All paths are bytes, relative to it."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, limits: Limits) -> None:
         self.name = name
+        self.limits = limits
+        #: Entries of the tar so far, the one that is unpacked included; folders that none of them names.
+        self.entries = 0
+        self.implied = 0
+        #: How many bytes of the layer, as it is packed, have been read.
+        self.packed_bytes: Callable[[], int] = lambda: 0
+        self._walked_bytes = 0
         self.recorder: recipes.Recorder | None = None
         self.umask = _umask(folder)
         self.inodes = 1
@@ -97,6 +110,9 @@ class Folders:
                 real = real.rpartition(b"/")[0]
                 continue
             step = real + b"/" + part if real else part
+            self._walked_bytes += len(step)
+            if self._walked_bytes > _WALK_BYTES + _WALK_BYTES_AN_ENTRY * self.entries:
+                self.refuse(folder, "and those before it lead through more folders and links than allowed")
             if step in self._real:
                 real = step
                 continue
@@ -105,6 +121,9 @@ class Folders:
             except FileNotFoundError:
                 if mtime_ns is None:
                     raise
+                self.implied += 1
+                if self.entries + self.implied > self.limits.max_entries:
+                    raise too_many(self.name, self.limits) from None
                 self._make_folder(step, 0o755, mtime_ns)
             else:
                 if stat.S_ISLNK(state.st_mode):
@@ -205,6 +224,9 @@ class Folders:
         for folder in reversed(folders):
             os.rmdir(folder, dir_fd=self._root)
             self.inodes -= 1
+        self._forget_folders()
+
+    def _forget_folders(self) -> None:
         self._real.clear()
         self._real_bytes = 0
 
@@ -232,23 +254,30 @@ class Folders:
         """Give the folders their modes and times, now that nothing is put into them any more."""
         if not self._root_stamped:
             self._stamps.add(b"", 0o755, 0)
-        for path, mode, mtime_ns in self._stamps:
-            parent = path.rpartition(b"/")[0]
-            if parent and parent not in self._real and not self._is_real(parent):
-                continue  # a later entry put something else in its place
-            try:
-                descriptor = os.open(path or b".", FOLDER, dir_fd=self._root)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                if error.errno == errno.ELOOP:  # O_NOFOLLOW met a symbolic link
+        # Mostly a folder follows the one that it is in: from there it is one step, however deep it is.
+        last, last_fd = b"", os.dup(self._root)
+        try:
+            for path, mode, mtime_ns in self._stamps:
+                parent, _, base = path.rpartition(b"/")
+                try:
+                    if parent and parent == last:
+                        descriptor = os.open(base, FOLDER, dir_fd=last_fd)
+                    elif parent and parent not in self._real and not self._is_real(parent):
+                        continue  # a later entry put something else in its place
+                    else:
+                        descriptor = os.open(path or b".", FOLDER, dir_fd=self._root)
+                except (FileNotFoundError, NotADirectoryError):
                     continue
-                raise
-            try:
+                except OSError as error:
+                    if error.errno == errno.ELOOP:  # O_NOFOLLOW met a symbolic link
+                        continue
+                    raise
+                os.close(last_fd)
+                last, last_fd = path, descriptor
                 os.fchmod(descriptor, mode)
                 os.utime(descriptor, ns=(mtime_ns, mtime_ns))
-            finally:
-                os.close(descriptor)
+        finally:
+            os.close(last_fd)
 
     def _is_real(self, folder: bytes) -> bool:
         try:

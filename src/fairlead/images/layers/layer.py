@@ -6,11 +6,12 @@ Equal trees give equal bytes: names in byte order, parents first, owner 0:0, one
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
+
+from fairlead import digests
 
 #: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can hold.
 EPOCH = 315532800
@@ -81,8 +82,8 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
     return written
 
 
-def digest_tree(tree: str) -> tuple[str, int]:
-    """The digest (`sha256:…`) and the size in bytes of the tree's canonical tar."""
-    hashed = hashlib.sha256()
+def digest_tree(tree: str, algorithm: str = "sha256") -> tuple[str, int]:
+    """The digest and the size in bytes of the tree's canonical tar."""
+    hashed = digests.hasher(algorithm)
     size = write_tar(tree, hashed.update)
-    return "sha256:" + hashed.hexdigest(), size
+    return digests.written(hashed), size

@@ -20,6 +20,27 @@ class Limits:
     max_ratio: float = 1000.0
 
 
+#: Before this, a ratio says nothing.
+RATIO_FROM_BYTES = 100_000_000
+
+
+def too_many(name: str, limits: Limits) -> ImageError:
+    """The error for a layer with more entries than allowed, those counted that no entry of its own names."""
+    return ImageError(
+        f"{name} has more than the {limits.max_entries:,} entries allowed",
+        remedy=f"if you trust it: --max-entries {10 * limits.max_entries}",
+    )
+
+
+def bomb(name: str, limits: Limits, packed_bytes: int, made_bytes: int) -> ImageError:
+    """The error for a layer that becomes more than the allowed multiple of its size."""
+    return ImageError(
+        f"{name} is a decompression bomb: {packed_bytes / 1e6:,.1f} MB have become "
+        f"{made_bytes / 1e6:,.0f} MB so far",
+        remedy=f"if you trust it: --max-ratio {10 * limits.max_ratio:.0f}",
+    )
+
+
 def too_large(name: str, limits: Limits, entry: bytes = b"") -> ImageError:
     """The error for a layer that unpacks, or claims to unpack, to more bytes than allowed."""
     from fairlead.images.layers.tarstream import shown  # here, because limits are set without any tar

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import queue
 import threading
 from collections.abc import Callable, Iterator
 
+from fairlead import digests
 from fairlead.errors import FairleadError, StoreError
 from fairlead.images.layers import layer as canonical
 from fairlead.model import Layer
@@ -20,7 +20,7 @@ _PIECE_BYTES = 1 << 18
 def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, remedy: str) -> None:
     """Write the tar that the layer's digest is of. Raises StoreError when the tree is no longer that, or
     never was enough to make it; what `write` raises passes through."""
-    hashed = hashlib.sha256()
+    hashed = digests.hasher_for(layer.diff_id)
     size = 0
     refused: Exception | None = None
 
@@ -48,7 +48,7 @@ def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, r
         if error is refused:
             raise
         damage = f"{error}"
-    found = "sha256:" + hashed.hexdigest()
+    found = digests.written(hashed)
     if not damage and found == layer.diff_id and size == layer.size_bytes:
         return
     if not recipe.exists() and not _is_rebuildable(store, layer):

@@ -15,7 +15,6 @@ is kept in the recipe, and the names of hard links are, to tell which content a 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import struct
@@ -27,6 +26,7 @@ from typing import IO
 
 from isal import isal_zlib
 
+from fairlead import digests
 from fairlead.errors import ImageError, StoreError
 from fairlead.images.layers.tarstream import shown
 
@@ -48,6 +48,8 @@ _CHUNK_BYTES = 1 << 20
 _LEVEL = 1
 #: The index of replaced contents is held in memory; no honest layer has one for long.
 _MOST_REPLACED = 100_000
+#: How much more may be replaced than the layer has: a file of several names may be replaced by each.
+_MORE_REPLACED_BYTES = 64 << 20
 
 _AGAIN = "fairlead image pull --fresh …   # fetches it again"
 
@@ -65,6 +67,7 @@ class Recorder:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._replaced = 0
+        self._content_bytes = self._replaced_bytes = 0
         self.complete = True
 
     def literal(self, data: bytes) -> None:
@@ -73,6 +76,7 @@ class Recorder:
 
     def content(self, literal: bytes, path: bytes, size: int, crc: int) -> None:
         """A file's content, whole or its first piece, after bytes that are not."""
+        self._content_bytes += size
         pending = self._pending
         length = len(literal)
         pending += (_RECORD.pack(_CONTENT, length, len(path), 0, size, crc), literal, path)
@@ -81,10 +85,12 @@ class Recorder:
 
     def first(self, literal: bytes, path: bytes, offset: int, size: int, crc: int) -> None:
         """The first piece of a sparse file."""
+        self._content_bytes += size
         self._add(_CONTENT, literal, path, offset, size, crc)
 
     def further(self, offset: int, size: int, crc: int) -> None:
         """A further piece of the same file."""
+        self._content_bytes += size
         self._add(_FURTHER, b"", b"", offset, size, crc)
 
     def link(self, literal: bytes, path: bytes) -> None:
@@ -103,6 +109,11 @@ class Recorder:
             size = os.fstat(descriptor).st_size
             if size and os.lseek(descriptor, 0, os.SEEK_HOLE) < size:
                 # Nobody packs a sparse file twice; holes would be stored as what they claim to be.
+                self.complete = False
+                return
+            self._replaced_bytes += size
+            if self._replaced_bytes > self._content_bytes + _MORE_REPLACED_BYTES:
+                # A file with many names, all of which are replaced: each time its content would be kept.
                 self.complete = False
                 return
             os.lseek(descriptor, 0, os.SEEK_SET)
@@ -159,7 +170,7 @@ def rebuild(tree: Path, recipe: Path, write: Callable[[bytes], object]) -> str:
     a recipe that cannot be read.
     """
     rebuilding = _Rebuilding(tree, recipe)
-    hashed = hashlib.sha256()
+    hashed = digests.hasher()
     for data in rebuilding.run():
         hashed.update(data)
         write(data)
@@ -169,19 +180,19 @@ def rebuild(tree: Path, recipe: Path, write: Callable[[bytes], object]) -> str:
             context="it was changed, cut or removed since the layer was unpacked",
             remedy=_AGAIN,
         )
-    return "sha256:" + hashed.hexdigest()
+    return digests.written(hashed)
 
 
-def check(tree: Path, recipe: Path) -> tuple[str, tuple[bytes, ...]]:
-    """The digest (`sha256:…`) of the tar that the tree gives now, and the files that are not as they were.
+def check(tree: Path, recipe: Path, algorithm: str = "sha256") -> tuple[str, tuple[bytes, ...]]:
+    """The digest of the tar that the tree gives now, and the files that are not as they were.
 
     Raises StoreError for a recipe that cannot be read.
     """
     rebuilding = _Rebuilding(tree, recipe)
-    hashed = hashlib.sha256()
+    hashed = digests.hasher(algorithm)
     for data in rebuilding.run():
         hashed.update(data)
-    return "sha256:" + hashed.hexdigest(), tuple(rebuilding.damaged)
+    return digests.written(hashed), tuple(rebuilding.damaged)
 
 
 class _Source:

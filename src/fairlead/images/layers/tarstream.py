@@ -136,34 +136,45 @@ def _gunzip(head: bytes, chunks: Iterator[bytes | memoryview], name: str) -> Ite
         raise _broken(name, "its gzip data end too early")
 
 
+class _Feed(io.RawIOBase):
+    """What zstandard reads from: pieces one after another, then an end."""
+
+    def __init__(self, head: bytes, chunks: Iterator[bytes | memoryview], end: bytes) -> None:
+        super().__init__()
+        self._left = memoryview(head)
+        self._chunks = itertools.chain(chunks, (end,))
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return b""
+            self._left = memoryview(chunk)
+        data = bytes(self._left[:size])
+        self._left = self._left[size:]
+        return data
+
+    def close(self) -> None:
+        # After damaged data zstandard's reader is never freed, and would hold all that is reached from here.
+        self._left, self._chunks = memoryview(b""), itertools.chain()
+        super().close()
+
+
 def _unzstd(head: bytes, chunks: Iterator[bytes | memoryview], name: str) -> Iterator[bytes]:
     import zstandard
 
     # The reader does not say whether its last frame was whole. A frame of our own behind it does: it comes
     # out, last and unchanged, only when everything before it was whole.
     mark = b"-- the end of the layer, as Fairlead marks it --"
+    with _Feed(head, chunks, zstandard.compress(mark)) as feed:
+        yield from _marked(feed, mark, name)
 
-    class Feed(io.RawIOBase):
-        """What zstandard reads from."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self._left = memoryview(head)
-            self._ended = False
-
-        def read(self, size: int = -1) -> bytes:
-            while not self._left:
-                if self._ended:
-                    return b""
-                chunk = next(chunks, None)
-                self._ended = chunk is None
-                self._left = memoryview(zstandard.compress(mark) if chunk is None else chunk)
-            data = bytes(self._left[:size])
-            self._left = self._left[size:]
-            return data
+def _marked(feed: _Feed, mark: bytes, name: str) -> Iterator[bytes]:
+    import zstandard
 
     reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).stream_reader(
-        cast(IO[bytes], Feed()), read_size=STEP_BYTES, read_across_frames=True
+        cast(IO[bytes], feed), read_size=STEP_BYTES, read_across_frames=True
     )
     held = b""
     while True:

@@ -6,6 +6,7 @@ marker files stay, and the layer is not stackable.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -17,17 +18,25 @@ from isal import isal_zlib
 from fairlead.images.layers import tarstream
 from fairlead.images.layers.copies import FOLDER, copy_entry
 from fairlead.images.layers.folders import ENTRYS_FAULT, FULL, Folders
-from fairlead.images.layers.limits import Limits, too_large
+from fairlead.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
 from fairlead.images.layers.tarstream import Entry, Tar, shown
 from fairlead.images.layers.whiteouts import AUFS, OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_whiteout
+
+#: Why a link is refused where a copy works.
+_NO_LINK = frozenset({errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS})
+#: What a piece of a sparse file takes at least.
+_PIECE_BYTES = 4096
 
 
 class Tree(Folders):
     """The folder that is filled, entry by entry, and what was left out or changed."""
 
     def __init__(self, folder: Path, name: str, limits: Limits) -> None:
-        super().__init__(folder, name)
-        self.limits = limits
+        super().__init__(folder, name, limits)
+        #: What was written beyond the bytes of the tar: copies, and the blocks of sparse files' pieces.
+        self._beyond_bytes = 0
+        #: Of a file that has all the links it can have: the copy that further names are linked to.
+        self._copies: dict[tuple[int, int], bytes] = {}
         self._left_out: set[bytes] = set()
         self._notes: dict[str, list[bytes]] = {}
         self._counts: dict[str, int] = {}
@@ -194,16 +203,49 @@ class Tree(Folders):
         self.refuse(entry.name, f"is a hard link to {shown(entry.link)}, which this layer does not have")
 
     def _link(self, source: bytes, base: bytes) -> bool:
-        """Link, or copy where that is refused; whether it was copied."""
+        """Link, or copy where that is refused; whether it was copied. Raises ImageError when the copies
+        become too large."""
         try:
             os.link(source, base, src_dir_fd=self._root, dst_dir_fd=self.here_fd, follow_symlinks=False)
+            return False
         except OSError as error:
-            if error.errno not in (errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS):
+            if error.errno not in _NO_LINK:
                 raise
-            self.unpacked_bytes += copy_entry(self._root, source, self.here_fd, base)
-            self.inodes += 1
-            return True
-        return False
+            is_full = error.errno == errno.EMLINK
+        state = os.lstat(source, dir_fd=self._root)
+        identity = (state.st_dev, state.st_ino)
+        if identity in self._copies:
+            path = self._copies[identity]
+            with contextlib.suppress(OSError):
+                os.link(path, base, src_dir_fd=self._root, dst_dir_fd=self.here_fd, follow_symlinks=False)
+                return True
+        if self.unpacked_bytes + state.st_size > self.limits.max_unpacked_bytes:
+            raise too_large(self.name, self.limits, self.prefix + base)
+        self._count_beyond(max(state.st_blocks * 512, _PIECE_BYTES))
+        self.unpacked_bytes += copy_entry(self._root, source, self.here_fd, base)
+        self.inodes += 1
+        if is_full:
+            self._copies[identity] = self.prefix + base
+        return True
+
+    def _count_beyond(self, size: int) -> None:
+        """Count what is written and was not in the tar. Raises ImageError beyond the ratio allowed."""
+        self._beyond_bytes += size
+        packed_bytes = self.packed_bytes()
+        if self._beyond_bytes > max(RATIO_FROM_BYTES, self.limits.max_ratio * packed_bytes):
+            raise bomb(self.name, self.limits, packed_bytes, self._beyond_bytes)
+
+    def _remove(self, path: bytes, state: os.stat_result) -> None:
+        super()._remove(path, state)
+        if self._copies:  # a new file may get the same inode number
+            if state.st_nlink == 1:
+                self._copies.pop((state.st_dev, state.st_ino), None)
+            for identity in [each for each, copied in self._copies.items() if copied == path]:
+                del self._copies[identity]
+
+    def _forget_folders(self) -> None:
+        super()._forget_folders()
+        self._copies.clear()  # something else may lie on the way to them
 
     def write_sparse(self, out: int, sparse: tarstream.Sparse, tar: Tar, literal: bytes, base: bytes) -> None:
         """Write the pieces of a sparse file where they belong; holes stay holes."""
@@ -212,6 +254,7 @@ class Tree(Folders):
             raise too_large(self.name, self.limits, self.prefix + base)
         first = True
         spans = sparse.spans
+        self._count_beyond(_PIECE_BYTES * (len(spans) // 2))
         for at in range(0, len(spans), 2):
             position, left, crc = spans[at], spans[at + 1], 0
             if not left:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from isal import isal_zlib
 
-from fairlead.errors import ImageError
 from fairlead.images.layers import recipe as recipes
 from fairlead.images.layers import tarstream
 from fairlead.images.layers.copies import NEW_FILE
 from fairlead.images.layers.flow import Flow
-from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.limits import Limits, too_many
 from fairlead.images.layers.tarstream import Tar
 from fairlead.images.layers.tree import Tree
 
@@ -45,11 +44,13 @@ def unpack(
     name: str,
     limits: Limits,
     recipe: Path | None,
+    algorithm: str = "sha256",
 ) -> Unpacked:
     """Unpack a layer (gzip, zstd or plain tar) into an empty folder that nobody else writes to.
 
     `chunks` is consumed in a thread of ours; what it raises is raised here. `name` is what messages call
     the layer. With `recipe`, a file is made there from which `recipe.rebuild` writes the same tar again.
+    `algorithm`: of the diff-id.
 
     Raises ImageError for a layer that is damaged, hostile or over a limit, with the entry's name; OSError
     for what the file system refuses, such as a full disk. What was made so far is left to the caller.
@@ -58,7 +59,8 @@ def unpack(
     try:
         recorder = None if recipe is None else recipes.Recorder(recipe)
         try:
-            flow = Flow(chunks, name, limits)
+            flow = Flow(chunks, name, limits, algorithm)
+            tree.packed_bytes = lambda: flow.in_bytes
             try:
                 tar = Tar(flow.next, _nothing if recorder is None else recorder.literal, name=name)
                 _write_entries(tar, tree, recorder)
@@ -101,15 +103,15 @@ def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> N
     while (entry := tar.next()) is not None:
         kind, name, _, mode, size, mtime_ns, xattrs, sparse = entry
         count += 1
-        if count > max_entries:
-            raise ImageError(
-                f"{tree.name} has more than the {max_entries:,} entries allowed",
-                remedy=f"if you trust it: --max-entries {10 * max_entries}",
-            )
+        if count + tree.implied > max_entries:
+            raise too_many(tree.name, tree.limits)
         try:
             folder, _, base = name.rpartition(b"/")
             # A plain name where the last one was needs no further look; b"" is in every bytes.
-            if folder != tree.here or base[:1] in b"." or kind != tarstream.FILE:
+            if folder != tree.here or base[:1] in b"." or kind != tarstream.FILE or sparse is not None:
+                tree.entries = count
+                tree.unpacked_bytes += files_bytes
+                files_bytes = 0
                 found = tree.place(entry, tar)
                 if found is None:
                     continue
@@ -152,5 +154,6 @@ def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> N
                 recorder.content(literal, tree.prefix + base, size, crc)
         except OSError as error:
             tree.explain(error, entry.name)
+    tree.entries = count
     tree.inodes += files
     tree.unpacked_bytes += files_bytes

@@ -345,6 +345,9 @@ def first_names(path: str | os.PathLike[str], magic: bytes, *, name: str, most_b
                 return
 
 
+_BEYOND = 2**62
+
+
 class _Positioned:
     """An open file, read from where it was last left; what is skipped costs nothing."""
 
@@ -358,7 +361,7 @@ class _Positioned:
         return data
 
     def skip(self, size: int) -> None:
-        self._at += size
+        self._at = min(self._at + size, _BEYOND)  # where no file has anything; the kernel takes no more
 
 
 def walk(stream: _Stream, *, name: str) -> Iterator[Member]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fairlead import codec
+from fairlead import codec, digests
 from fairlead.errors import ImageError, UsageError
 from fairlead.images.sources import manifest, sif, squash
 from fairlead.images.sources.archive import (
@@ -42,8 +42,8 @@ from fairlead.images.sources.rootfs import (
 )
 from fairlead.images.sources.source import LARGEST_DOCUMENT, Blob, Descriptor, Document, LocalSource, Source
 
-_BLOB = re.compile(r"(?:.*/)?blobs/sha256/([0-9a-f]{64})")
-_HEX = re.compile(r"([0-9a-f]{64})(\.json)?")
+_BLOB = re.compile(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")
+_HEX = re.compile(r"([0-9a-f]+)(\.json)?")
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _ATTESTATION = "vnd.docker.reference.type"
 _MOST_SHOWN = 20
@@ -154,7 +154,7 @@ def _sniff_tar(name: str, head: bytes) -> Transport:
     # Of a large compressed archive only the beginning was seen.
     if "oci-layout" in seen or "index.json" in seen or "blobs" in {each.partition("/")[0] for each in seen}:
         return Transport.OCI_ARCHIVE
-    if any(re.match(r"[0-9a-f]{64}(\.tar|\.json|/|$)", each) for each in seen):
+    if any(re.match(r"(?:[0-9a-f]{64}){1,2}(\.tar|\.json|/|$)", each) for each in seen):
         return Transport.DOCKER_ARCHIVE
     raise ImageError(
         f"{name} is a tar file, but not of an image: it has neither oci-layout nor manifest.json",
@@ -289,6 +289,18 @@ class LayoutSource(LocalSource):
                 )
             yield section
 
+    def held(self, descriptor: Descriptor, diff_id: str) -> Descriptor:
+        """The manifest's blob; its tar where the layout has that and not the blob."""
+        if self._has(descriptor.digest) or not self._has(diff_id):
+            return descriptor
+        return Descriptor(media_type=OCI_LAYER, digest=diff_id, size=-1)
+
+    def _has(self, digest: str) -> bool:
+        found = self._place.open(_blob_path(digest, self.name), 0)
+        if found is not None:
+            found[0].close()
+        return found is not None
+
     def _choose(self, index: Document, entries: Sequence[Platform], tag: str | None) -> Document:
         real = [
             number
@@ -326,7 +338,7 @@ class LayoutSource(LocalSource):
         data = self._place.read(_blob_path(digest, self.name))
         if data is None:
             raise self._missing(digest)
-        found = document(data, self._media_types.get(digest) or _media_type(data))
+        found = document(data, self._media_types.get(digest) or _media_type(data), digests.algorithm(digest))
         if found.digest != digest:
             raise ImageError(
                 f"{self.name} is damaged: a document is not what its digest says",
@@ -350,7 +362,9 @@ def _called(entry: Platform) -> tuple[str, ...]:
 def _is_called(entry: Platform, tag: str | None, position: int) -> bool:
     if tag is None:
         return True
-    if tag in (f"@{position}", entry.descriptor.digest):
+    if digests.is_digest(tag):  # which a name in the layout cannot claim
+        return tag == entry.descriptor.digest
+    if tag == f"@{position}":
         return True
     return any(tag == each or _full(tag) == _full(each) for each in _called(entry))
 
@@ -377,7 +391,7 @@ def _part_of(index: Document, numbers: Sequence[int], entries: int) -> Document:
 
 def _blob_path(digest: str, name: str) -> str:
     check_digest(digest, name)
-    return "blobs/" + digest.replace(":", "/")
+    return "blobs/" + digests.place(digest)
 
 
 class _Shape(msgspec.Struct, rename="camel"):
@@ -466,11 +480,12 @@ class DockerSource(LocalSource):
             )
         packed = is_compressed(self._magic(member))
         blob = _BLOB.fullmatch(entry)
-        if packed and blob is None:
+        named = digests.at(blob[1], blob[2]) if blob else None
+        if packed and named is None:
             # Its digest, which nothing in the archive tells, is that of what it inflates to.
             self._members[diff_id] = member
             return Descriptor(media_type=OCI_LAYER, digest=diff_id, size=-1)
-        digest = f"sha256:{blob[1]}" if packed and blob else diff_id
+        digest = named if packed and named else diff_id
         media_type = OCI_LAYER
         if packed:
             media_type += "+zstd" if self._magic(member).startswith(b"\x28\xb5\x2f\xfd") else "+gzip"
@@ -548,12 +563,14 @@ class DockerSource(LocalSource):
                 f"{self.name} lacks the config of its image, {saved.config[:200]!r}",
                 remedy="make the archive again",
             )
-        config = document(self._archive.read(member, largest=LARGEST_DOCUMENT), OCI_CONFIG)
-        named = _HEX.fullmatch(saved.config.rpartition("/")[2])
-        if named and config.digest != f"sha256:{named[1]}":
+        last = _HEX.fullmatch(saved.config.rpartition("/")[2])
+        named = digests.of_digits(last[1]) if last else None
+        data = self._archive.read(member, largest=LARGEST_DOCUMENT)
+        config = document(data, OCI_CONFIG, digests.algorithm(named) if named else "sha256")
+        if named and config.digest != named:
             raise ImageError(
                 f"{self.name} is damaged: its config is not what its digest says",
-                context=f"expected sha256:{named[1]}, found {config.digest}",
+                context=f"expected {named}, found {config.digest}",
                 remedy="copy or make the archive again",
             )
         return config

@@ -27,16 +27,23 @@ _SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".tar", ".tar.gz", 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """How this site's registries are reached. `plain_http`: those that are spoken to without TLS;
-    `mirrors`: registry -> the places that are asked before it; `say` is told what takes time."""
+    `mirrors`: registry -> the places that are asked before it; `policy`: the signature policy, where another
+    is asked for than the user's or the machine's; `say` reports what takes time."""
 
     plain_http: frozenset[str] = frozenset()
     ca_file: str | None = None
     mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policy: str | None = None
     say: Callable[[str], None] = lambda _text: None
 
 
 def read_access(
-    *, plain_http: str, mirrors: str, ca_file: str, say: Callable[[str], None] = lambda _text: None
+    *,
+    plain_http: str,
+    mirrors: str,
+    ca_file: str,
+    policy: str | None = None,
+    say: Callable[[str], None] = lambda _text: None,
 ) -> Access:
     """The settings as users write them: names with commas between, REGISTRY=HOST with commas between.
 
@@ -52,7 +59,13 @@ def read_access(
         places[name] = (*places.get(name, ()), place)
     if ca_file and not os.path.isfile(ca_file):
         raise UsageError(f"there is no file {ca_file} with certificates", remedy="correct ca_file")
-    return Access(plain_http=frozenset(_listed(plain_http)), ca_file=ca_file or None, mirrors=places, say=say)
+    return Access(
+        plain_http=frozenset(_listed(plain_http)),
+        ca_file=ca_file or None,
+        mirrors=places,
+        policy=policy or None,
+        say=say,
+    )
 
 
 def _listed(text: str) -> list[str]:

@@ -7,15 +7,16 @@ image manifest version 2, schema 2 (https://distribution.github.io/distribution/
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from fairlead import digests
 from fairlead.errors import ImageError
 from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor, Document
 from fairlead.model import Process
+from fairlead.model.execution import fault
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -36,9 +37,9 @@ ARCHITECTURES = {
 _MOST_LAYERS = 500
 _MOST_MANIFESTS = 1000
 _MOST_LISTED = 20
+_MOST_LEFT_OUT = 8
 #: No file system holds a larger file; what counts bytes in 64 bits must not meet one either.
 _LARGEST_BLOB = 2**63 - 1
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,8 @@ class Config:
     environment: dict[str, str] = field(default_factory=dict)
     process: Process = field(default_factory=Process)
     comments: tuple[str, ...] = ()
+    #: What was left out of it.
+    notes: tuple[str, ...] = ()
 
 
 # Only what is used is read; a wrong type in it is an error, anything else in the document is ignored.
@@ -86,7 +89,7 @@ class _Platform(msgspec.Struct):
 
 class _Descriptor(msgspec.Struct, rename="camel"):
     digest: str
-    size: int = -1
+    size: int | None = None
     media_type: str = ""
     platform: _Platform | None = None
     urls: list[str] | None = None
@@ -207,11 +210,24 @@ def config(document: Document, *, name: str) -> Config:
     words = (*(execution.entrypoint or ()), *(execution.cmd or ()))
     if any("\0" in text for text in (*words, execution.working_dir or "", execution.user or "")):
         raise ImageError(f"the config of {name} holds a NUL byte, which no program can be given")
-    environment = {}
+    environment: dict[str, str] = {}
+    left_out: dict[str, None] = {}
     for entry in execution.env or ():
         variable, equals, value = entry.partition("=")
-        if equals and variable and "\0" not in entry:
+        if equals and variable.isprintable() and variable and "\0" not in value:
             environment[variable] = value
+        else:
+            left_out[_plain(entry[:40])] = None
+    if (reason := fault(words, environment)) is not None:
+        raise ImageError(
+            f"{name} cannot be run: its config {_plain(reason)}",
+            remedy="ask the image's publisher to rebuild it with less in ENV, ENTRYPOINT and CMD",
+        )
+    notes: tuple[str, ...] = ()
+    if left_out:
+        shown = ", ".join(repr(each) for each in list(left_out)[:_MOST_LEFT_OUT])
+        more = f", … ({len(left_out):,} in all)" if len(left_out) > _MOST_LEFT_OUT else ""
+        notes = (f"environment variables were left out that no program can be given: {shown}{more}",)
     return Config(
         architecture=read.architecture,
         os=read.os,
@@ -224,6 +240,7 @@ def config(document: Document, *, name: str) -> Config:
             user=execution.user or "",
         ),
         comments=tuple(_plain(each.created_by) for each in read.history or () if not each.empty_layer),
+        notes=notes,
     )
 
 
@@ -285,7 +302,13 @@ def _too_old(name: str) -> ImageError:
 
 def _descriptor(read: _Descriptor, name: str) -> Descriptor:
     check_digest(read.digest, f"the manifest of {name}")
-    if not -1 <= read.size <= _LARGEST_BLOB:
+    if read.size is None:
+        raise ImageError(
+            f"the manifest of {name} does not say how many bytes {read.digest} has",
+            context="a descriptor without the field size",
+            remedy="OCI requires it; ask the image's publisher to push it again",
+        )
+    if not -1 <= read.size <= _LARGEST_BLOB:  # -1: of a docker-archive, written by us
         raise ImageError(f"the manifest of {name} says that {read.digest} has {read.size} bytes")
     return Descriptor(
         media_type=read.media_type, digest=read.digest, size=read.size, annotations=read.annotations or {}
@@ -294,10 +317,10 @@ def _descriptor(read: _Descriptor, name: str) -> Descriptor:
 
 def check_digest(digest: str, where: str) -> None:
     """Raise ImageError for what is no digest that we can compute, nor put into a path or a URL."""
-    if not _DIGEST.fullmatch(digest):
+    if not digests.is_digest(digest):
         raise ImageError(
-            f"{where} names content by {digest[:100]!r}, which is not a SHA-256 digest",
-            remedy="Fairlead verifies all content by SHA-256; the image must be pushed again with it",
+            f"{where} names content by {digest[:100]!r}, which is not a SHA-256 or SHA-512 digest",
+            remedy="Fairlead verifies all content by one of these; the image must be pushed again with one",
         )
 
 

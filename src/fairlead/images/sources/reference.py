@@ -14,13 +14,13 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairlead import digests
 from fairlead.errors import UsageError
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>[0-9]{{1,5}}))?")
 _REPOSITORY = re.compile(r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _EXAMPLE = "write REGISTRY/NAME:TAG, such as docker.io/library/debian:12 or nvcr.io/nvidia/pytorch:24.05-py3"
 
 
@@ -105,10 +105,8 @@ def _path(transport: Transport, rest: str, text: str, folder: str) -> Reference:
 
 def _registry(rest: str, text: str) -> Reference:
     name, at, digest = rest.partition("@")
-    if at and not _DIGEST.fullmatch(digest):
-        raise UsageError(
-            f"{digest!r} in {text!r} is not a digest", remedy="write NAME@sha256: and 64 hexadecimal digits"
-        )
+    if at and not digests.is_digest(digest):
+        raise UsageError(f"{digest!r} in {text!r} is not a digest", remedy=f"write NAME@{digests.EXAMPLE}")
     first, slash, remainder = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         registry, repository = first, remainder

@@ -8,7 +8,6 @@ time that it was compiled at (https://peps.python.org/pep-3147/).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shlex
 import stat
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import codec
+from fairlead import codec, digests
 from fairlead.errors import ImageError
 from fairlead.images.sources.archive import MAX_RATIO, Archive, Kind
 from fairlead.images.sources.manifest import OCI_MANIFEST
@@ -114,13 +113,13 @@ class FolderSource(LocalSource):
 
     def _documents(self) -> _Made:
         if self._made is None:
-            hashed = hashlib.sha256()
+            hashed = digests.hasher()
             size = 0
             left_out: set[str] = set()
             for chunk in self._tar(left_out):
                 hashed.update(chunk)
                 size += len(chunk)
-            self._made = _documents(self._facts, "sha256:" + hashed.hexdigest(), size)
+            self._made = _documents(self._facts, digests.written(hashed), size)
             self._left_out = tuple(sorted(left_out))
         return self._made
 
@@ -196,7 +195,7 @@ class TarballSource(LocalSource):
 
     def _documents(self) -> _Made:
         if self._made is None:
-            hashed = hashlib.sha256()
+            hashed = digests.hasher()
             with contextlib.closing(self._archive.whole()) as section:
                 while chunk := section.read(_CHUNK):
                     hashed.update(chunk)
@@ -213,7 +212,7 @@ class TarballSource(LocalSource):
             facts = Facts(
                 made_from="a tar of a root file system", architecture=architecture, environment=environment
             )
-            self._made = _documents(facts, "sha256:" + hashed.hexdigest(), self._archive.size_bytes)
+            self._made = _documents(facts, digests.written(hashed), self._archive.size_bytes)
         return self._made
 
 
@@ -444,9 +443,9 @@ def make_manifest(config: Document, layers: list[Descriptor]) -> Document:
     return document(data, OCI_MANIFEST)
 
 
-def document(data: bytes, media_type: str) -> Document:
+def document(data: bytes, media_type: str, algorithm: str = "sha256") -> Document:
     """A document under the digest of its bytes."""
-    return Document(data=data, media_type=media_type, digest="sha256:" + hashlib.sha256(data).hexdigest())
+    return Document(data=data, media_type=media_type, digest=digests.of(data, algorithm))
 
 
 # --------------------------------------------------------------------------------------------------

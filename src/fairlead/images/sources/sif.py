@@ -19,12 +19,15 @@ MAGIC = b"SIF_MAGIC\0"
 MAGIC_OFFSET = 32
 
 _HEADER = struct.Struct("<32s10s3s3s16s8q")
-_DESCRIPTOR = struct.Struct("<iBIII7q128s384s")
+#: Kind, used, number, group, link; offset, size, size with padding, times of creation and change, owner;
+#: name, and what its kind has besides.
+DESCRIPTOR = struct.Struct("<iBIII7q128s384s")
 _PARTITION = struct.Struct("<ii3s")
 #: Apptainer makes 48.
 _MOST_DESCRIPTORS = 4096
 _LARGEST_JSON = 4 * 2**20
 
+DATA_SIGNATURE = 0x4005
 _DATA_PARTITION = 0x4004
 _DATA_GENERIC_JSON = 0x4006
 _DATA_OCI = (0x4009, 0x400A)
@@ -90,27 +93,33 @@ def read_sif(path: str | os.PathLike[str], *, name: str) -> Sif:
     """Read the descriptors. Raises ImageError for a file that is no SIF, is damaged, or is cut off."""
     with open_regular(path, name=name) as stream:
         descriptor = stream.fileno()
-        size = os.fstat(descriptor).st_size
-        header = os.pread(descriptor, _HEADER.size, 0)
-        if len(header) < _HEADER.size or header[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-            raise ImageError(f"{name} is not a SIF", remedy="check the path")
-        _, _, version, _, _, *numbers = _HEADER.unpack(header)
-        _, _, _, total, offset, _, _, _ = numbers
-        if version[:2] != b"01":
-            shown = version[:2].decode("ascii", "backslashreplace")
-            raise ImageError(f"{name} is a SIF of version {shown}; Fairlead reads version 01")
-        if not 0 <= total <= _MOST_DESCRIPTORS or not _HEADER.size <= offset <= size:
-            raise ImageError(f"{name} is damaged: its header says {total:,} descriptors at byte {offset:,}")
-        table = os.pread(descriptor, total * _DESCRIPTOR.size, offset)
-        if len(table) < total * _DESCRIPTOR.size:
-            raise _cut_off(name, size)
-        return _parts(descriptor, table, size, name=name, path=os.fspath(path))
+        _, table = read_table(descriptor, name=name)
+        return _parts(descriptor, table, os.fstat(descriptor).st_size, name=name, path=os.fspath(path))
+
+
+def read_table(descriptor: int, *, name: str) -> tuple[bytes, bytes]:
+    """The header and the table of descriptors of an open SIF. Raises ImageError."""
+    size = os.fstat(descriptor).st_size
+    header = os.pread(descriptor, _HEADER.size, 0)
+    if len(header) < _HEADER.size or header[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
+        raise ImageError(f"{name} is not a SIF", remedy="check the path")
+    _, _, version, _, _, *numbers = _HEADER.unpack(header)
+    _, _, _, total, offset, _, _, _ = numbers
+    if version[:2] != b"01":
+        shown = version[:2].decode("ascii", "backslashreplace")
+        raise ImageError(f"{name} is a SIF of version {shown}; Fairlead reads version 01")
+    if not 0 <= total <= _MOST_DESCRIPTORS or not _HEADER.size <= offset <= size:
+        raise ImageError(f"{name} is damaged: its header says {total:,} descriptors at byte {offset:,}")
+    table = os.pread(descriptor, total * DESCRIPTOR.size, offset)
+    if len(table) < total * DESCRIPTOR.size:
+        raise _cut_off(name, size)
+    return header, table
 
 
 def _parts(descriptor: int, table: bytes, size: int, *, name: str, path: str) -> Sif:
     partitions = []
     oci_config = None
-    for fields in _DESCRIPTOR.iter_unpack(table):
+    for fields in DESCRIPTOR.iter_unpack(table):
         kind, used, number, _, _, at, length, *_, called, extra = fields
         if not used:
             continue

@@ -66,6 +66,12 @@ class Source(Protocol):
         """Open a blob at an offset. Raises ImageError."""
         ...
 
+    def held(self, descriptor: Descriptor, diff_id: str) -> Descriptor:
+        """What to read for a layer whose tar has the digest `diff_id`: the manifest's blob, or that tar where
+        a bundle holds it instead. The diff-id stands in the config that the manifest names, so the image's
+        digest covers the tar as well."""
+        ...
+
     def close(self) -> None:
         """Let go of files and connections; a read that waits in another thread ends with an ImageError."""
         ...
@@ -79,6 +85,9 @@ class LocalSource:
     @property
     def notes(self) -> tuple[str, ...]:
         return ()
+
+    def held(self, descriptor: Descriptor, diff_id: str) -> Descriptor:  # noqa: ARG002
+        return descriptor
 
     def close(self) -> None:
         """Nothing is held open between calls."""

@@ -13,19 +13,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from fairlead import digests, pinning
 from fairlead.errors import StoreError
 from fairlead.model import Image
 from fairlead.store import Store
 
-_HEX = re.compile(r"[0-9a-f]{64}")
 _DAY_NS = 86_400 * 10**9
 
 
 def images(store: Store) -> tuple[list[Image], list[tuple[Path, str]]]:
     """Every image, by digest, and the entries that cannot be read, with the reason."""
-    folder = store.root / "images" / "sha256"
     images, unreadable = [], []
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+    for path in store.entries():
         if not path.exists():  # removed meanwhile
             continue
         try:
@@ -58,7 +57,7 @@ def claims(store: Store) -> set[str]:
 
 def entry(store: Store, digest: str) -> Path:
     """The file by which the store knows an image."""
-    return store.root / "images" / "sha256" / (digest.removeprefix("sha256:") + ".json")
+    return store.entry(digest)
 
 
 def pin_file(store: Store, reference: str) -> Path:
@@ -73,20 +72,32 @@ def config_digest(store: Store, manifest: str) -> str | None:
         data = store.blob(manifest).read_bytes()
     except FileNotFoundError:
         return None
-    found = re.search(rb'"config"\s*:\s*\{[^{}]*"digest"\s*:\s*"(sha256:[0-9a-f]{64})"', data)
+    found = re.search(rb'"config"\s*:\s*\{[^{}]*"digest"\s*:\s*"(' + digests.PATTERN.encode() + rb')"', data)
     return found[1].decode() if found else None
 
 
-def hexes(folder: Path) -> list[str]:
-    """The digests that name what is in a folder's sha256/."""
-    place = folder / "sha256"
-    names = (name.removesuffix(".json") for name in os.listdir(place)) if place.is_dir() else ()
-    return sorted(name for name in names if _HEX.fullmatch(name))
+def blobs(store: Store, manifest: str) -> set[str]:
+    """All that a manifest names, and itself: its config, and its layers where they are kept."""
+    data = store.document(manifest) or b""
+    return {manifest, *digests.find(data)}
 
 
-def digests(folder: Path) -> list[str]:
-    """The same, written in full."""
-    return ["sha256:" + hexed for hexed in hexes(folder)]
+def indexes(store: Store) -> set[str]:
+    """The indexes by which pins cover their images."""
+    found: set[str] = set()
+    for pin in store.pins():
+        found.update(pinning.indexes(pin, store.document))
+    return found
+
+
+def named(folder: Path) -> list[str]:
+    """The digests that name what is in a folder's sha256/ and sha512/."""
+    found = []
+    for algorithm in digests.DIGITS:
+        place = folder / algorithm
+        names = os.listdir(place) if place.is_dir() else ()
+        found += sorted(filter(None, (digests.at(algorithm, name.removesuffix(".json")) for name in names)))
+    return found
 
 
 def states(place: Path) -> Iterator[os.stat_result]:

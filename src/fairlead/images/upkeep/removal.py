@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairlead import digests
 from fairlead.errors import StoreError, UsageError
+from fairlead.files import ownership
 from fairlead.images.upkeep import contents
 from fairlead.images.upkeep.space import Amount, file_amount, layer_amount, total, walked
 from fairlead.model import Image
@@ -88,6 +90,8 @@ def collect_garbage(
             named = contents.names(store)
             for image in images:
                 entry = contents.entry(store, image.digest)
+                if _obstacle(entry) is not None:
+                    continue
                 if image.digest not in named and contents.age_days(entry, now_ns) > older_than_days:
                     freed.append(Freed(kind="image", name=image.digest, amount=file_amount(entry)))
                     if not dry_run:
@@ -114,31 +118,78 @@ def remove(store: Store, reference: str) -> Removed:
     """
     with store.guarded():
         digest, references = _meant(store, reference)
+        entry = contents.entry(store, digest)
+        gone = {name for name, _ in references}
+        left = contents.names(store).get(digest, set()) - gone
+        _check_removable(store, digest, [path for _, path in references], image_too=not left)
         _prepare(store)
+        indexes = contents.indexes(store)
         for _, path in references:
             path.unlink(missing_ok=True)
-        left = contents.names(store).get(digest, set())
+        left = contents.names(store).get(digest, set())  # another may have been given meanwhile
         if left:
             return Removed(digest=digest, references=tuple(name for name, _ in references), image_gone=False)
-        entry = contents.entry(store, digest)
         freed = [Freed(kind="image", name=digest, amount=file_amount(entry))] if entry.exists() else []
         try:
             layers = {layer.diff_id for layer in store.read(entry, Image).layers}
         except StoreError:  # a damaged entry can go, too; what it needed is then for a garbage collection
             layers = set()
-        config = contents.config_digest(store, digest)
+        documents = contents.blobs(store, digest) | indexes
         entry.unlink(missing_ok=True)
         images, unreadable = contents.images(store)
         if not unreadable:
             freed += _sweep_layers(store, images, only=layers)
-            alone = {digest} if config is None else {digest, config}
-            freed += _sweep_flat_and_blobs(store, images, contents.now_ns(store), only=alone)
+            freed += _sweep_flat_and_blobs(store, images, contents.now_ns(store), only=documents)
     return Removed(
         digest=digest,
         references=tuple(name for name, _ in references),
         image_gone=True,
         freed=tuple(freed),
     )
+
+
+def _check_removable(store: Store, digest: str, references: list[Path], *, image_too: bool) -> None:
+    """Raise StoreError, with nothing touched, unless this user may remove all that a removal takes away: in a
+    group's store names are everybody's, and an image is of who pulled it."""
+    paths = list(references)
+    if image_too:
+        images, unreadable = contents.images(store)
+        needed = {layer.diff_id for image in images if image.digest != digest for layer in image.layers}
+        own = {layer.diff_id for image in images if image.digest == digest for layer in image.layers}
+        config = contents.config_digest(store, digest)
+        alone = [contents.entry(store, digest), store.blob(digest)]
+        alone += [] if config is None else [store.blob(config)]
+        alone += [store.flat(digest), store.relinked(digest), store.packed(digest, "sif").parent]
+        if not unreadable:
+            alone += [store.layer_folder(diff_id) for diff_id in own - needed]
+        paths += alone
+    for path in paths:
+        if (obstacle := _obstacle(path)) is not None:
+            raise StoreError(
+                f"this user may not remove {digests.short(digest)} from the store {store.root}; "
+                "nothing was removed",
+                context=obstacle,
+                remedy="ask its owner to remove it"
+                + ("" if image_too else ", or remove a name of your own: fairlead image ls"),
+            )
+
+
+def _obstacle(path: Path) -> str | None:
+    """Why this user cannot take a file or a tree out of its directory and remove it; None when they can."""
+    own = os.geteuid()
+    try:
+        state, above = path.lstat(), path.parent.stat()
+    except FileNotFoundError:
+        return None
+    if own == 0:
+        return None
+    whose = f"{path} belongs to {ownership.name_of(state.st_uid)}"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"{path.parent} cannot be written; {whose}"
+    if above.st_mode & stat.S_ISVTX and own not in (state.st_uid, above.st_uid):
+        return whose
+    # What is in a tree goes one by one, and a tree of another's can neither be renamed nor emptied.
+    return whose if stat.S_ISDIR(state.st_mode) and state.st_uid != own else None
 
 
 def _meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
@@ -151,11 +202,8 @@ def _meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
         if written in pins:
             digest, path = pins[written]
             return digest, [(written, path)]
-    short = reference.removeprefix("sha256:")
-    found = (
-        [hexed for hexed in contents.hexes(store.root / "images") if hexed.startswith(short)] if short else []
-    )
-    if not re.fullmatch(r"[0-9a-f]{6,64}", short) or not found:
+    found = digests.beginning_with(reference, contents.named(store.root / "images"))
+    if not found:
         raise StoreError(
             f"there is no image {reference!r} in the store {store.root}", remedy="fairlead image ls"
         )
@@ -164,7 +212,7 @@ def _meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
             f"{len(found)} images in the store begin with {reference!r}",
             remedy="write more digits of the digest",
         )
-    digest = "sha256:" + found[0]
+    digest = found[0]
     own = [(name, store.root / "names" / name) for name, named in names.items() if named == digest]
     own += [(pinned, path) for pinned, (target, path) in pins.items() if target == digest]
     return digest, own
@@ -192,8 +240,10 @@ def _sweep_layers(
     needed = {layer.diff_id for image in images for layer in image.layers} | contents.claims(store)
     candidates = [
         diff_id
-        for diff_id in contents.digests(store.root / "layers")
-        if diff_id not in needed and (only is None or diff_id in only)
+        for diff_id in contents.named(store.root / "layers")
+        if diff_id not in needed
+        and (only is None or diff_id in only)
+        and _obstacle(store.layer_folder(diff_id)) is None
     ]
     amounts = {diff_id: layer_amount(store, diff_id) for diff_id in candidates}
     if not dry_run and candidates:
@@ -216,23 +266,23 @@ def _sweep_flat_and_blobs(
 ) -> list[Freed]:
     """Flat trees, packed files and documents of no image. A document is written before its image's entry:
     young ones stay, unless their image has just been removed."""
-    digests = {image.digest for image in images}
-    documents = digests | {
-        d for digest in digests if (d := contents.config_digest(store, digest)) is not None
-    }
+    needed = {image.digest for image in images}
+    documents = contents.indexes(store).union(*(contents.blobs(store, digest) for digest in needed))
     freed = []
     for kind, name in (("flat tree", "flat"), ("flat tree", "relinked"), ("packed image", "packed")):
         folder = store.root / name
-        for digest in contents.digests(folder):
-            if digest not in digests and (only is None or digest in only):
-                path = folder / "sha256" / digest.removeprefix("sha256:")
+        for digest in contents.named(folder):
+            path = folder / digests.place(digest)
+            if digest not in needed and (only is None or digest in only) and _obstacle(path) is None:
                 freed.append(Freed(kind=kind, name=digest, amount=walked(path, linked=False)))
                 if not dry_run:
                     _discard(store, path)
-    for digest in contents.digests(store.root / "blobs"):
+    for digest in contents.named(store.root / "blobs"):
         if digest in documents:
             continue
         path = store.blob(digest)
+        if _obstacle(path) is not None:
+            continue
         if digest in only if only is not None else contents.age_days(path, now_ns) > _BLOBS_YOUNG_DAYS:
             freed.append(Freed(kind="blob", name=digest, amount=file_amount(path)))
             if not dry_run:
@@ -246,7 +296,7 @@ def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Free
     freed = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         digest = path.read_text(errors="replace")
-        if digest in gone or not contents.entry(store, digest).exists():
+        if (digest in gone or not contents.entry(store, digest).exists()) and _obstacle(path) is None:
             freed.append(Freed(kind="capture", name=path.name, amount=file_amount(path)))
             if not dry_run:
                 _discard(store, path)
@@ -256,10 +306,11 @@ def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Free
 def _sweep_old(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
     """Parts that nobody goes on with; unfinished work and leases of machines not heard of any more."""
     freed = []
-    old = {"part": "parts/sha256", "unfinished work": "tmp", "lease": "leases"}
-    for kind, folder in ((kind, store.root / name) for kind, name in old.items()):
+    parts = [("part", f"parts/{algorithm}") for algorithm in digests.DIGITS]
+    old = [*parts, ("unfinished work", "tmp"), ("lease", "leases")]
+    for kind, folder in ((kind, store.root / name) for kind, name in old):
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if contents.age_days(path, now_ns) > _PARTS_KEPT_DAYS:
+            if contents.age_days(path, now_ns) > _PARTS_KEPT_DAYS and _obstacle(path) is None:
                 freed.append(Freed(kind=kind, name=path.name, amount=walked(path) + file_amount(path)))
                 if not dry_run:
                     _discard(store, path)

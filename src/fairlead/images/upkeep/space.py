@@ -66,9 +66,7 @@ def usage(store: Store) -> Usage:
     """
     with store.guarded():
         images, _ = contents.images(store)
-        amounts = {
-            diff_id: layer_amount(store, diff_id) for diff_id in contents.digests(store.root / "layers")
-        }
+        amounts = {diff_id: layer_amount(store, diff_id) for diff_id in contents.named(store.root / "layers")}
         users: dict[str, set[str]] = {}
         for image in images:
             for layer in image.layers:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from fairlead import digests
 from fairlead.errors import FairleadError
 from fairlead.images import pack
 from fairlead.images.layers import layer as canonical
@@ -111,10 +111,10 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
         if recipe.exists():
             from fairlead.images.layers.recipe import check
 
-            digest, damaged = check(tree, recipe)
+            digest, damaged = check(tree, recipe, digests.algorithm(diff_id))
             files = tuple(os.fsdecode(path) for path in damaged)
         elif facts.rebuildable:
-            digest, _ = canonical.digest_tree(str(tree))
+            digest, _ = canonical.digest_tree(str(tree), digests.algorithm(diff_id))
         else:
             digest = ""
     except FairleadError as error:
@@ -154,6 +154,6 @@ def _damaged_documents(store: Store, image: Image) -> tuple[str, ...]:
         except FileNotFoundError:
             damaged.append(f"the {what} {digest} is missing")
             continue
-        if "sha256:" + hashlib.sha256(data).hexdigest() != digest:
+        if not digests.is_of(digest, data):
             damaged.append(f"the {what} {digest} was changed")
     return tuple(damaged)

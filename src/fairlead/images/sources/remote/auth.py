@@ -24,10 +24,21 @@ from fairlead.images.sources.remote.http import Response, Transport
 from fairlead.images.sources.remote.location import DOCKER_HUB, Url, parse_url
 
 _LARGEST_ANSWER = 1 << 20
+#: Servers refuse longer headers.
+_LONGEST_TOKEN = 1 << 15
+_LONGEST_LIFE_S = 86400.0
 #: How long a token holds when its service does not say, by the specification.
 _DEFAULT_LIFE_S = 60.0
 #: A token is fetched anew when so much of its life is left, lest it end on the way.
 _MARGIN = 0.1
+
+#: Token services on other domains than their registries.
+_KNOWN_REALMS = {
+    "nvcr.io": ("authn.nvidia.com",),
+    "registry.redhat.io": ("sso.redhat.com",),
+}
+#: Under these and a country's two letters anybody may have a name: co.uk, ac.jp.
+_OPEN_TO_ALL = ("ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org")
 
 _TOKEN_CHARACTERS = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER = re.compile(rf'\s*({_TOKEN_CHARACTERS})\s*=\s*("((?:[^"\\]|\\.)*)"|[^\s,"]+)\s*')
@@ -75,11 +86,15 @@ class Denied(Exception):
 class Authorizer:
     """What gets one user into one registry. Any number of threads may use it."""
 
-    def __init__(self, *, registry: str, repository: str, url: Url, transport: Transport) -> None:
+    def __init__(
+        self, *, registry: str, repository: str, url: Url, transport: Transport, anonymous: bool = False
+    ) -> None:
         self._registry = registry
         self._repository = repository
         self._url = url
         self._transport = transport
+        self._anonymous = anonymous
+        self._withheld_from = ""
         self._lock = threading.Lock()
         self._search: Search | None = None
         self._basic: str | None = None
@@ -117,6 +132,8 @@ class Authorizer:
 
     def tried(self) -> str:
         """As whom we came, for messages: a user name and a file, never a secret."""
+        if self._anonymous:
+            return "we came without a log-in: none is sent over plain HTTP unless --plain-http is given"
         with self._lock:
             self._credential()
             search = self._search
@@ -125,6 +142,11 @@ class Authorizer:
         if known is None:
             looked = f" (none in {', '.join(search.looked)})" if search.looked else ""
             return "; ".join((f"we came without a log-in{looked}", *search.failures))
+        if self._withheld_from:
+            return (
+                f"the log-in of {known.origin} was not sent to the token service {self._withheld_from}, "
+                f"which is not on {self._registry}'s own domain"
+            )
         user = "the identity token" if known.identity_token else f"user {known.user!r}"
         return f"we came as {user} of {known.origin}"
 
@@ -139,6 +161,8 @@ class Authorizer:
 
     def _credential(self) -> Credential | None:
         """Looked for once, and only when a registry asks: helpers take their time."""
+        if self._anonymous:
+            return None
         if self._search is None:
             self._search = credentials.find(
                 self._registry, self._repository, self._transport.options.environment
@@ -155,6 +179,13 @@ class Authorizer:
         offered = parameters.get("scope")
         wanted = tuple(dict.fromkeys((offered, *(scopes if writes(scopes) else ())))) if offered else scopes
         known = self._credential()
+        if known is not None and not belongs(realm, self._url):
+            self._withheld_from = realm.authority
+            self._transport.options.say(
+                f"{self._registry} names {realm.authority} as its token service, which is not on its own "
+                "domain: the log-in is not sent there"
+            )
+            known = None
         fields = [("service", parameters["service"])] if "service" in parameters else []
         asked_at = time.monotonic()
         subject = f"a token for {self._registry}/{self._repository}"
@@ -215,11 +246,14 @@ class Authorizer:
             answer = json.loads(data)
             value = answer.get("token") or answer.get("access_token")
             life_s = float(answer.get("expires_in") or _DEFAULT_LIFE_S)
+            if life_s != life_s:
+                life_s = _DEFAULT_LIFE_S
         except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
             raise self._no_token(response, "its answer is not understood") from None
-        if not isinstance(value, str) or not _BEARER.fullmatch(value):
+        if not isinstance(value, str) or not _BEARER.fullmatch(value) or len(value) > _LONGEST_TOKEN:
             raise self._no_token(response, "its answer holds no token")
         self._transport.hide(value)
+        life_s = min(life_s, _LONGEST_LIFE_S)
         return _Token(header=f"Bearer {value}", ends_at=asked_at + life_s * (1 - _MARGIN))
 
     def _no_token(self, response: Response, reason: str, said: str = "") -> ImageError:
@@ -228,3 +262,20 @@ class Authorizer:
             context=said,
             remedy="try again later; if it stays so, the registry is set up wrongly",
         )
+
+
+def belongs(realm: Url, registry: Url) -> bool:
+    """Whether a log-in for the registry may be sent to that token service: on its own host, on its own domain
+    (registry.gitlab.com and gitlab.com; registry.site.edu and gitlab.site.edu), or known to be its."""
+    own, other = registry.host, realm.host
+    if other == own or other in _KNOWN_REALMS.get(own, ()):
+        return True
+    if not all(re.fullmatch(r"[a-z0-9.-]*[a-z][a-z0-9-]*", host) for host in (own, other)):
+        return False  # an address has no domain
+    if other.endswith(f".{own}") and "." in own:
+        return True
+    labels = own.split(".")[1:]
+    if len(labels) < 2 or (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _OPEN_TO_ALL):
+        return False
+    domain = ".".join(labels)
+    return other == domain or other.endswith(f".{domain}")

@@ -6,12 +6,12 @@ Source: OCI Distribution Specification 1.1, https://github.com/opencontainers/di
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from fairlead import digests
 from fairlead.errors import ImageError, UsageError
 from fairlead.images.sources.manifest import check_digest
 from fairlead.images.sources.remote.endpoint import Endpoint, Missing
@@ -26,7 +26,6 @@ __all__ = ["Options", "RegistrySource", "open_registry"]
 
 T = TypeVar("T")
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -44,7 +43,7 @@ def open_registry(registry: str, repository: str, reference: str, *, options: Op
 
     Raises UsageError for a registry, mirror or reference that is none.
     """
-    if not _DIGEST.fullmatch(reference) and not _TAG.fullmatch(reference):
+    if not digests.is_digest(reference) and not _TAG.fullmatch(reference):
         raise UsageError(
             f"{reference!r} is neither a tag nor a digest", remedy="write NAME:TAG or NAME@sha256:…"
         )
@@ -98,10 +97,20 @@ class RegistrySource:
         except Missing as missing:
             raise (self._not_there(missing) if asked == self._reference else missing) from None
 
+    def beside(self, tag: str) -> Document | None:
+        """The manifest that another tag of the same repository stands for; None when there is no such tag.
+
+        Raises ImageError when it cannot be asked.
+        """
+        try:
+            return self._first(lambda place: self._fetch(place, f"/manifests/{tag}", tag))
+        except Missing:
+            return None
+
     def head_digest(self) -> str | None:
         """The digest that the reference has now, by one small request that registries do not count; None
         where the registry does not tell. Raises ImageError when it cannot be asked."""
-        if _DIGEST.fullmatch(self._reference):
+        if digests.is_digest(self._reference):
             return self._reference
 
         def ask(place: Endpoint) -> str | None:
@@ -113,7 +122,7 @@ class RegistrySource:
                 accepted=(200, 400, 403, 404, 405),
             ) as response:
                 found = response.headers.get("Docker-Content-Digest") or ""
-                return found if response.status == 200 and _DIGEST.fullmatch(found) else None
+                return found if response.status == 200 and digests.is_digest(found) else None
 
         return self._first(ask)
 
@@ -129,6 +138,10 @@ class RegistrySource:
             yield opened
         finally:
             opened.close()
+
+    def held(self, descriptor: Descriptor, diff_id: str) -> Descriptor:  # noqa: ARG002
+        """The manifest's blob: registries serve nothing else."""
+        return descriptor
 
     def close(self) -> None:
         """Close all connections; a read that waits in another thread raises ImageError at once."""
@@ -164,7 +177,7 @@ class RegistrySource:
     # -- documents ---------------------------------------------------------------------------------
 
     def _fetch(self, place: Endpoint, path: str, asked: str) -> Document:
-        by_digest = bool(_DIGEST.fullmatch(asked))
+        by_digest = digests.is_digest(asked)
         subject = self.name if asked == self._reference else f"{asked} of {self.name}"
         if ":" in asked:
             check_digest(asked, self.name)
@@ -182,9 +195,11 @@ class RegistrySource:
                         f"{subject} is larger than {LARGEST_DOCUMENT / 2**20:.0f} MiB: that is no manifest",
                         remedy="check the reference; if it is right, the registry is out of order",
                     ) from None
-        found = "sha256:" + hashlib.sha256(data).hexdigest()
-        told = asked if by_digest else response.headers.get("Docker-Content-Digest") or found
-        if found != told:
+        told = asked if by_digest else response.headers.get("Docker-Content-Digest") or ""
+        if told:
+            check_digest(told, f"{response.url.authority}, asked for {subject},")
+        found = digests.of(data, digests.algorithm(told) if told else "sha256")
+        if told and found != told:
             raise ImageError(
                 f"{subject} is not what its digest says: its bytes were changed on the way, or there",
                 context=f"expected {told}; {response.url.authority} sent {len(data):,} bytes with {found}",
@@ -198,6 +213,7 @@ class RegistrySource:
             )
         if headers:
             self._remember(data)
+            _check_sizes(data, subject)
         return Document(data=data, media_type=media_type, digest=found)
 
     def _remember(self, data: bytes) -> None:
@@ -233,6 +249,18 @@ class RegistrySource:
             context=f"it has {', '.join(shown)}{more}",
             remedy=f"choose one of them, such as {image}:{shown[0]}",
         )
+
+
+def _check_sizes(data: bytes, subject: str) -> None:
+    """Raise ImageError for a negative size, by which our own documents say that it is unknown."""
+    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        read = json.loads(data)
+        each = [*(read.get("manifests") or ()), *(read.get("layers") or ()), read.get("config") or {}]
+        if any(isinstance(one.get("size"), (int, float)) and one["size"] < 0 for one in each):
+            raise ImageError(
+                f"{subject} gives a negative size",
+                remedy="ask the image's publisher to push it again",
+            )
 
 
 def _media_type(response: Response, data: bytes) -> str:

@@ -107,6 +107,8 @@ def _read(path: str) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        if isinstance(error, PermissionError) and not os.access(os.path.dirname(path), os.X_OK):
+            return None  # root's /run/containers, for example: nothing in there is this user's
         raise _bad_file(path, (error.strerror or "it cannot be read").lower()) from None
     try:
         read = json.loads(data)

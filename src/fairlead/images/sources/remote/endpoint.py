@@ -5,6 +5,7 @@ Source: OCI Distribution Specification 1.1, https://github.com/opencontainers/di
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,9 +13,9 @@ from urllib.parse import quote
 
 from fairlead.errors import ImageError
 from fairlead.images.sources.remote.exchange import Request, excerpt, exchange
-from fairlead.images.sources.remote.failure import speaks_tls
+from fairlead.images.sources.remote.failure import NotTls, speaks_tls
 from fairlead.images.sources.remote.http import Body, Response, Transport
-from fairlead.images.sources.remote.location import Url
+from fairlead.images.sources.remote.location import Url, is_loopback
 
 if TYPE_CHECKING:
     from fairlead.images.sources.remote.auth import Authorizer
@@ -38,6 +39,7 @@ class Endpoint:
         # A mirror's prefix is part of the repository's name there.
         self._full = "/".join(part for part in (url.path.strip("/"), repository) if part)
         self._base = Url(scheme=url.scheme, host=url.host, port=url.port, target="/")
+        self._anonymous = False
         self._authorizer: Authorizer | None = None
         self._lock = threading.Lock()
 
@@ -66,8 +68,40 @@ class Endpoint:
 
         Raises Missing for a 404 that is not accepted, ImageError for every other refusal.
         """
-        url = self.place(where) if isinstance(where, str) else where
         scopes = scopes or (self.scope("pull"),)
+        try:
+            return self._ask(method, where, subject, scopes, headers, body, accepted, once=once)
+        except NotTls as error:
+            if error.origin != self._base.origin or not is_loopback(self._base.host):
+                raise
+        self._use_plain_http()
+        return self._ask(method, where, subject, scopes, headers, body, accepted, once=once)
+
+    def _use_plain_http(self) -> None:
+        """On this machine nobody listens in on the way, so it needs no flag. But anybody may listen at the
+        port: no log-in is sent."""
+        with self._lock:
+            if self._base.scheme == "https":
+                self._base = dataclasses.replace(self._base, scheme="http")
+                self.url = dataclasses.replace(self.url, scheme="http")
+                self._anonymous, self._authorizer = True, None
+                self.transport.options.say(
+                    f"{self.url.authority} does not use TLS: plain HTTP on this machine, without a log-in"
+                )
+
+    def _ask(
+        self,
+        method: str,
+        where: str | Url,
+        subject: str,
+        scopes: tuple[str, ...],
+        headers: Mapping[str, str],
+        body: Body,
+        accepted: tuple[int, ...],
+        *,
+        once: bool,
+    ) -> Response:
+        url = self.place(where) if isinstance(where, str) else where
         own = url.origin == self._base.origin
         authorization = self._authorizer.header(scopes) if own and self._authorizer is not None else None
         for fresh in (False, True):
@@ -111,6 +145,7 @@ class Endpoint:
                     repository=self._full,
                     url=self._base,
                     transport=self.transport,
+                    anonymous=self._anonymous,
                 )
             return self._authorizer
 

@@ -5,6 +5,7 @@ Source: RFC 9110 (HTTP Semantics), https://www.rfc-editor.org/rfc/rfc9110
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,12 @@ _PASSING = (408, 425, 500, 502, 503, 504)
 #: A name that is not known, or a port where nobody listens, mostly stays so.
 _TRIES_UNREACHED = 3
 _LONGEST_EXCERPT = 300
+#: A failure this long after the last progress is the last: who is silent, or sends a drop at a time, holds us
+#: no longer than two time-outs for reading.
+_LONGEST_SILENCE = 1.4
+#: Longer than any wait is kept; a date or a number beyond it is no better.
+_LONGEST_RETRY_S = 10.0**9
+_LONGEST_HEADER = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +54,11 @@ class Patience:
         self._subject = subject
         self._failures = 0
         self._waited_s = 0.0
+        self._progress_at = time.monotonic()
 
     def progressed(self) -> None:
         self._failures = 0
+        self._progress_at = time.monotonic()
 
     def after(self, broken: Broken) -> None:
         """Pause before another try. Raises ImageError when there have been enough."""
@@ -59,10 +68,11 @@ class Patience:
         most = self._options.attempts
         if broken.unreached:
             most = min(most, _TRIES_UNREACHED)
-        if self._failures >= most:
+        silence_s = time.monotonic() - self._progress_at - self._waited_s
+        if self._failures >= most or silence_s > _LONGEST_SILENCE * self._options.read_timeout_s:
             raise ImageError(
                 f"{self._subject} cannot be had: {broken}",
-                context=f"{self._failures} tries without progress",
+                context=f"{self._failures} tries in {silence_s:.0f} s without progress",
                 remedy=_REACH if broken.unreached else "try again: what has been transferred is kept",
             ) from None
         pause_s = self._backoff_s()
@@ -219,15 +229,15 @@ def retry_after_s(response: Response) -> float | None:
     """The seconds that Retry-After asks for; None without it. A date is compared with the server's own
     clock, because ours may be wrong."""
     text = (response.headers.get("Retry-After") or "").strip()
-    if not text:
-        return None
     if text.isascii() and text.isdigit():
-        return float(text[:9])
+        return min(float(text[:_LONGEST_HEADER]), _LONGEST_RETRY_S)
+    if not text or len(text) > _LONGEST_HEADER:
+        return None
     from email.utils import parsedate_to_datetime
 
     try:
         until = parsedate_to_datetime(text)
         now = parsedate_to_datetime(response.headers.get("Date") or "")
-        return max(0.0, (until - now).total_seconds())
-    except (ValueError, TypeError):
-        return None
+        return min(max(0.0, (until - now).total_seconds()), _LONGEST_RETRY_S)
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+        return None  # the standard library raises each of them for some text

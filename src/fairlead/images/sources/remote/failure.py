@@ -20,6 +20,12 @@ class Broken(Exception):
         self.unreached = unreached
 
 
+class NotTls(ImageError):
+    """Who listens there does not understand TLS. `origin`: of which URL."""
+
+    origin = ""
+
+
 class Closed(Broken):
     """We have closed the transport ourselves: no other try is wanted."""
 

@@ -31,7 +31,7 @@ Body = bytes | Iterable[bytes | memoryview] | None
 """What is sent with a request. Only bytes can be sent again."""
 
 #: Fewer bytes than this within the time for reading, and a transfer has stalled.
-_TRICKLE_BYTES = 1024
+_TRICKLE_BYTES = 64 * 1024
 #: A read returns once it has so much: large enough to be cheap, small enough to overlap with what follows.
 _ENOUGH_BYTES = 256 * 1024
 #: How many times longer than for another answer we wait while a registry stores what it was sent.

@@ -94,6 +94,18 @@ def registry_url(registry: str, *, plain_http: bool) -> Url:
         raise UsageError(f"{registry!r} is not the name of a registry: {error}") from None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the host can only be this machine: no name is resolved for it but localhost."""
+    if host == "localhost":
+        return True
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def log_in_name(authority: str) -> str:
     """What a user calls the registry that is asked there."""
     return DOCKER_HUB if authority == _DOCKER_HUB_HOST else authority

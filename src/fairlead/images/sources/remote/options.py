@@ -26,8 +26,8 @@ class Options:
     #: Tries without any progress before giving up.
     attempts: int = 6
     connect_timeout_s: float = 20.0
-    #: A transfer that brings nothing for so long has stalled.
-    read_timeout_s: float = 60.0
+    #: A transfer that brings nothing for so long has stalled. Two of them are less than 90 s.
+    read_timeout_s: float = 44.0
     #: Before the second try; doubled for each one after it.
     backoff_s: float = 0.5
     #: The longest single pause between tries, unless the registry asks for a longer one.

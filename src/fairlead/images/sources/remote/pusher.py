@@ -6,10 +6,10 @@ Source: OCI Distribution Specification 1.1, "Push", https://github.com/openconta
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, urlencode
 
+from fairlead import digests
 from fairlead.errors import ImageError
 from fairlead.images.sources.remote.endpoint import Endpoint, Missing, Unsent
 from fairlead.images.sources.remote.exchange import Patience, excerpt, passing
@@ -90,7 +90,7 @@ class Pusher:
         again = iter(chunks) is not chunks
         patience = Patience(self._transport, subject)
         while True:
-            begun = self._begin(subject)
+            begun = self._begin(subject, digest)
             sent = _Counted(chunks, size, subject)
             try:
                 response = self._endpoint.ask(
@@ -131,8 +131,9 @@ class Pusher:
                 )
 
     def put_manifest(self, reference: str, data: bytes, media_type: str) -> str:
-        """Send a manifest or an index under a tag or its digest; return its digest. Raises ImageError."""
-        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        """Send a manifest or an index under a tag or its digest; return its digest, by the algorithm that the
+        registry names it by. Raises ImageError."""
+        digest = digests.of(data, digests.algorithm(reference) if digests.is_digest(reference) else "sha256")
         subject = f"{self.name}{'@' if ':' in reference else ':'}{reference}"
         response = self._endpoint.ask(
             "PUT",
@@ -145,13 +146,13 @@ class Pusher:
         )
         excerpt(response)
         told = response.headers.get("Docker-Content-Digest")
-        if told is not None and told != digest:
+        if told is not None and not digests.is_of(told, data):
             raise ImageError(
                 f"{subject} is not what was sent: the registry has made it {told}",
                 context=f"sent {len(data):,} bytes with {digest}",
                 remedy="push again; if it stays so, the registry or a proxy changes manifests on the way",
             )
-        return digest
+        return digest if told is None or digests.is_digest(reference) else told
 
     def close(self) -> None:
         """Close all connections; an upload that waits in another thread raises ImageError at once."""
@@ -166,11 +167,13 @@ class Pusher:
     def _blob(self, digest: str) -> str:
         return f"{digest} in {self.name}"
 
-    def _begin(self, subject: str) -> Url:
-        """Open an upload; where it is to be sent."""
+    def _begin(self, subject: str, digest: str) -> Url:
+        """Open an upload; where it is to be sent. A registry may require the name of an algorithm that is
+        not its own; others ignore that."""
+        algorithm = digests.algorithm(digest)
         response = self._endpoint.ask(
             "POST",
-            "/blobs/uploads/",
+            "/blobs/uploads/" + (f"?digest-algorithm={algorithm}" if algorithm != "sha256" else ""),
             subject=subject,
             scopes=self._scopes,
             accepted=(202,),

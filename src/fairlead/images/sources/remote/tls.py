@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Iterator
 
 from fairlead.errors import ImageError, UsageError
+from fairlead.images.sources.remote.failure import NotTls
 from fairlead.images.sources.remote.location import Url
 from fairlead.images.sources.remote.options import Options
 
@@ -73,11 +74,13 @@ def explained(error: ssl.SSLError, url: Url) -> ImageError:
             "with the authority's certificate in PEM",
         )
     if any(word in (error.reason or str(error)) for word in _NOT_TLS):
-        return ImageError(
+        found = NotTls(
             f"{url.authority} does not speak TLS; it seems to speak plain HTTP",
             context=error.reason or "",
             remedy="if nobody can listen in on the way there: --plain-http",
         )
+        found.origin = url.origin
+        return found
     return ImageError(
         f"no secure connection to {url.authority} can be made: {error.reason or error}",
         remedy="ask whoever runs it; TLS 1.2 or newer is needed",
