@@ -13,10 +13,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from fairlead.launchers import Surroundings
 from fairlead.model import (
     Arm,
     Check,
+    Command,
     DriverFile,
     EngineFacts,
     FileSystem,
@@ -146,6 +149,12 @@ def make_job(**changes: Any) -> Job:
         "prove": ProveRequest(goals={"test_accuracy": 0.97}),
     }
     return Job(**(facts | changes))
+
+
+def environment_of(command: Command) -> dict[str, Any]:
+    """The values that the command's engine hands on apart from its argv."""
+    assert command.sealed is not UNSET
+    return dict(zip(command.sealed.names, command.sealed.values, strict=True))
 
 
 def make_surroundings(**changes: Any) -> Surroundings:

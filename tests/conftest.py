@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -25,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require", action="store_true", help="a test that would be skipped fails instead (CI sets this)"
     )
     parser.addoption(
+        "--exhaustive",
+        action="store_true",
+        help="all cases of tests that are marked one_in (see docs/testing.md)",
+    )
+    parser.addoption(
         "--update-engines",
         action="store_true",
         help="write docs/engines.md from what the contract suite found",
@@ -32,6 +38,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew; then read their diff"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests marked one_in(n), leave one case in n, and one of each test at least."""
+    if config.getoption("--exhaustive"):
+        return
+    seen: Counter[tuple[Path, str]] = Counter()
+    kept, left_out = [], []
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is None:
+            kept.append(item)
+            continue
+        test = (item.path, getattr(item, "originalname", item.name))
+        (left_out if seen[test] % mark.args[0] else kept).append(item)
+        seen[test] += 1
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

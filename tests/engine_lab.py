@@ -20,7 +20,7 @@ import msgspec
 import pytest
 from environments import Captured
 
-from fairlead import registry, render
+from fairlead import programs, registry, render
 from fairlead.engines import Unsuitable, bubblewrap, untested
 from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Image, Job, Site
@@ -130,7 +130,7 @@ def base_site(captured: Captured) -> Site:
             break
         time.sleep(2)
         site = probe(captured.store)
-    return site
+    return programs.provide_filters(captured.store, site)
 
 
 @pytest.fixture(params=cases(), ids=str)

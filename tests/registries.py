@@ -158,6 +158,11 @@ def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
+def digest_of(data: bytes, like: str) -> str:
+    """By the algorithm of another digest; of what is none, such as a tag, by SHA-256."""
+    return "sha512:" + hashlib.sha512(data).hexdigest() if like.startswith("sha512:") else sha256(data)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandMade:
     """An image of a few bytes: its manifest, its config, its uncompressed layers."""
@@ -384,7 +389,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if found := re.fullmatch(r"/v2/(.+)/manifests/([^/]+)", path):
             self._manifest(registry, found[2])
-        elif found := re.fullmatch(r"/v2/(.+)/blobs/(sha256:[0-9a-f]+)", path):
+        elif found := re.fullmatch(r"/v2/(.+)/blobs/(sha(?:256|512):[0-9a-f]+)", path):
             self._blob(registry.blobs.get(found[2]))
         elif found := re.fullmatch(r"/v2/(.+)/tags/list", path):
             tags = [name for name in registry.manifests if ":" not in name]
@@ -393,7 +398,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.give(202, Location="/v2/up/blobs/uploads/1?state=x")
         elif self.command == "PUT" and "/blobs/uploads/" in path:
             digest = self.asked.query["digest"][0]
-            if sha256(self.asked.body) == digest:
+            if digest_of(self.asked.body, digest) == digest:
                 registry.blobs[digest] = self.asked.body
                 self.give(201)
             else:
@@ -404,10 +409,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _manifest(self, registry: FakeRegistry, reference: str) -> None:
         if self.command == "PUT":
             registry.manifests[reference] = (self.asked.body, self.headers["Content-Type"])
-            self.give(201, Docker_Content_Digest=sha256(self.asked.body))
+            self.give(201, Docker_Content_Digest=digest_of(self.asked.body, reference))
         elif reference in registry.manifests:
             data, media_type = registry.manifests[reference]
-            self.give(200, data, Content_Type=media_type, Docker_Content_Digest=sha256(data))
+            self.give(200, data, Content_Type=media_type, Docker_Content_Digest=digest_of(data, reference))
         else:
             self.give(404, _errors("MANIFEST_UNKNOWN", "manifest unknown"))
 

@@ -72,11 +72,11 @@ def _forgotten(desk: Desk, run: str) -> None:
     (folder / "record.json").unlink()
     made = json.loads((folder / "submission.json").read_text()) | {"run_id": copy, "job_id": "987654"}
     (folder / "submission.json").write_text(json.dumps(made))
-    (folder / "ranks" / "exit_code").write_text("9 1700000000\n")
+    (folder / "control" / "exit_code").write_text("9 1700000000\n")
     status = desk.status(copy)
     assert (status["state"], status["exit_code"]) == ("failed", 9)
     (folder / "record.json").unlink()
-    (folder / "ranks" / "exit_code").unlink()
+    (folder / "control" / "exit_code").unlink()
     status = desk.status(copy)
     assert (status["state"], status["exit_code"]) == ("unknown", None)
     assert "does not know the job any more, and it left no exit code" in status["reason"]
@@ -134,3 +134,17 @@ def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None
     record = desk.record(run)
     assert (record["exit_code"], len(record["starts"])) == (0, 2)
     assert desk.status(run)["state"] == "completed"
+
+
+def test_the_newest_run_is_the_one_that_was_submitted_last(desk: Desk) -> None:
+    """Also when `status` wrote the end of an older one down meanwhile."""
+    words = ["python", "-c", "print('first')"]
+    first = desk.submit(desk.job("first", words, nodes=1, ranks_per_node=1))
+    words = ["python", "-c", "import time; time.sleep(15); print('second'); raise SystemExit(7)"]
+    second = desk.submit(desk.job("second", words, nodes=1, ranks_per_node=1))
+    desk.up.wait(lambda: desk.status(first)["exit_code"] == 0, "the first job's end")
+    waited = desk.fairlead("wait", code=7)
+    assert f"run {second} (the newest)" in waited.stderr
+    shown = desk.fairlead("logs")
+    assert "second" in shown.stdout
+    assert f"run {second} (the newest)" in shown.stderr

@@ -165,7 +165,7 @@ def test_points_bring_the_image_prove_their_ranks_and_are_watched(desk: Desk) ->
         brought = desk.record(f"{sweep}/points/{number}")["deliveries"]
         assert len({each["node"] for each in brought}) == 2
         assert {each["how"] for each in brought} <= {"unpacked", "found"}
-    stacks = desk.store / "runs" / sweep / "points" / "1" / "ranks" / "stacks"
+    stacks = desk.store / "runs" / sweep / "points" / "1" / "control" / "stacks"
     assert all("wait_for_ever" in (stacks / str(rank)).read_text() for rank in range(2))
     assert "was proved here" in desk.fairlead("plan", job).stdout
     desk.up.wait(lambda: not desk.left(works) + desk.left(hangs), "no process left on any node")

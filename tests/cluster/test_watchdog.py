@@ -40,11 +40,11 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
     words = ["python", "training.py", ".", "--slow", "1", "--hang", "3", "--hang-at", "20"]
     more = f'launcher = "{launcher}"\nengine = "bubblewrap"\n[scheduling]\nwatchdog_s = 20'
     run = desk.submit(desk.job("hung", words, nodes=2, ranks_per_node=2, more=more))
-    ranks = desk.store / "runs" / run / "ranks"
+    folder = desk.store / "runs" / run
+    control, progress = folder / "control", folder / "ranks" / "progress"
     desk.up.wait(
         lambda: all(
-            (ranks / "progress" / str(rank)).exists()
-            and (ranks / "progress" / str(rank)).read_text().count("\n") == 20
+            (progress / str(rank)).exists() and (progress / str(rank)).read_text().count("\n") == 20
             for rank in range(4)
         ),
         "four ranks at the twentieth step",
@@ -52,11 +52,11 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
     live = desk.status(run)
     assert (live["state"], live["straggler"]["rank"], live["straggler"]["steps"]) == ("running", 1, 20)
     log = desk.wait(run, code=71)
-    first, second = (ranks / "hosts").read_text().split()
+    first, second = (control / "hosts").read_text().split()
     assert "fairlead:   3 of 4 ranks stand in " in log, log
     assert f"fairlead:   rank 3 on {second} stands in read_for_ever (training.py:" in log, log
     for rank in range(4):
-        kept = (ranks / "stacks" / str(rank)).read_text()
+        kept = (control / "stacks" / str(rank)).read_text()
         assert ("read_for_ever" in kept) == (rank == 3), kept
         assert "training.py" in kept
         assert ("Fatal Python error: Aborted" in kept) != with_py_spy

@@ -58,10 +58,10 @@ class Node:
             name=name, inodes=inodes,
         )  # fmt: skip
         folder = self.top / run
-        folder.mkdir(exist_ok=True)
+        (folder / "control").mkdir(parents=True, exist_ok=True)
         head = (
             f"set -u\nHERE=' on here' FAIRLEAD_HOST={os.uname().nodename} "
-            f"FAIRLEAD_RUN_DIR={shlex.quote(str(folder))} part={part} tries=2\n"
+            f"FAIRLEAD_CONTROL={shlex.quote(str(folder / 'control'))} part={part} tries=2\n"
         )
         traps = "trap 'exit 143' TERM\n"
         return head + traps + pieces.for_node(delivery, start, watches=False) + body

@@ -43,9 +43,10 @@ def test_the_command_runs_from_the_tree_that_the_node_brought(lab: Lab, room: bo
     make_flat(store, image, made.mount_points, relinked=made.relinked)
     path = archive.provide(store, image, made.mount_points, relinked=made.relinked)
     assert str(path) == made.delivery.archive
-    script, folder = top / "job.sh", top / "run"
+    script, folder = top / "job.sh", top / "run" / "control"
     script.write_text(render.script(made))
-    folder.mkdir()
+    folder.mkdir(parents=True)
+    (folder.parent / "ranks").mkdir()
     done = subprocess.run(
         ["bash", script, "--node", "0", "run", folder, "127.0.0.1", "29500", "job"],
         capture_output=True, text=True, timeout=60, check=False,
@@ -54,5 +55,5 @@ def test_the_command_runs_from_the_tree_that_the_node_brought(lab: Lab, room: bo
     name, links, words = done.stdout.split()
     assert (name, words, links == "1") == ("ware", "words", room)
     assert (lab.workdir / "written").read_text() == "here"
-    assert [each.how for each in deliveries.read(folder)] == ["unpacked" if room else "shared"]
+    assert [each.how for each in deliveries.read(folder.parent)] == ["unpacked" if room else "shared"]
     assert list((top / "node").iterdir()) == []

@@ -58,7 +58,7 @@ class Lab:
         facts: dict[str, Any] = {"name": "gpu", "command": command, "workdir": str(self.workdir)}
         job = Job(**(facts | {"engine": self.engine, "topology": Topology(gpus_per_rank=gpus)} | changes))
         store = self.captured.store
-        return plan(job, image, present(store, image, self.site), self.site)
+        return plan(job, image, present(store, image, self.site, job), self.site)
 
     def run(
         self,

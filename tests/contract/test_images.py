@@ -120,6 +120,7 @@ def test_a_job_names_an_image_by_its_reference_and_run_brings_it(
     refused = fairlead("plan", "job.toml", code=4)
     assert f"try: fairlead image pull {reference}" in refused.err
     (fairlead.folder / "fairlead.toml").write_text(f'plain_http = "{registry.address}"\n')
+    fairlead("trust", "fairlead.toml")
     assert fairlead("run", "-q", "job.toml").out == "app\n"
     assert "bubblewrap" in fairlead("plan", "job.toml").out
 
@@ -141,6 +142,7 @@ def test_an_image_runs_what_it_names_where_it_names(
     reference = images.upload(registry, image, "team/server:1")
     (fairlead.folder / "mine").write_text("x")
     (fairlead.folder / "fairlead.toml").write_text(f'plain_http = "{registry.address}"\n')
+    fairlead("trust", "fairlead.toml")
     assert fairlead("run", "-q", "--image", reference).out == "start by itself\nhere\n"
     assert fairlead("run", "-q", "--image", reference, "--", "echo", "alone").out == "alone\n"
     (fairlead.folder / "job.toml").write_text('entrypoint = true\ncommand = ["told"]\nworkdir = "."\n')
@@ -285,6 +287,7 @@ def test_an_image_goes_from_one_registry_to_another_as_it_is(
         (fairlead.folder / "fairlead.toml").write_text(
             f'plain_http = "{registry.address},{second.address}"\n'
         )
+        fairlead("trust", "fairlead.toml")
         said = fairlead("image", "push", "app", target)
         assert "3 blobs sent" in said.out
         assert inspected(target)["Digest"] == app.digest
@@ -353,7 +356,7 @@ def test_a_bundle_carries_the_image_its_name_and_fairlead_itself(
 ) -> None:
     pull(fairlead, reference)
     bundle = tmp_path / "app.tar"
-    fairlead("image", "save", reference, bundle)
+    fairlead("image", "save", "--plain-http", reference, bundle)
     assert subprocess.run(
         [tool("skopeo"), "inspect", f"oci-archive:{bundle}"], capture_output=True, check=True
     ).stdout  # other tools read it too
@@ -372,7 +375,9 @@ def test_a_bundle_carries_the_image_its_name_and_fairlead_itself(
     assert installed.returncode == 0, installed.stderr
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "FAIRLEAD_STORE": str(there / "store")}
     own = str(there / "venv/bin/fairlead")
-    subprocess.run([own, "image", "load", str(bundle)], env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [own, "image", "load", "--bind-tags", str(bundle)], env=environment, check=True, capture_output=True
+    )
     (there / "job.toml").write_text(f'image = "{reference}"\ncommand = ["cat", "/data/app"]\n')
     done = subprocess.run(
         [own, "run", "-q", "job.toml"],
@@ -393,7 +398,7 @@ def test_an_image_is_converted_and_comes_back(
         tool("mksquashfs"), tool("unsquashfs")
     pull(fairlead, reference, "--name", "app")
     target = tmp_path / "made"
-    fairlead("image", "convert", "app", f"{kind}:{target}")
+    fairlead("image", "convert", "--plain-http", "app", f"{kind}:{target}")
     other = Fairlead(tmp_path / "store2", fairlead.folder)
     other("image", "pull", f"{kind}:{target}", "--name", "back")
     (fairlead.folder / "job.toml").write_text(

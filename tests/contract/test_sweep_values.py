@@ -25,10 +25,10 @@ def test_a_point_s_values_come_through_as_they_are(lab: Lab) -> None:
         "{index}", environment={"TAG": "<{odd}>"}, sweep=points,
     )  # fmt: skip
     (lab.workdir.parent / "table").write_bytes(sweep.table(points))
-    folder = lab.workdir.parent / "points" / "1" / "ranks"
+    folder = lab.workdir.parent / "points" / "1" / "control"
     folder.mkdir(parents=True)
     done = subprocess.run(
-        ["bash", script, "sweep.1"], env={**os.environ, "FAIRLEAD_RUN_DIR": str(folder)},
+        ["bash", script, "sweep.1"], env={**os.environ, "FAIRLEAD_CONTROL": str(folder)},
         stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()

@@ -74,7 +74,7 @@ def test_a_run_that_hangs_ends_and_its_stacks_are_kept(
     assert sorted(out.splitlines()) == [f"[rank {rank}] here {rank}" for rank in range(3)]
     assert [line for line in said.splitlines() if ODD[0] in line], said
     assert [line for line in said.splitlines() if ODD[1] in line and "rank 2 on" in line], said
-    stacks = run_folder(captured) / "ranks" / "stacks"
+    stacks = run_folder(captured) / "control" / "stacks"
     assert str(stacks) in said
     for rank in range(3):
         kept = (stacks / str(rank)).read_text()
@@ -112,10 +112,10 @@ def test_nodes_wait_for_each_other_before_they_call_it_a_hang(tmp_path: Path) ->
         ),
         None, None, site,
     )  # fmt: skip
-    script, folder = tmp_path / "job.sh", tmp_path / "ranks"
+    script, folder = tmp_path / "job.sh", tmp_path / "control"
     script.write_text(render.script(made))
-    for name in ("watch", "progress"):  # by the first node's first part
-        (folder / name).mkdir(parents=True)
+    for name in ("control/watch", "control/logs", "ranks/progress"):  # by the first node's first part
+        (tmp_path / name).mkdir(parents=True)
     mark = f"watched-{os.getpid()}"
     parts = [
         subprocess.Popen(
@@ -159,7 +159,7 @@ def test_a_long_quiet_run_whose_one_rank_reports_is_left_alone(captured: Capture
     code, out, said = fairlead("run", path, store=captured.store.root, cwd=tmp_path)
     assert (code, sorted(out.splitlines())) == (0, ["[rank 0] over", "[rank 1] over"]), said
     assert "hangs" not in said
-    assert not (run_folder(captured) / "ranks" / "stacks").exists()
+    assert not (run_folder(captured) / "control" / "stacks").exists()
     assert record(captured)["straggler"] is None, "the other rank reported nothing"
 
 
@@ -227,4 +227,4 @@ def test_a_run_that_ends_well_is_not_held_up(captured: Captured, tmp_path: Path)
     assert (done.returncode, done.stdout) == (4, "a\nb")
     assert "no end" in done.stderr
     assert left_after("watched-") == []
-    assert not (run_folder(captured) / "ranks" / "stacks").exists()
+    assert not (run_folder(captured) / "control" / "stacks").exists()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:93d9e088e51b.
+# Written by Fairlead 0.1.0, plan sha256:f3897f95291f.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -11,23 +11,101 @@ unset FAIRLEAD_RUN
 FAIRLEAD_RUN="${1:-digits-$$}"
 HERE=
 
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+run_apart=user
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
 }
 
 stop() { # $1: exit code
@@ -49,15 +127,28 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
 
 part=--first
-if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN FOLDER PORT WHAT
-  part=$1 FAIRLEAD_RUN=$2 FAIRLEAD_RUN_DIR=$3 FAIRLEAD_PORT=$4 what=$5
+if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL FOLDER PORT WHAT
+  part=$1 FAIRLEAD_RUN=$2 FAIRLEAD_CONTROL=$3 FAIRLEAD_RUN_DIR=$4 FAIRLEAD_PORT=$5 what=$6
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
 fi
 FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
 
 if [ "$part" = --rank ]; then
+open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
+  local LC_ALL=C IFS='' all
+  all=$*
+  # So much an empty pipe always takes: no process has to wait for the engine.
+  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
+    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+  else # a child of this shell waits, not of the command
+    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
+  fi
+}
+
 # One rank. What it ended with is kept: launchers tell one code for all.
 WORLD_SIZE=2
 MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
@@ -73,6 +164,7 @@ rank_command() {
     passed+=(--setenv "$name" "$value")
   done
   exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -89,19 +181,7 @@ rank_command() {
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
-  --setenv OMPI_MCA_schizo '^orte' \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PMIX_MCA_gds hash \
-  --setenv PMIX_MCA_psec native \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada \
+  --args "$sealed" \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
@@ -289,7 +369,8 @@ if __name__ == "__main__":
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  exec /opt/bwrap \
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -306,6 +387,19 @@ if __name__ == "__main__":
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
+  --args "$sealed" \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+[ -e /dev/fd/0 ] || exec </dev/null
+open_sealed \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -318,32 +412,26 @@ if __name__ == "__main__":
   --setenv PMIX_MCA_psec native \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
-  ${passed[@]+"${passed[@]}"} \
-  --chdir /home/ada/digits \
-  --die-with-parent \
-  -- \
-  python digits.py --epochs 40
-}
-[ -e /dev/fd/0 ] || exec </dev/null
-(trap - INT QUIT; rank_command) <&0 &
+  --setenv USER ada
+(trap - INT QUIT; unset FAIRLEAD_SCRIPT; rank_command) <&0 &
 child=$!
+exec {sealed}<&-
 wait "$child"
 code=$?
-[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_HOST"
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_HOST"
 exit "$code" # the others are ended by the program that started them
 
 fi
 
-# Where the ranks leave their exit codes and output.
-if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
-  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
+# FAIRLEAD_RUN_DIR.
+if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
+  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
+  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
+  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
 fi
+export -n FAIRLEAD_CONTROL
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
 # sockets takes 15 ms.)
@@ -363,21 +451,22 @@ child=
 
 script=$0
 if [ ! -f "$script" ]; then # given as bash -c "…"
-  script=$FAIRLEAD_RUN_DIR/job.sh
-  printf '%s
-' "$BASH_EXECUTION_STRING" > "$script" || exit 3
+  script=$FAIRLEAD_CONTROL/job.sh
+  (umask 077; printf '%s
+' "$BASH_EXECUTION_STRING" > "$script") || exit 3
 fi
 [ -e /dev/fd/0 ] || exec </dev/null
 
 run() { # $1: job or proof
-  /opt/sw/bin/mpirun --prtemca prte_tmpdir_base /dev/shm -n 2 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_PORT" "$1" <&0 &
+  set -- "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_PORT" "$1"
+  /opt/sw/bin/mpirun --prtemca prte_tmpdir_base /dev/shm -n 2 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank "$@" <&0 &
   child=$!
   wait "$child"
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof </dev/null >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
-  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
   printf 'fairlead: the ranks did not find each other; the job is not started
 ' >&2
   exit 3
@@ -388,7 +477,7 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
@@ -396,5 +485,9 @@ if [ "$code" -ne 0 ]; then
   fi
 fi
 
-[ "$code" -eq 0 ] || end_run
+left=
+if [ "$code" -eq 0 ]; then
+  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+fi
+[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:e0d9092121c2.
+# Written by Fairlead 0.1.0, plan sha256:8840d712fd27.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -11,23 +11,101 @@ unset FAIRLEAD_RUN
 FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
 HERE=
 
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+run_apart=
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
 }
 
 stop() { # $1: exit code
@@ -48,13 +126,27 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 
-# Where the ranks leave their exit codes and output.
-if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
-  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
+# FAIRLEAD_RUN_DIR.
+if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
+  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
+  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
+  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
 fi
+export -n FAIRLEAD_CONTROL
 
-[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+
+exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
+  local number file found=()
+  for ((number = $1; number < $1 + $2; number++)); do
+    file=$FAIRLEAD_RUN_DIR/exits.$number
+    [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
+  done
+  [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
+    awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 2'
+}
 
 FAIRLEAD_NODE=0
 
@@ -84,13 +176,16 @@ tell() { # $1: of which file, $2…: lines
 }
 
 logs=()
+set -C # a new file, and no link that a container on another node has put in its place
 for ((number = 0; number < 2; number++)); do
   for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))".{out,err}; do
     : > "$log" || exit 3
     exec {opened}< "$log"
+    [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
     logs+=("$opened")
   done
 done
+set +C
 # A pipe that nobody writes to: its end says that the ranks are over.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
@@ -101,18 +196,22 @@ for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
 # keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
+  unset FAIRLEAD_SCRIPT
+  export \
+    FAIRLEAD_ENV_0=lo \
+    FAIRLEAD_ENV_1=/home/ada \
+    FAIRLEAD_ENV_2=C.UTF-8 \
+    FAIRLEAD_ENV_3=ada \
+    FAIRLEAD_ENV_4=1 \
+    FAIRLEAD_ENV_5=/env/bin:/usr/bin \
+    FAIRLEAD_ENV_6=1 \
+    FAIRLEAD_ENV_7=Europe/Rome \
+    FAIRLEAD_ENV_8=ada
   exec env \
   -i \
   '--chdir=/home/ada/my digits' \
-  GLOO_SOCKET_IFNAME=lo \
-  HOME=/home/ada \
-  LANG=C.UTF-8 \
-  LOGNAME=ada \
-  OMP_NUM_THREADS=1 \
-  PATH=/env/bin:/usr/bin \
-  PYTHONNOUSERSITE=1 \
-  TZ=Europe/Rome \
-  USER=ada \
+  -S \
+  '"GLOO_SOCKET_IFNAME=${FAIRLEAD_ENV_0}" "HOME=${FAIRLEAD_ENV_1}" "LANG=${FAIRLEAD_ENV_2}" "LOGNAME=${FAIRLEAD_ENV_3}" "OMP_NUM_THREADS=${FAIRLEAD_ENV_4}" "PATH=${FAIRLEAD_ENV_5}" "PYTHONNOUSERSITE=${FAIRLEAD_ENV_6}" "TZ=${FAIRLEAD_ENV_7}" "USER=${FAIRLEAD_ENV_8}"' \
   ${FAIRLEAD_RUN:+FAIRLEAD_RUN="$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+FAIRLEAD_METER_DIR="$FAIRLEAD_METER_DIR"} \
   ${FAIRLEAD_GATE:+FAIRLEAD_GATE="$FAIRLEAD_GATE"} \
@@ -136,15 +235,21 @@ wait "$follower"
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(exits 0 2 | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    for log in "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err}; do
+      [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+    done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi
 
-[ "$code" -eq 0 ] || end_run
+left=
+if [ "$code" -eq 0 ]; then
+  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+fi
+[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:d4b910f5262d.
+# Written by Fairlead 0.1.0, plan sha256:24acb36c35da.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -18,38 +18,118 @@ unset FAIRLEAD_RUN
 FAIRLEAD_NODES=2
 FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
-# NODE is a number, or the name of the variable that holds it.
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
+# write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
   *)
     FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
-    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB/control ;;
 esac
+[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $FAIRLEAD_HOST"
 
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+run_apart=user
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
 }
 
 deliver() { # $1: a signal for the run's processes on this node
@@ -67,7 +147,7 @@ if [ "$part" = --signal ]; then # from the first node
 fi
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -88,6 +168,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
 # kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
@@ -118,9 +199,24 @@ fi
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$FAIRLEAD_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
+}
+
+# Not exported: only what the launcher starts is given it.
+unset FAIRLEAD_SECRET
+read -r FAIRLEAD_SECRET < "$FAIRLEAD_CONTROL/secret" || [ -n "${FAIRLEAD_SECRET:-}" ] || exit 3
+
+open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
+  local LC_ALL=C IFS='' all
+  all=$*
+  # So much an empty pipe always takes: no process has to wait for the engine.
+  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
+    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+  else # a child of this shell waits, not of the command
+    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
+  fi
 }
 
 # A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
@@ -153,26 +249,38 @@ start_rank() { # $1: its number on this node
   HOROVOD_GLOO_RENDEZVOUS_ADDR=$FAIRLEAD_MASTER HOROVOD_GLOO_RENDEZVOUS_PORT=$FAIRLEAD_PORT
   unset HOROVOD_GLOO_IFACE
   [ -z "$FAIRLEAD_INTERFACE" ] || HOROVOD_GLOO_IFACE=$FAIRLEAD_INTERFACE
-  local log=$FAIRLEAD_RUN_DIR/logs/$RANK code
+  local log=$FAIRLEAD_CONTROL/logs/$RANK code
   exec 3> >(read_output "$log.out")
   exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  rank_command >&3 2>&4 3>&- 4>&- 6>&-
+  FAIRLEAD_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
+  echo "$RANK $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE"
   [ "$code" -ne 75 ] || let_save exits 4
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
 }
 
 rank_command() {
+  open_sealed \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_plm isolated \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada
   passed=()
-  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!HOROVOD_@}"; do
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME FAIRLEAD_SECRET "${!HOROVOD_@}"; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  /opt/bwrap \
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -189,15 +297,7 @@ rank_command() {
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada \
+  --args "$sealed" \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
@@ -206,47 +306,386 @@ rank_command() {
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c '"""Where the ranks of Horovod over Gloo meet, without MPI and without ssh. A program: one file without
-dependencies, for the Python 3.7 or newer of any image.
+  /env/bin/python -c '"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
 
-    python rendezvous.py COMMAND…      with HOROVOD_RANK and HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT set
+Anyone on the network may call the first node, or listen in its place. So each side proves to the other that
+it knows the run'"'"'s secret, which itself is never sent, before either reads more than a few bytes:
 
-Rank 0 starts a small key-value store beside itself, which speaks what `horovodrun` speaks
-(horovod/runner/http/http_server.py); every rank waits until it is there and then becomes the command. The
-store ends by itself, a little after rank 0.
+    other node -> first    "FLR2", a nonce of 32 bytes
+    first -> other         a nonce of 32 bytes, HMAC-SHA256(secret; "lead", place, both nonces)
+    other -> first         HMAC-SHA256(secret; "follow", place, both nonces)
+
+The place is ADDRESS:PORT. After this a message is its length in 4 bytes, its HMAC by a key of this connection
+(with the direction and the message'"'"'s number), and a JSON object. Nothing is encrypted.
+
+Part of programs that run as text in images (fairlead.mpi.text): only the standard library of Python 3.6.
 """
 
 import contextlib
-import http.server
+import hashlib
+import hmac
+import json
 import os
+import selectors
 import socket
-import sys
+import struct
 import threading
 import time
-
-#: Seconds until rank 0 is there; its container may first have to be unpacked.
-_PATIENCE_S = 300.0
-#: After rank 0'"'"'s end other ranks still take leave of the store.
-_QUIET_S = 3.0
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+#: Holds the secret, in hexadecimal digits.
+SECRET = "FAIRLEAD_SECRET"
+#: All that a connection has for its proof.
+PROOF_S = 10.0
+#: So many connections may be without proof at a time.
+MOST_CALLERS = 256
+#: A message is a command with its environment, of a few kB.
+_MOST_BYTES = 2**22
+#: Where the port is taken, the next is tried; only who has the secret knows which.
+_MORE_PORTS = 7
+_MAGIC = b"FLR2"
+_NONCE, _MAC = 32, 32
+
+
+class Line:
+    """A connection that carries JSON objects. With a key each is signed, with its direction and number."""
+
+    def __init__(
+        self, connection: socket.socket, key: bytes = b"", ours: bytes = b"", theirs: bytes = b""
+    ) -> None:
+        self.connection = connection
+        self._key = key
+        self._ours = ours
+        self._theirs = theirs
+        self._sent = 0
+        self._received = 0
+        self._lock = threading.Lock()
+
+    def send(self, **message: "Any") -> None:
+        data = json.dumps(message).encode()
+        with self._lock:
+            signature = self._sign(self._ours, self._sent, data)
+            self._sent += 1
+            self.connection.sendall(struct.pack(">I", len(data)) + signature + data)
+
+    def receive(self) -> "dict[str, Any] | None":
+        """None at the end of the connection, and for what is no message."""
+        try:
+            (size,) = struct.unpack(">I", exactly(self.connection, 4))
+            if size > _MOST_BYTES:
+                return None
+            signature = exactly(self.connection, _MAC if self._key else 0)
+            data = exactly(self.connection, size)
+            if not hmac.compare_digest(signature, self._sign(self._theirs, self._received, data)):
+                return None
+            self._received += 1
+            found = json.loads(data.decode())
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+
+    def _sign(self, direction: bytes, number: int, data: bytes) -> bytes:
+        if not self._key:
+            return b""
+        return hmac.new(self._key, direction + struct.pack(">Q", number) + data, hashlib.sha256).digest()
+
+
+def exactly(connection: socket.socket, size: int, end: "float | None" = None) -> bytes:
+    """So many bytes, until a moment of the monotonic clock. Raises OSError."""
+    found = bytearray()
+    while len(found) < size:
+        if end is not None:
+            connection.settimeout(max(end - time.monotonic(), 0.001))
+        data = connection.recv(min(size - len(found), 65536))
+        if not data:
+            raise OSError("the connection ended")
+        found += data
+    return bytes(found)
+
+
+def _proof(secret: bytes, what: bytes, place: str, follower: bytes, lead: bytes) -> bytes:
+    return hmac.new(
+        secret, b"\0".join((b"relay", what, place.encode(), follower + lead)), hashlib.sha256
+    ).digest()
+
+
+def read_secret() -> bytes:
+    try:
+        found = bytes.fromhex(os.environ.get(SECRET, ""))
+    except ValueError:
+        found = b""
+    if len(found) < 16:
+        raise SystemExit("fairlead: the run'"'"'s secret is not there: " + SECRET)
+    return found
+
+
+def ports(secret: bytes, first: int) -> "list[int]":
+    """Where the first node may listen. Who takes the first of them cannot know the others."""
+    found = hmac.new(secret, b"ports", hashlib.sha256).digest()
+    more = struct.unpack(">16H", found)[:_MORE_PORTS]
+    return [first, *(20000 + number % 12000 for number in more)]
+
+
+def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[str, Any]") -> Line:
+    """A connection to the first node on which each side has proved itself; `hello` is its first message."""
+    end = time.monotonic() + patience_s
+    first, *others = ports(secret, port)
+    turn = 0
+    while True:
+        reason, taken = "", False
+        # The other ports only where the first is another'"'"'s: who listens there need not be disturbed.
+        for each in [first] if turn % 20 else [first, *others]:
+            try:
+                return _call(secret, master, each, hello)
+            except _Stranger:
+                taken = True
+            except OSError as error:
+                reason = str(error)
+        if time.monotonic() > end:
+            where = f"{master}:{first}"
+            if taken:
+                raise SystemExit(f"fairlead: who listens on the first node ({where}) is not of this run")
+            raise SystemExit(f"fairlead: the first node ({where}) does not answer: {reason}")
+        turn = 0 if taken else turn + 1
+        time.sleep(0.1)
+
+
+class _Stranger(Exception):
+    """Who answered does not know the secret."""
+
+
+def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Line:
+    connection = socket.create_connection((master, port), timeout=PROOF_S)
+    try:
+        end = time.monotonic() + PROOF_S
+        place = f"{master}:{port}"
+        ours = os.urandom(_NONCE)
+        connection.sendall(_MAGIC + ours)
+        try:
+            answer = exactly(connection, _NONCE + _MAC, end)
+        except OSError:
+            raise _Stranger from None
+        theirs, proof = answer[:_NONCE], answer[_NONCE:]
+        if not hmac.compare_digest(proof, _proof(secret, b"lead", place, ours, theirs)):
+            raise _Stranger
+        connection.sendall(_proof(secret, b"follow", place, ours, theirs))
+        line = Line(connection, _proof(secret, b"key", place, ours, theirs), b"follow", b"lead")
+        line.send(**hello)
+        if line.receive() is None:  # dropped among many
+            raise OSError("the connection ended")
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return line
+    except BaseException:
+        connection.close()
+        raise
+
+
+def of_the_most(callers: "Any") -> "Any":
+    """Of connections without proof, the oldest first, whom to drop when there are too many: the oldest from
+    the address that most come from."""
+    counts: dict[str, int] = {}
+    for caller in callers:
+        counts[caller.address] = counts.get(caller.address, 0) + 1
+    most = max(counts, key=lambda address: counts[address])
+    return next(caller for caller in callers if caller.address == most)
+
+
+class _Caller:
+    """A connection without proof yet."""
+
+    def __init__(self, connection: socket.socket, address: str) -> None:
+        self.connection = connection
+        self.address = address
+        self.end = time.monotonic() + PROOF_S
+        self.buffer = b""
+        self.theirs = b""
+        self.ours = b""
+
+    @property
+    def missing(self) -> int:
+        return (_MAC if self.ours else len(_MAGIC) + _NONCE) - len(self.buffer)
+
+
+class Door:
+    """Lets in who knows the secret, in whatever order they come; others hold up nobody."""
+
+    def __init__(self, secret: bytes, master: str, port: int) -> None:
+        self._secret = secret
+        self._listener, found = listen(secret, master, port)
+        self._place = f"{master}:{found}"
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._callers: dict[int, _Caller] = {}  # by descriptor, the oldest first
+
+    def next(self, end: float) -> "Line | None":
+        """The next connection that has proved itself; None when the time is over."""
+        while True:
+            now = time.monotonic()
+            if now >= end:
+                return None
+            for caller in [each for each in self._callers.values() if each.end <= now]:
+                self._drop(caller)
+            first = min([end, *(caller.end for caller in self._callers.values())])
+            ready = [key.data for key, _ in self._selector.select(max(first - now, 0.001))]
+            # Who is here goes before who comes.
+            for caller in [each for each in ready if each is not None]:
+                line = self._hear(caller) if caller.connection.fileno() >= 0 else None
+                if line is not None:
+                    return line
+            if None in ready:
+                line = self._accept()
+                if line is not None:
+                    return line
+
+    def close(self) -> None:
+        for caller in list(self._callers.values()):
+            self._drop(caller)
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> "Line | None":
+        try:
+            connection, address = self._listener.accept()
+        except OSError:  # no descriptors are left, or the caller has gone
+            if self._callers:
+                self._drop(of_the_most(self._callers.values()))
+            return None
+        connection.setblocking(False)
+        caller = _Caller(connection, str(address[0]))
+        self._callers[connection.fileno()] = caller
+        self._selector.register(connection, selectors.EVENT_READ, caller)
+        if len(self._callers) > MOST_CALLERS:
+            self._drop(of_the_most(self._callers.values()))
+        return self._hear(caller) if connection.fileno() >= 0 else None
+
+    def _drop(self, caller: _Caller) -> None:
+        self._let_go(caller)
+        caller.connection.close()
+
+    def _let_go(self, caller: _Caller) -> None:
+        del self._callers[caller.connection.fileno()]
+        self._selector.unregister(caller.connection)
+
+    def _hear(self, caller: _Caller) -> "Line | None":
+        """Never reads more than the next message of the proof."""
+        try:
+            data = caller.connection.recv(caller.missing)
+            if not data:
+                raise OSError("the connection ended")
+            caller.buffer += data
+            if caller.missing:
+                return None
+            if caller.ours:
+                return self._check(caller)
+            if not caller.buffer.startswith(_MAGIC):
+                raise OSError("no node")
+            caller.theirs, caller.buffer = caller.buffer[len(_MAGIC) :], b""
+            caller.ours = os.urandom(_NONCE)
+            answer = caller.ours + self._sign(caller, b"lead")
+            if caller.connection.send(answer) != len(answer):
+                raise OSError("no room")
+        except BlockingIOError:
+            return None
+        except OSError:
+            self._drop(caller)
+        return None
+
+    def _check(self, caller: _Caller) -> Line:
+        if not hmac.compare_digest(caller.buffer, self._sign(caller, b"follow")):
+            raise OSError("no proof")
+        self._let_go(caller)
+        caller.connection.settimeout(PROOF_S)
+        caller.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return Line(caller.connection, self._sign(caller, b"key"), b"lead", b"follow")
+
+    def _sign(self, caller: _Caller, what: bytes) -> bytes:
+        return _proof(self._secret, what, self._place, caller.theirs, caller.ours)
+
+
+def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]":
+    """On the first of the run'"'"'s ports that is free."""
+    reason = ""
+    for each in ports(secret, port):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((master, each))
+            listener.listen(4096)
+            return listener, each
+        except OSError as error:
+            reason = str(error)
+            listener.close()
+    raise SystemExit(f"fairlead: the first node cannot listen on {master}:{port}: {reason}")
+
+
+"""Where the ranks of Horovod over Gloo meet, without MPI and without ssh. A program: one text without
+dependencies, for the Python 3.7 or newer of any image; the text of fairlead.mpi.door precedes this one.
+
+    FAIRLEAD_SECRET=HEX python rendezvous.py COMMAND…
+
+with HOROVOD_RANK, HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT set. Rank 0 starts a small key-value store beside
+itself, which understands what `horovodrun` does (horovod/runner/http/http_server.py); every rank waits until
+it is there and then becomes the command.
+
+Anyone on the network may call the store, or listen in its place, and Horovod'"'"'s client can prove nothing. But
+it takes the store'"'"'s address into its URLs as it is (horovod/common/gloo/http_store.h): so the ranks are given
+ADDRESS:PORT/TOKEN/ as the address, and the store answers nothing else. The run'"'"'s secret gives the token.
+Before a rank becomes the command, the store has to prove to it that it knows the secret:
+
+    GET /fairlead/NONCE    the answer is HMAC-SHA256(secret; "store", place, nonce), in hexadecimal digits
+
+The store ends by itself, a little after rank 0.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import resource
+import selectors
+import socket
+import sys
+import time
+
+
+#: Seconds until rank 0 is there; its container may first have to be unpacked.
+_PATIENCE_S = 300.0
+#: After rank 0'"'"'s end other ranks still take leave of the store: so long after the last of them, and in all.
+_QUIET_S, _LONGEST_QUIET_S = 3.0, 30.0
+#: Horovod'"'"'s requests have a few hundred bytes, and its values some 150 bytes for each rank.
+_MOST_HEAD = 8192
+_MOST_VALUE, _MOST_VALUES, _MOST_TOTAL = 2**24, 2**20, 2**29
+#: For a request with the token.
+_REQUEST_S = 60.0
+_REQUEST = re.compile(rb"(GET|PUT|DELETE) /([0-9a-z]{1,64})/([!-~]{1,2000}) HTTP/1\.[01]\r?\n")
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r?\n", re.IGNORECASE)
+_HEX = re.compile(rb"[0-9a-f]{64}")
+
 
 def main(command: "list[str]") -> int:
     address = os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"]
-    port = int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    first = int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    secret = read_secret()
+    port: int | None
     if os.environ["HOROVOD_RANK"] == "0":
-        try:
-            store = _Store((address, port), _Request)
-        except OSError as error:
-            sys.stderr.write(f"fairlead: rank 0 cannot listen on {address}:{port}: {error}\n")
+        listener, port = listen(secret, address, first)
+        _detach(_Store(listener, secret, f"{address}:{port}"))
+    else:
+        port = _find(secret, address, first)
+        if port is None:
             return 3
-        _detach(store)
-    elif not _is_there(address, port):
-        sys.stderr.write(f"fairlead: rank 0 ({address}:{port}) does not answer\n")
-        return 3
+    os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{address}:{port}/{_token(secret)}/"
+    os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
+    del os.environ[SECRET]
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -254,50 +693,234 @@ def main(command: "list[str]") -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
-def _is_there(address: str, port: int) -> bool:
+def _token(secret: bytes) -> str:
+    return hmac.new(secret, b"rendezvous\0token", hashlib.sha256).hexdigest()[:32]
+
+
+def _answer(secret: bytes, place: str, nonce: str) -> str:
+    said = "\0".join(("rendezvous", "store", place, nonce))
+    return hmac.new(secret, said.encode(), hashlib.sha256).hexdigest()
+
+
+def _find(secret: bytes, address: str, first: int) -> "int | None":
+    """The port of the store, when it has proved that it is this run'"'"'s."""
     end = time.monotonic() + _PATIENCE_S
+    turn, taken = 0, False
     while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            socket.create_connection((address, port), timeout=5).close()
-            return True
+        # The other ports only where the first is another'"'"'s: who listens there need not be disturbed.
+        taken = False
+        for port in ports(secret, first) if turn % 20 == 0 else [first]:
+            try:
+                if _is_store(secret, address, port):
+                    return port
+                taken = True
+            except OSError:
+                pass
+        turn = 0 if taken else turn + 1
         time.sleep(0.1)
-    return False
+    said = "who listens there is not of this run" if taken else "does not answer"
+    sys.stderr.write(f"fairlead: rank 0 ({address}:{first}): {said}\n")
+    return None
 
 
-class _Store(http.server.ThreadingHTTPServer):
+def _is_store(secret: bytes, address: str, port: int) -> bool:
+    """Raises OSError where nobody listens."""
+    nonce = os.urandom(32).hex()
+    expected = _answer(secret, f"{address}:{port}", nonce).encode()
+    with socket.create_connection((address, port), timeout=PROOF_S) as connection:
+        end = time.monotonic() + PROOF_S
+        data = b""
+        try:
+            connection.sendall(b"GET /fairlead/" + nonce.encode() + b" HTTP/1.0\r\n\r\n")
+            while len(data) < 1024 and time.monotonic() < end:
+                connection.settimeout(max(end - time.monotonic(), 0.001))
+                more = connection.recv(1024)
+                if not more:
+                    break
+                data += more
+        except OSError:
+            return False
+    return hmac.compare_digest(data[-len(expected) :], expected)
+
+
+class _Call:
+    """One connection, which carries one request."""
+
+    def __init__(self, connection: socket.socket, address: str) -> None:
+        self.connection = connection
+        self.address = address
+        self.end = time.monotonic() + PROOF_S
+        self.proved = False
+        self.buffer = bytearray()
+        #: How many bytes the request has, with its value, once its head is there.
+        self.size = 0
+        self.body_at = 0
+        self.method = b""
+        self.key = b""
+        self.answer = b""
+
+
+class _Store:
     """Scope and key -> value. What ranks delete at their end may stay: the store ends soon after."""
 
-    daemon_threads = True
+    def __init__(self, listener: socket.socket, secret: bytes, place: str) -> None:
+        self.listener = listener
+        self._secret = secret
+        self._place = place
+        self._token = _token(secret).encode()
+        self._values: dict[bytes, bytes] = {}
+        self._total = 0
+        self._asked_at = time.monotonic()
+        self._calls: dict[int, _Call] = {}  # by descriptor, the oldest first
+        listener.setblocking(False)
 
-    def __init__(self, *arguments: "Any") -> None:
-        super().__init__(*arguments)
-        self.values: dict[str, bytes] = {}
-        self.asked_at = time.monotonic()
+    def serve(self, rank: int) -> None:
+        """Until a little after the end of that process."""
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self.listener, selectors.EVENT_READ, None)
+        alive = _identity(rank)
+        ended_at = 0.0
+        looked_at = 0.0
+        while True:
+            ready = [key.data for key, _ in self._selector.select(0.25)]
+            # Who is here goes before who comes.
+            for call in ready:
+                if call is not None and call.connection.fileno() >= 0:
+                    self._go_on(call)
+            if None in ready:
+                self._accept()
+            now = time.monotonic()
+            if now - looked_at < 0.25:
+                continue
+            looked_at = now
+            for call in [each for each in self._calls.values() if each.end <= now]:
+                self._drop(call)
+            if not ended_at and (alive is None or _identity(rank) != alive):
+                ended_at = now
+            if ended_at and (
+                now - max(self._asked_at, ended_at) > _QUIET_S or now - ended_at > _LONGEST_QUIET_S
+            ):
+                return
+
+    def _accept(self) -> None:
+        try:
+            connection, address = self.listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # no descriptors are left, or the caller has gone
+            connection = None
+        unproved = [call for call in self._calls.values() if not call.proved]
+        if unproved and (connection is None or len(unproved) >= MOST_CALLERS):
+            self._drop(of_the_most(unproved))
+        if connection is None:
+            return
+        connection.setblocking(False)
+        call = _Call(connection, str(address[0]))
+        self._calls[connection.fileno()] = call
+        self._selector.register(connection, selectors.EVENT_READ, call)
+        self._go_on(call)
+
+    def _drop(self, call: _Call) -> None:
+        del self._calls[call.connection.fileno()]
+        self._selector.unregister(call.connection)
+        call.connection.close()
+
+    def _go_on(self, call: _Call) -> None:
+        try:
+            if call.answer:
+                self._write(call)
+                return
+            most = (call.size or _MOST_HEAD) - len(call.buffer)
+            data = call.connection.recv(min(most, 2**20))
+            if not data:
+                raise OSError("the connection ended")
+            call.buffer += data
+            if not call.size:
+                self._read_head(call)
+            if call.size and len(call.buffer) >= call.size:
+                self._do(call)
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError):
+            self._drop(call)
+
+    def _read_head(self, call: _Call) -> None:
+        """Raises ValueError for what is no request of this run'"'"'s."""
+        if not call.method:
+            end = call.buffer.find(b"\n") + 1
+            if not end:
+                if len(call.buffer) >= _MOST_HEAD:
+                    raise ValueError("no request")
+                return
+            found = _REQUEST.fullmatch(bytes(call.buffer[:end]))
+            if found is None:
+                raise ValueError("no request")
+            call.method, token, call.key = found.groups()
+            if token == b"fairlead" and call.method == b"GET" and _HEX.fullmatch(call.key):
+                call.size = call.body_at = end
+                return
+            if not hmac.compare_digest(token, self._token):
+                raise ValueError("no request of this run'"'"'s")
+            call.proved = True
+            call.end = time.monotonic() + _REQUEST_S
+        head = re.search(rb"\r?\n\r?\n", call.buffer)
+        if head is None:
+            if len(call.buffer) >= _MOST_HEAD:
+                raise ValueError("a head without end")
+            return
+        length = _LENGTH.search(bytes(call.buffer[: head.end()]))
+        size = int(length.group(1)) if length is not None and call.method == b"PUT" else 0
+        if size > _MOST_VALUE:
+            raise ValueError("a value that is too large")
+        call.body_at = head.end()
+        call.size = call.body_at + size
+
+    def _do(self, call: _Call) -> None:
+        if not call.proved:
+            self._reply(call, 200, _answer(self._secret, self._place, call.key.decode()).encode())
+            return
+        self._asked_at = time.monotonic()
+        if call.method == b"GET":
+            value = self._values.get(call.key)
+            self._reply(call, 404 if value is None else 200, value or b"")
+        elif call.method == b"PUT":
+            value = bytes(call.buffer[call.body_at : call.size])
+            total = self._total + len(value) - len(self._values.get(call.key, b""))
+            if total > _MOST_TOTAL or len(self._values) >= _MOST_VALUES:
+                self._reply(call, 507, b"")
+                return
+            self._values[call.key] = value
+            self._total = total
+            self._reply(call, 200, b"")
+        else:
+            self._reply(call, 200, b"")
+
+    def _reply(self, call: _Call, status: int, value: bytes) -> None:
+        names = {200: "OK", 404: "Not Found", 507: "Insufficient Storage"}
+        head = f"HTTP/1.0 {status} {names[status]}\r\nContent-Length: {len(value)}\r\n\r\n"
+        call.answer = head.encode() + value
+        self._write(call)
+
+    def _write(self, call: _Call) -> None:
+        try:
+            sent = call.connection.send(call.answer)
+        except BlockingIOError:
+            sent = 0
+        call.answer = call.answer[sent:]
+        if call.answer:
+            self._selector.modify(call.connection, selectors.EVENT_WRITE, call)
+        else:
+            self._drop(call)
 
 
-class _Request(http.server.BaseHTTPRequestHandler):
-    server: "_Store"
-    timeout = 10
-
-    def do_GET(self) -> None:
-        self._answer(self.server.values.get(self.path))
-
-    def do_PUT(self) -> None:
-        self.server.values[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(b"")
-
-    def do_DELETE(self) -> None:
-        self._answer(b"")
-
-    def _answer(self, value: "bytes | None") -> None:
-        self.server.asked_at = time.monotonic()
-        self.send_response(404 if value is None else 200)
-        self.send_header("Content-Length", str(len(value or b"")))
-        self.end_headers()
-        self.wfile.write(value or b"")
-
-    def log_message(self, *words: "Any") -> None:
-        pass
+def _identity(process: int) -> "str | None":
+    """When the process began; None when it has ended."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as stream:
+            words = stream.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] in (b"Z", b"X") else words[19].decode()
 
 
 def _detach(store: _Store) -> None:
@@ -306,17 +929,19 @@ def _detach(store: _Store) -> None:
     child = os.fork()
     if child:
         os.waitpid(child, 0)
-        store.socket.close()
+        store.listener.close()
         return
     if os.fork():
         os._exit(0)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # nobody who reads the rank'"'"'s output waits for us
-        os.dup2(nothing, stream)
-    threading.Thread(target=store.serve_forever, daemon=True).start()
-    while os.path.exists(f"/proc/{rank}") or time.monotonic() - store.asked_at < _QUIET_S:
-        time.sleep(0.25)
-    os._exit(0)
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):  # nobody who reads the rank'"'"'s output waits for us
+            os.dup2(nothing, stream)
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        store.serve(rank)
+    finally:
+        os._exit(0)
 
 
 if __name__ == "__main__":
@@ -346,8 +971,8 @@ done
 read -r -t 1 -u 5
 exec 5<&-
 
-echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
-[ "$code" -eq 0 ] || ! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" ||
+echo "$code" >> "$FAIRLEAD_CONTROL/over.$FAIRLEAD_NODE"
+[ "$code" -eq 0 ] || ! cat "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE" 2>/dev/null | grep -q ' 75$' ||
   let_save over "$FAIRLEAD_NODES"
 
 [ "$code" -eq 0 ] || end_run
@@ -356,19 +981,22 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_RUN_DIR" ] || mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-mapfile -t begun < "$FAIRLEAD_RUN_DIR/starts"
+[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
+mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
+  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
 fi
-script=$FAIRLEAD_RUN_DIR/job.sh
-[ -e "$script" ] || cp "$0" "$script" || exit 3
+[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
+script=$FAIRLEAD_CONTROL/job.sh
+[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
@@ -407,7 +1035,15 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+[ -d "$FAIRLEAD_CONTROL/logs" ] || mkdir "$FAIRLEAD_CONTROL/logs" || exit 3
+
+# By this the run's processes on different nodes know each other.
+(
+  umask 077
+  rm -f "$FAIRLEAD_CONTROL/secret"
+  set -C
+  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$FAIRLEAD_CONTROL/secret"
+) || finish 3
 
 # Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
 # nodes, and for names of another form.
@@ -436,7 +1072,7 @@ on_each_node() {
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_RUN_DIR/agains" ] || mapfile -t agains < "$FAIRLEAD_RUN_DIR/agains"
+[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
@@ -447,7 +1083,7 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
   printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 FAIRLEAD_MASTER=${hosts[0]}
 while read -r address _; do
@@ -463,7 +1099,7 @@ while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD
 done
 
 run() { # $1: job or proof
-  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
   await "$!"
 }
 
@@ -472,12 +1108,12 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi
@@ -486,8 +1122,8 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_RUN_DIR/again"; then
-    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+  if again > "$FAIRLEAD_CONTROL/again"; then
+    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:ef44bbe8b52b.
+# Written by Fairlead 0.1.0, plan sha256:1e640e4b8765.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -18,38 +18,128 @@ unset FAIRLEAD_RUN
 FAIRLEAD_NODES=2
 FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
-# NODE is a number, or the name of the variable that holds it.
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
+# write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
   *)
     FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
-    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB/control ;;
 esac
+[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $FAIRLEAD_HOST"
 
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+run_apart=user
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
+}
+
+exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
+  local number file found=()
+  for ((number = $1; number < $1 + $2; number++)); do
+    file=$FAIRLEAD_RUN_DIR/exits.$number
+    [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
+  done
+  [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
+    awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 4'
 }
 
 deliver() { # $1: a signal for the run's processes on this node
@@ -67,7 +157,7 @@ if [ "$part" = --signal ]; then # from the first node
 fi
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -88,13 +178,49 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+
+# Not exported: only what the launcher starts is given it.
+unset FAIRLEAD_SECRET
+read -r FAIRLEAD_SECRET < "$FAIRLEAD_CONTROL/secret" || [ -n "${FAIRLEAD_SECRET:-}" ] || exit 3
+
+open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
+  local LC_ALL=C IFS='' all
+  all=$*
+  # So much an empty pipe always takes: no process has to wait for the engine.
+  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
+    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+  else # a child of this shell waits, not of the command
+    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
+  fi
+}
 
 [ -e /dev/fd/0 ] || exec </dev/null
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It
 # keeps the standard input, and the signals that bash takes from what it puts there.
+open_sealed \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOCAL_WORLD_SIZE 2 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  --setenv WORLD_SIZE 4
 (
   trap - INT QUIT
-  exec /opt/bwrap \
+  unset FAIRLEAD_SCRIPT
+  passed=()
+  for name in FAIRLEAD_SECRET; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -111,33 +237,347 @@ need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOCAL_WORLD_SIZE 2 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada \
-  --setenv WORLD_SIZE 4 \
+  --args "$sealed" \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
   ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c '"""Starts the image'"'"'s own mpirun on the first node, and lets it start its daemons on the others. A program:
+  /env/bin/python -c '"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
+
+Anyone on the network may call the first node, or listen in its place. So each side proves to the other that
+it knows the run'"'"'s secret, which itself is never sent, before either reads more than a few bytes:
+
+    other node -> first    "FLR2", a nonce of 32 bytes
+    first -> other         a nonce of 32 bytes, HMAC-SHA256(secret; "lead", place, both nonces)
+    other -> first         HMAC-SHA256(secret; "follow", place, both nonces)
+
+The place is ADDRESS:PORT. After this a message is its length in 4 bytes, its HMAC by a key of this connection
+(with the direction and the message'"'"'s number), and a JSON object. Nothing is encrypted.
+
+Part of programs that run as text in images (fairlead.mpi.text): only the standard library of Python 3.6.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: Holds the secret, in hexadecimal digits.
+SECRET = "FAIRLEAD_SECRET"
+#: All that a connection has for its proof.
+PROOF_S = 10.0
+#: So many connections may be without proof at a time.
+MOST_CALLERS = 256
+#: A message is a command with its environment, of a few kB.
+_MOST_BYTES = 2**22
+#: Where the port is taken, the next is tried; only who has the secret knows which.
+_MORE_PORTS = 7
+_MAGIC = b"FLR2"
+_NONCE, _MAC = 32, 32
+
+
+class Line:
+    """A connection that carries JSON objects. With a key each is signed, with its direction and number."""
+
+    def __init__(
+        self, connection: socket.socket, key: bytes = b"", ours: bytes = b"", theirs: bytes = b""
+    ) -> None:
+        self.connection = connection
+        self._key = key
+        self._ours = ours
+        self._theirs = theirs
+        self._sent = 0
+        self._received = 0
+        self._lock = threading.Lock()
+
+    def send(self, **message: "Any") -> None:
+        data = json.dumps(message).encode()
+        with self._lock:
+            signature = self._sign(self._ours, self._sent, data)
+            self._sent += 1
+            self.connection.sendall(struct.pack(">I", len(data)) + signature + data)
+
+    def receive(self) -> "dict[str, Any] | None":
+        """None at the end of the connection, and for what is no message."""
+        try:
+            (size,) = struct.unpack(">I", exactly(self.connection, 4))
+            if size > _MOST_BYTES:
+                return None
+            signature = exactly(self.connection, _MAC if self._key else 0)
+            data = exactly(self.connection, size)
+            if not hmac.compare_digest(signature, self._sign(self._theirs, self._received, data)):
+                return None
+            self._received += 1
+            found = json.loads(data.decode())
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+
+    def _sign(self, direction: bytes, number: int, data: bytes) -> bytes:
+        if not self._key:
+            return b""
+        return hmac.new(self._key, direction + struct.pack(">Q", number) + data, hashlib.sha256).digest()
+
+
+def exactly(connection: socket.socket, size: int, end: "float | None" = None) -> bytes:
+    """So many bytes, until a moment of the monotonic clock. Raises OSError."""
+    found = bytearray()
+    while len(found) < size:
+        if end is not None:
+            connection.settimeout(max(end - time.monotonic(), 0.001))
+        data = connection.recv(min(size - len(found), 65536))
+        if not data:
+            raise OSError("the connection ended")
+        found += data
+    return bytes(found)
+
+
+def _proof(secret: bytes, what: bytes, place: str, follower: bytes, lead: bytes) -> bytes:
+    return hmac.new(
+        secret, b"\0".join((b"relay", what, place.encode(), follower + lead)), hashlib.sha256
+    ).digest()
+
+
+def read_secret() -> bytes:
+    try:
+        found = bytes.fromhex(os.environ.get(SECRET, ""))
+    except ValueError:
+        found = b""
+    if len(found) < 16:
+        raise SystemExit("fairlead: the run'"'"'s secret is not there: " + SECRET)
+    return found
+
+
+def ports(secret: bytes, first: int) -> "list[int]":
+    """Where the first node may listen. Who takes the first of them cannot know the others."""
+    found = hmac.new(secret, b"ports", hashlib.sha256).digest()
+    more = struct.unpack(">16H", found)[:_MORE_PORTS]
+    return [first, *(20000 + number % 12000 for number in more)]
+
+
+def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[str, Any]") -> Line:
+    """A connection to the first node on which each side has proved itself; `hello` is its first message."""
+    end = time.monotonic() + patience_s
+    first, *others = ports(secret, port)
+    turn = 0
+    while True:
+        reason, taken = "", False
+        # The other ports only where the first is another'"'"'s: who listens there need not be disturbed.
+        for each in [first] if turn % 20 else [first, *others]:
+            try:
+                return _call(secret, master, each, hello)
+            except _Stranger:
+                taken = True
+            except OSError as error:
+                reason = str(error)
+        if time.monotonic() > end:
+            where = f"{master}:{first}"
+            if taken:
+                raise SystemExit(f"fairlead: who listens on the first node ({where}) is not of this run")
+            raise SystemExit(f"fairlead: the first node ({where}) does not answer: {reason}")
+        turn = 0 if taken else turn + 1
+        time.sleep(0.1)
+
+
+class _Stranger(Exception):
+    """Who answered does not know the secret."""
+
+
+def _call(secret: bytes, master: str, port: int, hello: "dict[str, Any]") -> Line:
+    connection = socket.create_connection((master, port), timeout=PROOF_S)
+    try:
+        end = time.monotonic() + PROOF_S
+        place = f"{master}:{port}"
+        ours = os.urandom(_NONCE)
+        connection.sendall(_MAGIC + ours)
+        try:
+            answer = exactly(connection, _NONCE + _MAC, end)
+        except OSError:
+            raise _Stranger from None
+        theirs, proof = answer[:_NONCE], answer[_NONCE:]
+        if not hmac.compare_digest(proof, _proof(secret, b"lead", place, ours, theirs)):
+            raise _Stranger
+        connection.sendall(_proof(secret, b"follow", place, ours, theirs))
+        line = Line(connection, _proof(secret, b"key", place, ours, theirs), b"follow", b"lead")
+        line.send(**hello)
+        if line.receive() is None:  # dropped among many
+            raise OSError("the connection ended")
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return line
+    except BaseException:
+        connection.close()
+        raise
+
+
+def of_the_most(callers: "Any") -> "Any":
+    """Of connections without proof, the oldest first, whom to drop when there are too many: the oldest from
+    the address that most come from."""
+    counts: dict[str, int] = {}
+    for caller in callers:
+        counts[caller.address] = counts.get(caller.address, 0) + 1
+    most = max(counts, key=lambda address: counts[address])
+    return next(caller for caller in callers if caller.address == most)
+
+
+class _Caller:
+    """A connection without proof yet."""
+
+    def __init__(self, connection: socket.socket, address: str) -> None:
+        self.connection = connection
+        self.address = address
+        self.end = time.monotonic() + PROOF_S
+        self.buffer = b""
+        self.theirs = b""
+        self.ours = b""
+
+    @property
+    def missing(self) -> int:
+        return (_MAC if self.ours else len(_MAGIC) + _NONCE) - len(self.buffer)
+
+
+class Door:
+    """Lets in who knows the secret, in whatever order they come; others hold up nobody."""
+
+    def __init__(self, secret: bytes, master: str, port: int) -> None:
+        self._secret = secret
+        self._listener, found = listen(secret, master, port)
+        self._place = f"{master}:{found}"
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._callers: dict[int, _Caller] = {}  # by descriptor, the oldest first
+
+    def next(self, end: float) -> "Line | None":
+        """The next connection that has proved itself; None when the time is over."""
+        while True:
+            now = time.monotonic()
+            if now >= end:
+                return None
+            for caller in [each for each in self._callers.values() if each.end <= now]:
+                self._drop(caller)
+            first = min([end, *(caller.end for caller in self._callers.values())])
+            ready = [key.data for key, _ in self._selector.select(max(first - now, 0.001))]
+            # Who is here goes before who comes.
+            for caller in [each for each in ready if each is not None]:
+                line = self._hear(caller) if caller.connection.fileno() >= 0 else None
+                if line is not None:
+                    return line
+            if None in ready:
+                line = self._accept()
+                if line is not None:
+                    return line
+
+    def close(self) -> None:
+        for caller in list(self._callers.values()):
+            self._drop(caller)
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> "Line | None":
+        try:
+            connection, address = self._listener.accept()
+        except OSError:  # no descriptors are left, or the caller has gone
+            if self._callers:
+                self._drop(of_the_most(self._callers.values()))
+            return None
+        connection.setblocking(False)
+        caller = _Caller(connection, str(address[0]))
+        self._callers[connection.fileno()] = caller
+        self._selector.register(connection, selectors.EVENT_READ, caller)
+        if len(self._callers) > MOST_CALLERS:
+            self._drop(of_the_most(self._callers.values()))
+        return self._hear(caller) if connection.fileno() >= 0 else None
+
+    def _drop(self, caller: _Caller) -> None:
+        self._let_go(caller)
+        caller.connection.close()
+
+    def _let_go(self, caller: _Caller) -> None:
+        del self._callers[caller.connection.fileno()]
+        self._selector.unregister(caller.connection)
+
+    def _hear(self, caller: _Caller) -> "Line | None":
+        """Never reads more than the next message of the proof."""
+        try:
+            data = caller.connection.recv(caller.missing)
+            if not data:
+                raise OSError("the connection ended")
+            caller.buffer += data
+            if caller.missing:
+                return None
+            if caller.ours:
+                return self._check(caller)
+            if not caller.buffer.startswith(_MAGIC):
+                raise OSError("no node")
+            caller.theirs, caller.buffer = caller.buffer[len(_MAGIC) :], b""
+            caller.ours = os.urandom(_NONCE)
+            answer = caller.ours + self._sign(caller, b"lead")
+            if caller.connection.send(answer) != len(answer):
+                raise OSError("no room")
+        except BlockingIOError:
+            return None
+        except OSError:
+            self._drop(caller)
+        return None
+
+    def _check(self, caller: _Caller) -> Line:
+        if not hmac.compare_digest(caller.buffer, self._sign(caller, b"follow")):
+            raise OSError("no proof")
+        self._let_go(caller)
+        caller.connection.settimeout(PROOF_S)
+        caller.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return Line(caller.connection, self._sign(caller, b"key"), b"lead", b"follow")
+
+    def _sign(self, caller: _Caller, what: bytes) -> bytes:
+        return _proof(self._secret, what, self._place, caller.theirs, caller.ours)
+
+
+def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]":
+    """On the first of the run'"'"'s ports that is free."""
+    reason = ""
+    for each in ports(secret, port):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((master, each))
+            listener.listen(4096)
+            return listener, each
+        except OSError as error:
+            reason = str(error)
+            listener.close()
+    raise SystemExit(f"fairlead: the first node cannot listen on {master}:{port}: {reason}")
+
+
+"""Starts the image'"'"'s own mpirun on the first node, and lets it start its daemons on the others. A program:
 one file without dependencies, for the Python 3.6 or newer of any image; no ssh or srun is needed in there.
 
 The job script starts it in a container on every node. On the others it calls the first node, and does what it
 is told. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it hands the command over
-to the node that it is for, and ends as that ends. Nodes prove to each other that they know the run'"'"'s secret.
+to the node that it is for, and ends as that ends.
 
-    python relay.py --node K --nodes N --master ADDRESS --port P --secret FILE --ranks R \\
+    FAIRLEAD_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
         --launcher WORDS --proof WORDS -- LAUNCHER… PROOF… COMMAND…
+
+Nodes prove to each other that they know the run'"'"'s secret, by fairlead.mpi.door, whose text precedes this one.
 
 In the launcher'"'"'s words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
 NAMES for those without the number of ranks. The proof (fairlead.mpi.proof) is run before the command.
@@ -148,7 +588,6 @@ import contextlib
 import ctypes
 import hashlib
 import hmac
-import json
 import os
 import shutil
 import signal
@@ -159,10 +598,11 @@ import tempfile
 import threading
 import time
 
+
 #: Seconds until the other nodes are there; a container may first have to be unpacked.
 _PATIENCE_S = 300.0
-#: A message is a command with its environment, of a few kB.
-_MOST_BYTES = 2**22
+#: Of a message: the number of a command, and its exit code.
+_NUMBERS = ("start", "end", "ended", "code")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,7 +635,6 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
     for name in ("--node", "--nodes", "--port", "--ranks", "--launcher", "--proof"):
         parser.add_argument(name, type=int, default=0)
     parser.add_argument("--master", default="127.0.0.1")
-    parser.add_argument("--secret", default="")
     split = words.index("--")
     return parser.parse_args(words[:split]), words[split + 1 :]
 
@@ -211,7 +650,7 @@ _libc = ctypes.CDLL(None)
 
 
 def _unmarked() -> "dict[str, str]":
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if name != SECRET}  # not for the ranks
     mark = environment.pop(_MARK, None)
     return environment if mark is None else {**environment, _HIDDEN_MARK: mark}
 
@@ -224,57 +663,34 @@ def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-# -- talking -----------------------------------------------------------------------------------------
+# -- what nodes send each other --------------------------------------------------------------------
 
 
-class _Line:
-    """A connection that carries one JSON object a line."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self._reader = connection.makefile("rb")
-        self._lock = threading.Lock()
-
-    def send(self, **message: "Any") -> None:
-        with self._lock:
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
-
-    def receive(self) -> "dict[str, Any] | None":
-        """None at the end of the connection."""
-        try:
-            line = self._reader.readline(_MOST_BYTES)
-            found = json.loads(line.decode()) if line else None
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-        self.connection.close()
+def _receive(line: Line) -> "dict[str, Any] | None":
+    """The next message; None at the end of the connection, and for one with a value of the wrong type."""
+    found = line.receive()
+    if found is None or not all(isinstance(found.get(name, 0), int) for name in _NUMBERS):
+        return None
+    words = found.get("words", [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return None
+    try:
+        return None if b"\0" in b"".join(map(os.fsencode, words)) else found
+    except UnicodeEncodeError:
+        return None
 
 
-def _sign(secret: bytes, who: str, *nonces: str) -> str:
-    return hmac.new(secret, " ".join((who, *nonces)).encode(), hashlib.sha256).hexdigest()
-
-
-def _secret(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        found = stream.read().strip()
-    if len(found) < 16:
-        raise SystemExit("fairlead: the run'"'"'s secret is not there: " + path)
-    return found
-
-
-def _nonce() -> str:
-    return os.urandom(16).hex()
+# -- the program as it lies on a node ------------------------------------------------------------------
 
 
 def _folder(secret: bytes) -> str:
     """A folder of this run'"'"'s, at the same path on all nodes, that nobody else can foretell."""
-    folder = "/tmp/fairlead-" + hashlib.sha256(secret).hexdigest()[:16]
+    folder = "/tmp/fairlead-" + hmac.new(secret, b"folder", hashlib.sha256).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)  # of the run before a requeue
-    os.mkdir(folder, 0o700)
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError as error:
+        raise SystemExit(f"fairlead: cannot make the folder {folder}: {error.strerror}") from None
     return folder
 
 
@@ -294,7 +710,7 @@ def _write_agent(folder: str) -> None:
 
 
 def _follow(options: "Any") -> int:
-    secret = _secret(options.secret)
+    secret = read_secret()
     folder = _folder(secret)
     try:
         # ORTE'"'"'s daemons want to see the "ssh" too, which they never use.
@@ -305,26 +721,20 @@ def _follow(options: "Any") -> int:
 
 
 def _obey(options: "Any", secret: bytes) -> int:
-    line = _Line(_connect(options.master, options.port))
-    ours = _nonce()
-    line.send(nonce=ours)
-    answer = line.receive() or {}
-    theirs = str(answer.get("nonce"))
-    if not hmac.compare_digest(str(answer.get("proof")), _sign(secret, "lead", ours, theirs)):
-        raise SystemExit("fairlead: who listens on the first node is not of this run")
-    line.send(proof=_sign(secret, "follow", theirs, ours), host=socket.gethostname(), node=options.node)
+    hello = {"node": options.node, "host": socket.gethostname()}
+    line = join(secret, options.master, options.port, _PATIENCE_S, hello)
     children: dict[int, subprocess.Popen[bytes]] = {}
     while True:
-        message = line.receive()
+        message = _receive(line)
         if message is None or "bye" in message:
             for child in children.values():
                 _end(child)
             return 0 if message is not None else 1
         if "start" in message:
-            number = int(message["start"])
+            number = message["start"]
             # As sshd does it: the words are one line for a shell.
             child = subprocess.Popen(
-                ["/bin/sh", "-c", " ".join(message["words"])],
+                ["/bin/sh", "-c", " ".join(message.get("words", []))],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 env=_unmarked(),
@@ -332,30 +742,14 @@ def _obey(options: "Any", secret: bytes) -> int:
             )
             children[number] = child
             threading.Thread(target=_report, args=(line, number, child), daemon=True).start()
-        elif "end" in message and int(message["end"]) in children:
-            _end(children[int(message["end"])])
+        elif "end" in message and message["end"] in children:
+            _end(children[message["end"]])
 
 
-def _report(line: _Line, number: int, child: "subprocess.Popen[bytes]") -> None:
+def _report(line: Line, number: int, child: "subprocess.Popen[bytes]") -> None:
     code = child.wait()
     with contextlib.suppress(OSError):
         line.send(ended=number, code=code if code >= 0 else 128 - code)
-
-
-def _connect(master: str, port: int) -> socket.socket:
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            connection = socket.create_connection((master, port), timeout=10)
-            connection.settimeout(None)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return connection
-        except OSError as error:
-            if time.monotonic() > end:
-                raise SystemExit(
-                    f"fairlead: the first node ({master}:{port}) does not answer: {error}"
-                ) from None
-            time.sleep(0.1)
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -370,11 +764,11 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 class _Lead:
     def __init__(self, options: "Any") -> None:
         self._options = options
-        self._secret = _secret(options.secret) if options.nodes > 1 else b""
+        self._secret = read_secret() if options.nodes > 1 else b""
         self._folder = _folder(self._secret) if self._secret else tempfile.mkdtemp(prefix="fairlead-")
-        self._followers: dict[str, _Line] = {}
+        self._followers: dict[str, Line] = {}
         self._hosts = [socket.gethostname()]
-        self._waiting: dict[int, _Line] = {}
+        self._waiting: dict[int, tuple[str, Line]] = {}
         self._numbers = iter(range(1, 10**9))
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -385,54 +779,57 @@ class _Lead:
         self._open_for_agents()
         others = self._options.nodes - 1
         if others:
-            listener = socket.socket()
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((self._options.master, self._options.port))
-            listener.listen(128)
+            door = Door(self._secret, self._options.master, self._options.port)
             end = time.monotonic() + _PATIENCE_S
-            found: dict[int, tuple[str, _Line]] = {}
+            found: dict[int, tuple[str, Line]] = {}
             while len(found) < others:
-                listener.settimeout(max(end - time.monotonic(), 0.001))
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    raise SystemExit(f"fairlead: only {len(found) + 1} of {others + 1} nodes came") from None
-                self._welcome(connection, found)
-            listener.close()
+                line = door.next(end)
+                if line is None:
+                    raise SystemExit(f"fairlead: only {len(found) + 1} of {others + 1} nodes came")
+                self._welcome(line, found)
+            door.close()
             for _, (host, line) in sorted(found.items()):
                 self._hosts.append(host)
                 self._followers[host] = line
                 threading.Thread(target=self._hear, args=(host, line), daemon=True).start()
 
-    def _welcome(self, connection: socket.socket, found: "dict[int, tuple[str, _Line]]") -> None:
-        connection.settimeout(10)  # a stranger must not hold us up
-        line = _Line(connection)
-        theirs, ours = str((line.receive() or {}).get("nonce")), _nonce()
-        try:
-            line.send(nonce=ours, proof=_sign(self._secret, "lead", theirs, ours))
-        except OSError:
-            return
+    def _welcome(self, line: Line, found: "dict[int, tuple[str, Line]]") -> None:
+        """A node may come twice, when it has lost the first connection; the later one counts."""
         said = line.receive() or {}
-        if not hmac.compare_digest(str(said.get("proof")), _sign(self._secret, "follow", ours, theirs)):
+        node, host = said.get("node"), said.get("host")
+        if not isinstance(node, int) or not 0 < node < self._options.nodes or not isinstance(host, str):
             line.close()
             return
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        found[int(said["node"])] = (str(said["host"]), line)
+        try:
+            line.send(welcome=True)
+        except OSError:
+            line.close()
+            return
+        line.connection.settimeout(None)
+        found[node] = (host, line)
 
-    def _hear(self, host: str, line: _Line) -> None:
+    def _hear(self, host: str, line: Line) -> None:
         while True:
-            message = line.receive()
+            message = _receive(line)
             if message is None:
-                if self._child is not None and not self._lost:
-                    self._lost = host
-                    self._child.terminate()
+                self._lose(host)
                 return
             with self._lock:
-                agent = self._waiting.pop(int(message.get("ended", 0)), None)
+                _, agent = self._waiting.pop(message.get("ended", 0), ("", None))
             if agent is not None:
                 with contextlib.suppress(OSError):
-                    agent.send(code=int(message["code"]))
+                    agent.send(code=message.get("code", 255))
+
+    def _lose(self, host: str) -> None:
+        with self._lock:
+            self._lost = self._lost or host
+            if self._child is not None:
+                self._child.terminate()
+            left = [number for number, (there, _) in self._waiting.items() if there == host]
+            agents = [self._waiting.pop(number)[1] for number in left]
+        for agent in agents:
+            with contextlib.suppress(OSError):
+                agent.send(code=255)
 
     def _open_for_agents(self) -> None:
         _write_agent(self._folder)
@@ -448,9 +845,9 @@ class _Lead:
     def _serve(self, server: socket.socket) -> None:
         while True:
             connection, _ = server.accept()
-            threading.Thread(target=self._start_there, args=(_Line(connection),), daemon=True).start()
+            threading.Thread(target=self._start_there, args=(Line(connection),), daemon=True).start()
 
-    def _start_there(self, agent: _Line) -> None:
+    def _start_there(self, agent: Line) -> None:
         asked = agent.receive() or {}
         follower = self._followers.get(str(asked.get("host")))
         if follower is None:
@@ -458,8 +855,11 @@ class _Lead:
             return
         with self._lock:
             number = next(self._numbers)
-            self._waiting[number] = agent
-        follower.send(start=number, words=asked["words"])
+            self._waiting[number] = (str(asked["host"]), agent)
+        try:
+            follower.send(start=number, words=asked["words"])
+        except OSError:
+            self._lose(str(asked["host"]))
         if agent.receive() is None:  # mpirun has ended its "ssh"
             with self._lock:
                 gone = self._waiting.pop(number, None)
@@ -490,14 +890,17 @@ class _Lead:
         stdin = None if output is None else subprocess.DEVNULL
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave_to_the_ranks)
-        self._child = subprocess.Popen(
-            words,
-            stdin=stdin,
-            stdout=output,
-            stderr=stderr,
-            env=_unmarked(),
-            preexec_fn=_die_with_parent,
-        )
+        with self._lock:
+            self._child = subprocess.Popen(
+                words,
+                stdin=stdin,
+                stdout=output,
+                stderr=stderr,
+                env=_unmarked(),
+                preexec_fn=_die_with_parent,
+            )
+            if self._lost:
+                self._child.terminate()
         code = self._child.wait()
         self._child = None
         if self._lost:
@@ -530,7 +933,7 @@ def _agent(path: str, words: "list[str]") -> int:
         return 255
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
-    line = _Line(connection)
+    line = Line(connection)
     line.send(host=words[0].rpartition("@")[2], words=words[1:])
     answer = line.receive() or {}
     if "error" in answer:
@@ -540,7 +943,7 @@ def _agent(path: str, words: "list[str]") -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-' --nodes 2 --ranks 2 --node "$FAIRLEAD_NODE" --master "$FAIRLEAD_MASTER" --port "$FAIRLEAD_PORT" --secret /run/fairlead/FAIRLEAD_RUN_DIR/secret --launcher 20 --proof 15 -- \
+' --nodes 2 --ranks 2 --node "$FAIRLEAD_NODE" --master "$FAIRLEAD_MASTER" --port "$FAIRLEAD_PORT" --launcher 20 --proof 15 -- \
   /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to none --oversubscribe /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
 3.6 or newer of any image.
 
@@ -723,6 +1126,7 @@ exit "$code"
 ' rank python digits.py --epochs 40
 ) <&0 &
 child=$!
+exec {sealed}<&-
 wait "$child"
 code=$?
 
@@ -732,19 +1136,22 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_RUN_DIR" ] || mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-mapfile -t begun < "$FAIRLEAD_RUN_DIR/starts"
+[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
+mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
+  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
 fi
-script=$FAIRLEAD_RUN_DIR/job.sh
-[ -e "$script" ] || cp "$0" "$script" || exit 3
+[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
+script=$FAIRLEAD_CONTROL/job.sh
+[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
@@ -784,7 +1191,12 @@ await() { # the exit code of a child, through any number of signals
 }
 
 # By this the run's processes on different nodes know each other.
-(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$FAIRLEAD_RUN_DIR/secret")
+(
+  umask 077
+  rm -f "$FAIRLEAD_CONTROL/secret"
+  set -C
+  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$FAIRLEAD_CONTROL/secret"
+) || finish 3
 
 # Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
 # nodes, and for names of another form.
@@ -813,7 +1225,7 @@ on_each_node() {
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_RUN_DIR/agains" ] || mapfile -t agains < "$FAIRLEAD_RUN_DIR/agains"
+[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
@@ -824,7 +1236,7 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
   printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 FAIRLEAD_MASTER=${hosts[0]}
 while read -r address _; do
@@ -840,7 +1252,7 @@ while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD
 done
 
 run() { # $1: job or proof
-  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
   await "$!"
 }
 
@@ -849,7 +1261,7 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(exits 0 4 | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
@@ -861,8 +1273,8 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_RUN_DIR/again"; then
-    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+  if again > "$FAIRLEAD_CONTROL/again"; then
+    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

@@ -5,7 +5,7 @@
 #BSUB -W 1:30
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler lsf
-# Written by Fairlead 0.1.0, plan sha256:4b8f5b258643.
+# Written by Fairlead 0.1.0, plan sha256:410e51b94c3d.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -16,18 +16,20 @@ unset FAIRLEAD_RUN
 FAIRLEAD_NODES=2
 FAIRLEAD_JOB="${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"
 # The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
-# NODE is a number, or the name of the variable that holds it.
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
+# write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
   *)
     FAIRLEAD_RUN="${1:-digits.$((${LSB_JOBINDEX:-0} - 1))}"
-    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits/points/${FAIRLEAD_RUN##*.}/ranks ;;
+    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits/points/${FAIRLEAD_RUN##*.}/control ;;
 esac
+[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $FAIRLEAD_HOST"
 
@@ -36,23 +38,101 @@ HERE=" on $FAIRLEAD_HOST"
   exit 3
 }
 
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+run_apart=user
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
 }
 
 deliver() { # $1: a signal for the run's processes on this node
@@ -65,7 +145,7 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
 
 ( # Signals from the first node, by a file: this look once a second ends with the node's part.
   told=0 signals=()
@@ -73,7 +153,7 @@ trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
   while :; do
     read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
     kill -0 "$$" 2>/dev/null || exit
-    [ ! -e "$FAIRLEAD_RUN_DIR/signals" ] || mapfile -t signals < "$FAIRLEAD_RUN_DIR/signals"
+    [ ! -e "$FAIRLEAD_CONTROL/signals" ] || mapfile -t signals < "$FAIRLEAD_CONTROL/signals"
     while [ "$told" -lt "${#signals[@]}" ]; do
       deliver "${signals[told]}"
       told=$((told + 1))
@@ -81,7 +161,7 @@ trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
   done
 ) < /dev/null > /dev/null 2>&1 &
 watch=$!
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"; kill "$watch"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"; kill "$watch"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -102,6 +182,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
 # kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
@@ -132,14 +213,14 @@ fi
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$FAIRLEAD_RUN_DIR/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$FAIRLEAD_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
 
 # The point's values: a line of the table, below that of the names; bars between, odd bytes as \0OCTAL.
 FAIRLEAD_SWEEP_INDEX=${FAIRLEAD_RUN##*.}
-table=${FAIRLEAD_RUN_DIR-}
+table=${FAIRLEAD_CONTROL-}
 table=${table%/points/*}/table
 need "$table" 'the table of the sweep' 'fairlead submit, or fairlead run'
 IFS='|' read -r FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED < <(sed -n "$((FAIRLEAD_SWEEP_INDEX + 2))p" "$table") || {
@@ -149,6 +230,17 @@ IFS='|' read -r FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED < <(sed -n "$((FAIRLEAD_SW
 for name in FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED; do
   printf -v "$name" %b "${!name}"
 done
+
+open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
+  local LC_ALL=C IFS='' all
+  all=$*
+  # So much an empty pipe always takes: no process has to wait for the engine.
+  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
+    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+  else # a child of this shell waits, not of the command
+    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
+  fi
+}
 
 # A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
 # those that say nothing. (Of its first line bash does not keep zero bytes.)
@@ -172,28 +264,41 @@ start_rank() { # $1: its number on this node
   MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
   unset GLOO_SOCKET_IFNAME
   [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
-  local log=$FAIRLEAD_RUN_DIR/logs/$RANK code
+  local log=$FAIRLEAD_CONTROL/logs/$RANK code
   exec 3> >(read_output "$log.out")
   exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  rank_command >&3 2>&4 3>&- 4>&- 6>&-
+  FAIRLEAD_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE"
+  echo "$RANK $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE"
   [ "$code" -ne 75 ] || let_save exits 4
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
 }
 
 rank_command() {
+  open_sealed \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv FAIRLEAD_SWEEP_INDEX "$FAIRLEAD_SWEEP_INDEX" \
+  --setenv FAIRLEAD_SWEEP_LR "$FAIRLEAD_SWEEP_LR" \
+  --setenv FAIRLEAD_SWEEP_SEED "$FAIRLEAD_SWEEP_SEED" \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TAG 'lr '"$FAIRLEAD_SWEEP_LR" \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada
   passed=()
-  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME FAIRLEAD_SWEEP_INDEX FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED; do
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  name=TAG value='lr '"$FAIRLEAD_SWEEP_LR"
-  passed+=(--setenv "$name" "$value")
-  /opt/bwrap \
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -211,15 +316,7 @@ rank_command() {
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada \
+  --args "$sealed" \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
@@ -253,8 +350,8 @@ done
 read -r -t 1 -u 5
 exec 5<&-
 
-echo "$code" >> "$FAIRLEAD_RUN_DIR/over.$FAIRLEAD_NODE"
-[ "$code" -eq 0 ] || ! grep -qs ' 75$' "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_NODE" ||
+echo "$code" >> "$FAIRLEAD_CONTROL/over.$FAIRLEAD_NODE"
+[ "$code" -eq 0 ] || ! cat "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE" 2>/dev/null | grep -q ' 75$' ||
   let_save over "$FAIRLEAD_NODES"
 
 [ "$code" -eq 0 ] || end_run
@@ -263,25 +360,28 @@ exit "$code"
 fi
 
 # This point's own folder, with its output and its copy of the script.
-mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-exec >> "${FAIRLEAD_RUN_DIR%/*}/output.log" 2>&1
-script=${FAIRLEAD_RUN_DIR%/points/*}/job.sh
-[ ! -e "$script" ] || cp "$script" "$FAIRLEAD_RUN_DIR"
+(umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
+exec >> "${FAIRLEAD_CONTROL%/*}/output.log" 2>&1
+script=${FAIRLEAD_CONTROL%/points/*}/job.sh
+[ ! -e "$script" ] || (umask 077; cp "$script" "$FAIRLEAD_CONTROL")
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_RUN_DIR" ] || mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-mapfile -t begun < "$FAIRLEAD_RUN_DIR/starts"
+[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
+mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
+  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
 fi
-script=$FAIRLEAD_RUN_DIR/job.sh
-[ -e "$script" ] || cp "$0" "$script" || exit 3
+[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
+script=$FAIRLEAD_CONTROL/job.sh
+[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
@@ -320,7 +420,7 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-[ -d "$FAIRLEAD_RUN_DIR/logs" ] || mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+[ -d "$FAIRLEAD_CONTROL/logs" ] || mkdir "$FAIRLEAD_CONTROL/logs" || exit 3
 
 hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
 
@@ -354,10 +454,10 @@ on_each_node() {
   return "$code"
 }
 
-pass_on() { echo "$1" >> "$FAIRLEAD_RUN_DIR/signals"; }
+pass_on() { echo "$1" >> "$FAIRLEAD_CONTROL/signals"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_RUN_DIR/agains" ] || mapfile -t agains < "$FAIRLEAD_RUN_DIR/agains"
+[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
@@ -368,7 +468,7 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
   printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 FAIRLEAD_MASTER=${hosts[0]}
 while read -r address _; do
@@ -384,7 +484,7 @@ while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD
 done
 
 run() { # $1: job or proof
-  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
   await "$!"
 }
 
@@ -393,12 +493,12 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
     printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    cat "$FAIRLEAD_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi
@@ -407,8 +507,8 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_RUN_DIR/again"; then
-    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+  if again > "$FAIRLEAD_CONTROL/again"; then
+    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import fake_digest, make_driver, make_image, make_job, make_rootfs, make_site
+from builders import fake_digest, make_driver, make_image, make_job, make_rootfs
+from builders import make_site as make_bare_site
 from msgspec import UNSET, UnsetType
 from tools import tool
 
@@ -35,7 +36,15 @@ from fairlead.model import (
     Topology,
 )
 from fairlead.plan import plan
+from fairlead.plan.guard import FILTERS
 from fairlead.sweep import Sweep
+
+
+def make_site(**changes: Any) -> Site:
+    """A site with the filters of system calls, as every real one has."""
+    filters = {FILTERS: "/scratch/ada/store/programs/eb2061bf5d8449d8"}
+    return make_bare_site(**changes | {"other_tools": filters | changes.get("other_tools", {})})
+
 
 HERE = Path(__file__).parent
 ONE = Topology()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:750895d26b4f.
+# Written by Fairlead 0.1.0, plan sha256:b6d267882429.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -11,23 +11,101 @@ unset FAIRLEAD_RUN
 FAIRLEAD_RUN="${1:-digits-$$}"
 HERE=
 
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+run_apart=user
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
 }
 
 stop() { # $1: exit code
@@ -49,19 +127,24 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
 
-# Where the ranks leave their exit codes and output.
-if [ -z "${FAIRLEAD_RUN_DIR:-}" ]; then
-  FAIRLEAD_RUN_DIR=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_RUN_DIR"' EXIT
+# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
+# FAIRLEAD_RUN_DIR.
+if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
+  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
+  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
+  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
+  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
 fi
+export -n FAIRLEAD_CONTROL
 
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
 
 # The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
 quiet_limit_s=600 look_s=10 units=1 unit_ranks=1 world_size=1
 py_spy=/opt/tools/py-spy
-silence=$FAIRLEAD_RUN_DIR/watch stacks=$FAIRLEAD_RUN_DIR/stacks
+silence=$FAIRLEAD_CONTROL/watch stacks=$FAIRLEAD_CONTROL/stacks
 
 count() { # $1: how many units have said this
   local found=("$silence/$1".*)
@@ -120,7 +203,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
 }
 
 ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
-  local pid rank main=() asked=() caught file deadline
+  local dying='Fatal Python error: Aborted' pid rank main=() asked=() caught file deadline
   for pid in $(run_pids | sort -n); do
     rank=$(rank_of "$pid")
     [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
@@ -140,12 +223,12 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   deadline=$((SECONDS + 5))
   for rank in "${!asked[@]}"; do
     while :; do
-      file=$(grep -lsF 'Fatal Python error: Aborted' "$silence/$unit.err" | tail -n 1)
+      file=$(find "$silence/$unit.err" -maxdepth 0 -type f -size -65536k -exec grep -laF "$dying" {} + 2>/dev/null)
       [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
       [ "$SECONDS" -lt "$deadline" ] || break
       sleep 0.1
     done
-    [ -z "$file" ] || sed -n '/Fatal Python error: Aborted/,$p' "$file" >> "$stacks/$rank"
+    [ -z "$file" ] || tail -c 1048576 "$file" | sed -n "/$dying/,\$p" >> "$stacks/$rank"
   done
 }
 
@@ -320,21 +403,45 @@ output_kept() { # the last lines; whoever holds the pipe after the rank's end is
 }
 
 rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
-for old in "$stacks" "$FAIRLEAD_RUN_DIR/progress"; do # of an earlier start
-  [ ! -d "$old" ] || mv "$old" "$old.$((${starts:-2} - 1))"
-done
+[ ! -d "$stacks" ] || mv "$stacks" "$stacks.$((${starts:-2} - 1))" # of an earlier start
 mkdir -p "$silence" "$FAIRLEAD_RUN_DIR/progress" || exit 3
 
 unit=0
 start_watchdog
 
+open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
+  local LC_ALL=C IFS='' all
+  all=$*
+  # So much an empty pipe always takes: no process has to wait for the engine.
+  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
+    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+  else # a child of this shell waits, not of the command
+    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
+  fi
+}
+
 [ -e /dev/fd/0 ] || exec </dev/null
 keep_output "$silence/$unit"
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It
 # keeps the standard input, and the signals that bash takes from what it puts there.
+open_sealed \
+  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_plm isolated \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONFAULTHANDLER 1 \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv PYTHONUNBUFFERED 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada
 (
   trap - INT QUIT
-  exec /opt/bwrap \
+  unset FAIRLEAD_SCRIPT
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -351,17 +458,7 @@ keep_output "$silence/$unit"
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONFAULTHANDLER 1 \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv PYTHONUNBUFFERED 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada \
+  --args "$sealed" \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
@@ -372,6 +469,7 @@ keep_output "$silence/$unit"
   python digits.py --epochs 40
 ) <&0 >&3 2>&4 3>&- 4>&- &
 child=$!
+exec {sealed}<&-
 exec 3>&- 4>&-
 wait "$child"
 code=$?
@@ -385,5 +483,9 @@ if [ -e "$silence/verdict" ]; then
   exit 71
 fi
 
-[ "$code" -eq 0 ] || end_run
+left=
+if [ "$code" -eq 0 ]; then
+  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+fi
+[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:6b24eb7e251f.
+# Written by Fairlead 0.1.0, plan sha256:657ab099bff4.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -17,38 +17,118 @@ unset FAIRLEAD_RUN
 FAIRLEAD_NODES=2
 FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
-# bash SCRIPT --node|--rank NODE RUN FOLDER MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
-# NODE is a number, or the name of the variable that holds it.
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+# NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
+# write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_RUN_DIR=$4
+    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
     FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
   --signal) part=$1 FAIRLEAD_RUN=$3 ;;
   *)
     FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
-    FAIRLEAD_RUN_DIR=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB ;;
+    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB/control ;;
 esac
+[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $FAIRLEAD_HOST"
 
-run_pids() { # the run's processes on this node
-  grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\n'
+run_apart=user
+# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
+# processes are those that carry it, all that descends from them or from this script, and all that shares
+# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
+export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+
+carriers() { # $1: a variable with its value, as processes got it at their start
+  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
 }
 
-end_run() { # ask every process to end, wait up to 10 s, then make them
-  local signal pids deadline
-  for signal in TERM KILL; do
-    pids=$(run_pids)
-    [ -n "$pids" ] || return
-    # shellcheck disable=SC2086
-    kill -s "$signal" $pids 2>/dev/null
-    deadline=$((SECONDS + 10))
-    while [ "$SECONDS" -lt "$deadline" ]; do
-      [ -n "$(run_pids)" ] || return
-      sleep 0.1
+is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
+  local word words=
+  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
+  while IFS= read -r -d '' word; do
+    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    words+=$word$'\n'
+  done < "/proc/$1/cmdline"
+  [ "$words" = "$own_words" ]
+}
+
+run_pids() { # the run's processes on this node
+  local pid line fields word own_words='' more=1 own_session own_apart
+  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  {
+    for line in /proc/[0-9]*/stat; do
+      read -r line < "$line" || continue
+      pid=${line%% *}
+      # shellcheck disable=SC2206
+      fields=(${line##*) })
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
     done
+    case $run_apart in
+      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
+        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
+      tracer) while IFS=$'/:\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \
+        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
+    esac
+    while IFS= read -r -d '' word; do own_words+=$word$'\n'; done < "/proc/$$/cmdline"
+    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
+    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
+    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
+    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(marked_pids); do ours[$pid]=1; done
+    while [ -n "$more" ]; do
+      more=
+      for pid in "${!ours[@]}"; do
+        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
+          together[${apart[$pid]}]=1
+        [ "$run_apart" != tracer ] || together[$pid]=1
+        # Only where it began it: then all in it are its descendants.
+        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
+      done
+      for pid in "${!parent[@]}"; do
+        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
+        line=${parent[$pid]}
+        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
+          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
+          ours[$pid]=1 more=1
+        fi
+      done
+    done
+  } 2>/dev/null
+  [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
+}
+
+gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
+  local tenths
+  for ((tenths = 0; tenths < $2; tenths++)); do
+    [ -n "$("$1")" ] || return 0
+    sleep 0.1
   done
+  return 1
+}
+
+end_run() { # ask the processes to end, wait up to 10 s, then make them
+  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
+  signal_to TERM marked_pids
+  if gone marked_pids 100; then
+    gone run_pids 10 && return
+    signal_to TERM run_pids
+    gone run_pids 20 && return
+  fi
+  signal_to KILL run_pids
+  gone run_pids 100
+}
+
+marked_pids() {
+  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+}
+
+signal_to() { # $1: the signal, $2: a command that lists processes
+  local pids
+  pids=$("$2")
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
 }
 
 deliver() { # $1: a signal for the run's processes on this node
@@ -68,7 +148,7 @@ fi
 # The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
 quiet_limit_s=600 look_s=10 units=4 unit_ranks=1 world_size=4
 py_spy=/opt/tools/py-spy
-silence=$FAIRLEAD_RUN_DIR/watch stacks=$FAIRLEAD_RUN_DIR/stacks
+silence=$FAIRLEAD_CONTROL/watch stacks=$FAIRLEAD_CONTROL/stacks
 
 count() { # $1: how many units have said this
   local found=("$silence/$1".*)
@@ -127,7 +207,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
 }
 
 ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
-  local pid rank main=() asked=() caught file deadline
+  local dying='Fatal Python error: Aborted' pid rank main=() asked=() caught file deadline
   for pid in $(run_pids | sort -n); do
     rank=$(rank_of "$pid")
     [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
@@ -147,12 +227,12 @@ ask_python() { # those whose stack nobody could read print it themselves, and en
   deadline=$((SECONDS + 5))
   for rank in "${!asked[@]}"; do
     while :; do
-      file=$(grep -lsF 'Fatal Python error: Aborted' "$silence/$unit.err" | tail -n 1)
+      file=$(find "$silence/$unit.err" -maxdepth 0 -type f -size -65536k -exec grep -laF "$dying" {} + 2>/dev/null)
       [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
       [ "$SECONDS" -lt "$deadline" ] || break
       sleep 0.1
     done
-    [ -z "$file" ] || sed -n '/Fatal Python error: Aborted/,$p' "$file" >> "$stacks/$rank"
+    [ -z "$file" ] || tail -c 1048576 "$file" | sed -n "/$dying/,\$p" >> "$stacks/$rank"
   done
 }
 
@@ -327,7 +407,7 @@ output_kept() { # the last lines; whoever holds the pipe after the rank's end is
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_RUN_DIR/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -348,6 +428,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
 
 unit=$(
   RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
@@ -356,6 +437,17 @@ unit=$(
   echo "${RANK:-0}"
 )
 [ "$what" = proof ] || start_watchdog
+
+open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
+  local LC_ALL=C IFS='' all
+  all=$*
+  # So much an empty pipe always takes: no process has to wait for the engine.
+  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
+    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+  else # a child of this shell waits, not of the command
+    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
+  fi
+}
 
 # One rank. What it ended with is kept: launchers tell one code for all.
 WORLD_SIZE=4
@@ -372,6 +464,7 @@ rank_command() {
     passed+=(--setenv "$name" "$value")
   done
   exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -388,20 +481,7 @@ rank_command() {
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMPI_MCA_btl_vader_single_copy_mechanism none \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PMIX_MCA_gds hash \
-  --setenv PMIX_MCA_psec native \
-  --setenv PYTHONFAULTHANDLER 1 \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv PYTHONUNBUFFERED 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada \
+  --args "$sealed" \
   ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
@@ -589,7 +669,8 @@ if __name__ == "__main__":
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  exec /opt/bwrap \
+  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
@@ -606,6 +687,20 @@ if __name__ == "__main__":
   ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
   --remount-ro / \
   --clearenv \
+  --args "$sealed" \
+  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
+  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
+  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
+  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+[ -e /dev/fd/0 ] || exec </dev/null
+keep_output "$silence/$unit"
+open_sealed \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -619,27 +714,16 @@ if __name__ == "__main__":
   --setenv PYTHONNOUSERSITE 1 \
   --setenv PYTHONUNBUFFERED 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
-  ${passed[@]+"${passed[@]}"} \
-  --chdir /home/ada/digits \
-  --die-with-parent \
-  -- \
-  python digits.py --epochs 40
-}
-[ -e /dev/fd/0 ] || exec </dev/null
-keep_output "$silence/$unit"
-(trap - INT QUIT; rank_command) <&0 >&3 2>&4 3>&- 4>&- &
+  --setenv USER ada
+(trap - INT QUIT; unset FAIRLEAD_SCRIPT; rank_command) <&0 >&3 2>&4 3>&- 4>&- &
 child=$!
+exec {sealed}<&-
 exec 3>&- 4>&-
 wait "$child"
 code=$?
 output_kept
 [ ! -e "$silence/verdict" ] || wait_for over
-[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_RUN_DIR/exits.$FAIRLEAD_HOST"
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_HOST"
 exit "$code" # the others are ended by the program that started them
 
 [ "$code" -eq 0 ] || end_run
@@ -648,19 +732,22 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_RUN_DIR" ] || mkdir -p "$FAIRLEAD_RUN_DIR" || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_RUN_DIR/starts"
-mapfile -t begun < "$FAIRLEAD_RUN_DIR/starts"
+[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
+mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_RUN_DIR"/{exits,ends,over}.* "$FAIRLEAD_RUN_DIR"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_RUN_DIR/logs" ] || mv "$FAIRLEAD_RUN_DIR/logs" "$FAIRLEAD_RUN_DIR/logs.$((starts - 1))"
+  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
+  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
+  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
 fi
-script=$FAIRLEAD_RUN_DIR/job.sh
-[ -e "$script" ] || cp "$0" "$script" || exit 3
+[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
+script=$FAIRLEAD_CONTROL/job.sh
+[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_RUN_DIR/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
@@ -726,16 +813,14 @@ on_each_node() {
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_RUN_DIR/agains" ] || mapfile -t agains < "$FAIRLEAD_RUN_DIR/agains"
+[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
 
 rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
-for old in "$stacks" "$FAIRLEAD_RUN_DIR/progress"; do # of an earlier start
-  [ ! -d "$old" ] || mv "$old" "$old.$((${starts:-2} - 1))"
-done
+[ ! -d "$stacks" ] || mv "$stacks" "$stacks.$((${starts:-2} - 1))" # of an earlier start
 mkdir -p "$silence" "$FAIRLEAD_RUN_DIR/progress" || exit 3
 
 mapfile -t hosts < <(hosts)
@@ -743,7 +828,7 @@ if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
   printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_RUN_DIR/hosts"
+printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 FAIRLEAD_MASTER=${hosts[0]}
 while read -r address _; do
@@ -759,13 +844,13 @@ while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD
 done
 
 run() { # $1: job or proof
-  /usr/bin/mpirun -n 4 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank 0 "$FAIRLEAD_RUN" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  /usr/bin/mpirun -n 4 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank 0 "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
   await "$!"
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof >"$FAIRLEAD_RUN_DIR/proof.log" 2>&1 || {
-  tail -n 20 "$FAIRLEAD_RUN_DIR/proof.log" >&2
+run proof >"$FAIRLEAD_CONTROL/proof.log" 2>&1 || {
+  tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
   printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
   finish 3
 }
@@ -781,7 +866,7 @@ fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_RUN_DIR"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
@@ -793,8 +878,8 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_RUN_DIR/again"; then
-    tail -n 1 "$FAIRLEAD_RUN_DIR/again" >> "$FAIRLEAD_RUN_DIR/agains"
+  if again > "$FAIRLEAD_CONTROL/again"; then
+    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

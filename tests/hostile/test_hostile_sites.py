@@ -25,6 +25,7 @@ from fairlead import codec
 from fairlead.engines import Container, bubblewrap
 from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Command, Site
+from fairlead.render import parts, words
 
 #: What each engine is started by.
 PROGRAMS = {
@@ -210,8 +211,9 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
     container = Container(flat=flat, home=str(there.home))
     command = Command(argv=(str(captured.python), "-c", "import ware; print(ware.NAME); open('/x', 'w')"))
     for site, said in ((facts, "ware\n"), (msgspec.structs.replace(facts, checks=()), "")):
-        words = [word for word in bubblewrap.wrap(command, container, site).argv if isinstance(word, str)]
-        done = there.run(*words)
+        wrapped = bubblewrap.wrap(command, container, site)
+        script = f"{parts.OPEN_SEALED}{words.opened(wrapped)}exec {words.command(wrapped)}"
+        done = there.run("bash", "-c", script)
         assert done.stdout == said, done.stderr
         assert done.returncode != 0
         assert ("Read-only file system: '/x'" in done.stderr) == bool(said)

@@ -175,7 +175,7 @@ ARCHIVES: dict[str, tuple[bytes, Transport, str]] = {
         "not a SHA-256",
     ),
     "digest of another kind": (
-        tar_of(index({"digest": "sha512:" + "0" * 128, "size": 1})),
+        tar_of(index({"digest": "sha384:" + "0" * 96, "size": 1})),
         AS_OCI,
         "not a SHA-256",
     ),

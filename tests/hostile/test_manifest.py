@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -72,7 +73,11 @@ def index_of(entries: str) -> bytes:
 
 def image_of(layers: str) -> bytes:
     return (
-        b'{"schemaVersion":2,"config":{"digest":"' + A.encode() + b'"},"layers":[' + layers.encode() + b"]}"
+        b'{"schemaVersion":2,"config":{"digest":"'
+        + A.encode()
+        + b'","size":1},"layers":['
+        + layers.encode()
+        + b"]}"
     )
 
 
@@ -88,7 +93,10 @@ def test_sizes_that_are_none(size: str) -> None:
 
 
 DIGESTS = ["", "sha256:", "sha256:" + "a" * 63, "sha256:" + "a" * 65, "sha256:" + "A" * 64, A + "\n", " " + A,
-           "sha512:" + "a" * 128, "md5:" + "a" * 32, "../../../etc/passwd", "sha256:" + "../" * 21 + "a",
+           "sha512:" + "a" * 127, "sha512:" + "a" * 129, "sha512:" + "a" * 64, "sha256:" + "a" * 128,
+           "sha512:" + "A" * 128, "SHA512:" + "a" * 128, "sha384:" + "a" * 96, "sha512-" + "a" * 128,
+           "sha512:" + "a" * 128 + "\n", "sha512:" + "a" * 127 + "/", "sha512:../" + "a" * 125,
+           "md5:" + "a" * 32, "../../../etc/passwd", "sha256:" + "../" * 21 + "a",
            "a" * 64, "sha256:" + "\0" * 64, "sha256:" + "\u0661" * 64, "x" * 10**6]  # fmt: skip
 
 
@@ -101,7 +109,7 @@ def test_digests_that_are_none(digest: str) -> None:
         lambda: manifest.manifest(document(f'{{"config":{entry},"layers":[]}}'.encode()), name=NAME),
         lambda: manifest.config(document(json.dumps({"rootfs": {"diff_ids": [digest]}}).encode()), name=NAME),
     ):
-        assert "not a SHA-256 digest" in refused(read)
+        assert "not a SHA-256 or SHA-512 digest" in refused(read)
 
 
 WRONG: list[Any] = [None, True, 1, -1.5, "text", [], {}, [None], [[]], [{}], {"a": 1}, "\0", "ÿ"]
@@ -172,9 +180,12 @@ def test_deep_nesting(opening: bytes, closed: bool) -> None:
 def test_duplicate_keys_are_read_the_same_way_by_all_of_us() -> None:
     """Which of the two counts does not matter, since the digest is that of the bytes; but one must."""
     b = fake_digest("b")
-    data = f'{{"config":{{"digest":"{A}"}},"layers":[],"config":{{"digest":"{b}","digest":"{b}"}}}}'.encode()
+    data = (
+        f'{{"config":{{"digest":"{A}","size":1}},"layers":[],'
+        f'"config":{{"digest":"{b}","size":1,"digest":"{b}"}}}}'
+    ).encode()
     assert {manifest.manifest(document(data), name=NAME).config.digest for _ in range(10)} == {b}
-    twice = f'{{"manifests":[],"layers":[],"manifests":[{{"digest":"{A}"}}]}}'.encode()
+    twice = f'{{"manifests":[],"layers":[],"manifests":[{{"digest":"{A}","size":1}}]}}'.encode()
     assert "at once" in read_all(twice)[0]
 
 
@@ -202,10 +213,6 @@ def test_a_million_manifests_are_refused_soon_and_in_little_memory() -> None:
 def test_layers_and_words_without_end() -> None:
     layers = ",".join([f'{{"digest":"{A}"}}'] * 40_000)
     assert "40,000 layers" in refused(lambda: manifest.manifest(document(image_of(layers)), name=NAME))
-    environment = json.dumps(
-        {"rootfs": {"diff_ids": []}, "config": {"Env": ["A=" + "x" * 4_000_000]}}
-    ).encode()
-    assert len(manifest.config(document(environment), name=NAME).environment["A"]) == 4_000_000
     history = json.dumps({"rootfs": {"diff_ids": []}, "history": [{"created_by": "x" * 4_000_000}]}).encode()
     assert len(manifest.config(document(history), name=NAME).comments[0]) == 1000
 
@@ -222,7 +229,7 @@ def test_a_terminal_is_not_played_with() -> None:
     for data in (
         index_of(json.dumps({"digest": A, "platform": {"os": evil, "architecture": evil, "variant": evil}})),
         image_of(json.dumps({"digest": A, "mediaType": evil})),
-        image_of(json.dumps({"digest": evil})),
+        image_of(json.dumps({"digest": evil, "size": 1})),
         json.dumps({"rootfs": {"diff_ids": [evil]}}).encode(),
         json.dumps({"rootfs": {"diff_ids": []}, "os": evil, "architecture": evil}).encode(),
         json.dumps({"schemaVersion": 2, evil: evil}).encode(),
@@ -304,3 +311,104 @@ def test_any_damage_to_a_document_is_read_or_refused(content: Any, data: st.Data
         at = data.draw(st.integers(0, len(whole)))
         whole[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     read_all(bytes(whole))
+
+
+# --------------------------------------------------------------------------------------------------
+# What no program can be started with.
+
+_LONGEST = (1 << 17) - 1
+
+
+def config_of(**execution: Any) -> Document:
+    return document(json.dumps({"rootfs": {"diff_ids": []}, "config": execution}).encode())
+
+
+@pytest.mark.parametrize(
+    ("execution", "reason"),
+    [
+        ({"Env": ["A=" + "x" * (_LONGEST - 1)]}, "environment variable A to 131,072 bytes"),
+        ({"Env": ["PATH=/bin", "A=" + "x" * 4_000_000]}, "environment variable A to 4,000,002 bytes"),
+        ({"Env": ["A=" + "\u00e9" * (_LONGEST // 2)]}, "environment variable A"),
+        ({"Env": ["N" * _LONGEST + "="]}, "environment variable NNN"),
+        ({"Env": [f"V{number}=" + "x" * 10_000 for number in range(110)]}, "arguments and environment"),
+        ({"Env": [f"V{number}=" for number in range(100_000)]}, "arguments and environment"),
+        ({"Entrypoint": ["x" * (_LONGEST + 1)]}, "argument of 131,072 bytes"),
+        ({"Cmd": ["sh", "-c", "x" * 200_000]}, "argument of 200,000 bytes"),
+        ({"Cmd": ["x"] * 120_000}, "arguments and environment"),
+        ({"Cmd": ["x" * 100_000] * 5, "Env": [f"V{n}=" + "x" * 100_000 for n in range(6)]}, "arguments and"),
+    ],
+    ids=["variable", "huge", "two bytes", "name", "many long", "many", "entrypoint", "cmd", "words", "both"],
+)
+def test_what_linux_starts_no_program_with_is_refused_when_pulled(
+    execution: dict[str, Any], reason: str
+) -> None:
+    message = refused(lambda: manifest.config(config_of(**execution), name=NAME))
+    assert reason in message
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize(
+    "execution",
+    [{"Env": ["A=" + "x" * (_LONGEST - 2)]}, {"Cmd": ["x" * _LONGEST]}, {"Env": ["A=b"] * 300_000}],
+    ids=["variable", "cmd", "one again and again"],
+)
+def test_the_longest_that_linux_takes_are_taken(execution: dict[str, Any]) -> None:
+    found = manifest.config(config_of(**execution), name=NAME)
+    words = (*found.process.command, "true")
+    if found.process.command:
+        done = subprocess.run(["/bin/true", *words], env={}, check=False)
+    else:
+        done = subprocess.run(["/bin/true"], env=found.environment, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["=x", "", "WITHOUT", "NUL=a\0b", "N\0UL=a", "NEW\nLINE=a", "ESC\x1b[2J=a", "\u202eRTL=a", "\x7f=x"],
+)
+def test_a_variable_that_no_program_can_be_given_is_left_out_with_a_note(entry: str) -> None:
+    found = manifest.config(config_of(Env=["A=b", entry, entry, "LINES=one\ntwo"]), name=NAME)
+    assert found.environment == {"A": "b", "LINES": "one\ntwo"}
+    (note,) = found.notes
+    assert note.startswith("environment variables were left out")
+    assert note.isprintable()
+
+
+def test_the_note_of_variables_left_out_stays_short() -> None:
+    found = manifest.config(config_of(Env=[f"=value {number}" for number in range(50_000)]), name=NAME)
+    (note,) = found.notes
+    assert "(50,000 in all)" in note
+    assert len(note) < 600
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        "-2",
+        "1.5",
+        "1e3",
+        "true",
+        "null",
+        '"5"',
+        "[]",
+        "9223372036854775808",
+        "9" * 30,
+        "9" * 5000,
+        "NaN",
+    ],
+)
+@pytest.mark.parametrize("where", ["config", "layers", "manifests"])
+def test_sizes_that_are_none_are_refused(where: str, size: str) -> None:
+    one = f'{{"digest": "{A}", "size": {size}}}'
+    good = f'{{"digest": "{A}", "size": 1}}'
+    text = {
+        "config": f'{{"config": {one}, "layers": [{good}]}}',
+        "layers": f'{{"config": {good}, "layers": [{one}]}}',
+        "manifests": f'{{"manifests": [{one}]}}',
+    }[where]
+    read = manifest.platforms if where == "manifests" else manifest.manifest
+    with pytest.raises(ImageError):
+        read(Document(data=text.encode(), media_type="", digest=A), name=NAME)
+    without = text.replace(f', "size": {size}', "")
+    with pytest.raises(ImageError, match="does not say how many bytes"):
+        read(Document(data=without.encode(), media_type="", digest=A), name=NAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
@@ -40,7 +41,9 @@ from registries import (
 )
 
 from fairlead.errors import FairleadError, ImageError, UsageError
+from fairlead.images.sources.remote.auth import belongs
 from fairlead.images.sources.remote.client import Options, RegistrySource, open_registry
+from fairlead.images.sources.remote.location import Url, is_loopback
 from fairlead.images.sources.remote.pusher import Pusher, open_pusher
 from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor
 
@@ -309,10 +312,10 @@ def test_what_a_document_calls_itself_counts_where_the_server_does_not_know(fake
 
 def test_a_digest_that_would_be_a_path(fake: FakeRegistry) -> None:
     evil = Descriptor(media_type="", digest="sha256:../../../../etc/passwd", size=1)
-    with pytest.raises(ImageError, match="not a SHA-256 digest"):
+    with pytest.raises(ImageError, match="not a SHA-256 or SHA-512 digest"):
         read(source(fake), evil)
-    with pytest.raises(ImageError, match="not a SHA-256 digest"):
-        source(fake).document("sha512:" + "0" * 128)
+    with pytest.raises(ImageError, match="not a SHA-256 or SHA-512 digest"):
+        source(fake).document("sha384:" + "0" * 96)
     assert not fake.asked
 
 
@@ -766,11 +769,177 @@ def test_authorities_that_cannot_be_read(secure: FakeRegistry, tmp_path: Path, c
         source(secure, plain_http=False, ca_file=str(file)).document()
 
 
-def test_plain_http_only_when_asked(fake: FakeRegistry) -> None:
+def test_plain_http_only_when_asked(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.images.sources.remote.endpoint.is_loopback", lambda _: False)
     with pytest.raises(ImageError, match="does not speak TLS") as caught:
         source(fake, plain_http=False).document()
     assert "--plain-http" in caught.value.remedy
     assert not fake.asked
+
+
+def test_plain_http_on_this_machine_is_said_and_needs_no_flag(fake: FakeRegistry, image: HandMade) -> None:
+    said: list[str] = []
+    assert source(fake, plain_http=False, say=said.append).document().data == image.manifest
+    assert said == [f"{fake.address} does not use TLS: plain HTTP on this machine, without a log-in"]
+
+
+@pytest.mark.parametrize("log_in", ["basic", "bearer"])
+def test_no_log_in_is_sent_over_plain_http_that_nobody_asked_for(
+    fake: FakeRegistry, logged_in: dict[str, str], log_in: str
+) -> None:
+    fake.log_in = log_in
+    with contextlib.suppress(ImageError):  # the fake's tokens are for anybody
+        source(fake, plain_http=False, environment=logged_in).document()
+    assert fake.asked
+    sent = [each.headers.get("authorization", "") for each in fake.asked]
+    assert not any(each.startswith("Basic") for each in sent)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("128.0.0.1", False),
+     ("localhost.evil.org", False), ("127.0.0.1.nip.io", False), ("0.0.0.0", False), ("10.0.0.1", False),
+     ("::2", False), ("fe80::1", False), ("login1", False), ("127.1", False), ("2130706433", False)],
+)  # fmt: skip
+def test_what_can_only_be_this_machine(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize(
+    "wait",
+    ["1e400", "nan", "inf", "-inf", "-1", "0x10", "1_000", "\u0663", "9" * 100_000, "9" * 300, "1.5", "+5",
+     "Sat, 01 Jan 99999 00:00:00 GMT", "Sat, 01 Jan 0000 00:00:00 GMT", "Sat, 99 Jan 2000 99:99:99 GMT",
+     "Sat, 01 Jan 2000 00:00:00 +9999999999", "Sat, 01 Jan 2000 00:00:00", ",", "GMT", "0" * 10_000,
+     "Sat, 01 Jan " + "9" * 60, "1 1 1 1 1 1 1", "\x00", "Mon, 1 Jan -1 00:00:00 GMT", "a" * 5000],
+    ids=lambda text: ascii(text[:40]),
+)  # fmt: skip
+@pytest.mark.parametrize("status", [429, 503])
+def test_any_wait_is_bounded_and_never_a_fault_of_ours(
+    fake: FakeRegistry, image: HandMade, wait: str, status: int
+) -> None:
+    head = f"HTTP/1.1 {status} No\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\nRetry-After: ".encode()
+    fake.when("manifests", raw(head + wait.encode() + b"\r\nContent-Length: 0\r\n\r\n"), times=1)
+    began = time.monotonic()
+    with contextlib.suppress(ImageError):
+        assert source(fake).document().data == image.manifest
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "life",
+    ["1e400", "-1e400", "NaN", "-5", "0", "9" * 400, "9" * 5000, "true", '"300"', '"1e400"', "1e308", "null"],
+)
+def test_any_life_of_a_token_is_bounded(fake: FakeRegistry, image: HandMade, life: str) -> None:
+    fake.log_in = "bearer"
+    fake.tokens.add("worthy")
+    fake.when("/token", answer(200, b'{"token": "worthy", "expires_in": ' + life.encode() + b"}"))
+    opened = source(fake)
+    with contextlib.suppress(ImageError):
+        assert opened.document().data == image.manifest
+
+
+@pytest.mark.parametrize("size", [-1, -2, -(2**70), -0.5])
+@pytest.mark.parametrize("where", ["config", "layers", "manifests"])
+def test_a_registry_gives_no_negative_size(fake: FakeRegistry, size: float, where: str) -> None:
+    one = {"digest": BLOB, "size": size}
+    document = {where: one if where == "config" else [one]}
+    fake.manifests["latest"] = (json.dumps(document).encode(), MANIFEST)
+    with pytest.raises(ImageError, match="negative size"):
+        source(fake).document()
+
+
+def test_a_token_that_no_header_holds(fake: FakeRegistry) -> None:
+    fake.log_in = "bearer"
+    fake.when("/token", answer(200, b'{"token": "' + b"x" * 40_000 + b'"}'))
+    with pytest.raises(ImageError, match="gives no token for"):
+        source(fake).document()
+
+
+REALMS = [
+    ("registry.gitlab.com", "gitlab.com", True),
+    ("registry-1.docker.io", "auth.docker.io", True),
+    ("nvcr.io", "nvcr.io", True),
+    ("nvcr.io", "authn.nvidia.com", True),
+    ("registry.redhat.io", "sso.redhat.com", True),
+    ("ghcr.io", "ghcr.io", True),
+    ("quay.io", "auth.quay.io", True),
+    ("registry.site.edu", "gitlab.site.edu", True),
+    ("registry.hpc.ac.jp", "auth.hpc.ac.jp", True),
+    ("127.0.0.1", "127.0.0.1", True),
+    ("quay.io", "evil.io", False),
+    ("quay.io", "quay.io.evil.org", False),
+    ("quay.io", "evilquay.io", False),
+    ("registry.gitlab.com", "gitlab.com.evil.org", False),
+    ("registry.gitlab.com", "evilgitlab.com", False),
+    ("registry.site.co.uk", "evil.co.uk", False),
+    ("site.co.uk", "evil.co.uk", False),
+    ("site.ac.jp", "evil.ac.jp", False),
+    ("docker.io", "evil.io", False),
+    ("127.0.0.1", "127.0.0.2", False),
+    ("10.0.0.1", "20.0.0.1", False),
+    ("10.0.0.1", "1.10.0.0.1", False),
+    ("::1", "::2", False),
+    ("localhost", "evil.localhost", False),
+    ("login1", "evil.login1", False),
+    ("registry.redhat.io", "authn.nvidia.com", False),
+]
+
+
+@pytest.mark.parametrize(("registry", "realm", "sent"), REALMS)
+def test_whose_token_service_gets_the_log_in(registry: str, realm: str, sent: bool) -> None:
+    def url(host: str) -> Url:
+        return Url(scheme="https", host=host, port=443, target="/")
+
+    assert belongs(url(realm), url(registry)) is sent
+
+
+@pytest.mark.parametrize("identity_token", [False, True])
+def test_the_log_in_is_not_for_a_token_service_elsewhere(
+    fake: FakeRegistry, image: HandMade, logged_in: dict[str, str], identity_token: bool
+) -> None:
+    if identity_token:
+        entry = {"auths": {fake.address: {"identitytoken": PASSWORD}}}
+        Path(logged_in["REGISTRY_AUTH_FILE"]).write_text(json.dumps(entry))
+    fake.log_in = "bearer"
+    with FakeRegistry() as elsewhere:
+        elsewhere.when("/token", answer(200, b'{"token": "given"}'))
+        fake.realm = f"http://localhost:{elsewhere.port}/token"
+        fake.tokens.add("given")
+        said: list[str] = []
+        # What is open to all can still be had.
+        opened = source(fake, environment=logged_in, say=said.append)
+        assert opened.document().data == image.manifest
+        assert any("the log-in is not sent there" in each for each in said)
+        fake.tokens.clear()
+        with pytest.raises(ImageError) as caught:
+            source(fake, environment=logged_in).document()
+        assert "was not sent to the token service" in text(caught.value)
+        assert elsewhere.asked
+        assert not any("authorization" in each.headers for each in elsewhere.asked)
+        assert not any(each.method == "POST" for each in elsewhere.asked)
+
+
+@pytest.mark.parametrize("what", ["silent", "a head that drips", "a body that drips", "a blob that drips"])
+def test_a_registry_that_says_nothing_holds_us_two_time_outs(fake: FakeRegistry, what: str) -> None:
+    """With the time-out that is the default, 44 s, that is less than 90 s."""
+    limit_s = 1.0
+    match what:
+        case "silent":
+            fake.when("manifests", stall_after(0))
+        case "a head that drips":
+            fake.when("manifests", repeated(b"HTTP/1.1 200 OK\r\nX: ", b"y", every_s=0.05))
+        case "a body that drips":
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
+            fake.when("manifests", repeated(head, b" ", every_s=0.05))
+        case _:
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(LAYER)}\r\n\r\n".encode()
+            fake.when("blobs", repeated(head, bytes(10), every_s=0.05))
+    began = time.monotonic()
+    opened = source(fake, read_timeout_s=limit_s)
+    with pytest.raises(ImageError):
+        read(opened) if "blob" in what else opened.document()
+    assert time.monotonic() - began < 2 * limit_s + 2.5
+    assert 2 * Options(environment={}).read_timeout_s < 90
 
 
 def test_plain_http_spoken_to_tls(secure: FakeRegistry) -> None:

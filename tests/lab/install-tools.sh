@@ -25,6 +25,8 @@ packages=(
   gcc libc6-dev
   # for this script
   ca-certificates patchelf python3 python3-venv attr
+  # access control lists; the assembler of the other machine that has filters of system calls
+  acl binutils-aarch64-linux-gnu
 )
 
 say() { printf 'install-tools: %s\n' "$*" >&2; }

@@ -77,7 +77,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_every_setting_is_tested() -> None:
-    assert set(VALUES) == set(config.KNOWN)
+    # These two have rules of their own, which tests/hostile/test_policy_files.py tests.
+    assert {*VALUES, "policy", "require_digest"} == set(config.KNOWN)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -91,6 +92,7 @@ def test_each_source_wins_over_all_below_it_and_is_named(
         (home / ".config/fairlead/site.toml").write_text(f"\n\n{name} = {toml(values['site'])}\n")
     if "project" in given:
         (project / "fairlead.toml").write_text(f"# mine\n{name} = {toml(values['project'])}\n")
+        config.agree(project / "fairlead.toml", {"HOME": str(home)})
     environment = {"HOME": str(home)}
     if "environment" in given:
         environment[f"FAIRLEAD_{name.upper()}"] = str(values["environment"])
@@ -155,6 +157,7 @@ def test_a_store_named_in_a_file_is_relative_to_that_file(
     monkeypatch.chdir(project / "a")
     environment = {"HOME": str(home)}
     (project / "fairlead.toml").write_text('store = "images"\n')
+    config.agree(project / "fairlead.toml", environment)
     assert config.resolve({}, folder=project / "a", environment=environment).store == project / "images"
     flags = {"store": "here"}
     assert config.resolve(flags, folder=project / "a", environment=environment).store == project / "a/here"
@@ -164,8 +167,10 @@ def test_a_tilde_in_the_store_is_the_home_folder(
     home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(home))
+    environment = {"HOME": str(home)}
     (project / "fairlead.toml").write_text('store = "~/images"\n')
-    assert config.resolve({}, folder=project, environment={}).store == home / "images"
+    config.agree(project / "fairlead.toml", environment)
+    assert config.resolve({}, folder=project, environment=environment).store == home / "images"
     environment = {"FAIRLEAD_STORE": "~/other"}
     assert config.resolve({}, folder=project, environment=environment).store == home / "other"
 

@@ -288,8 +288,9 @@ def test_a_garbage_collection_takes_the_archive_of_an_image_that_is_gone(store: 
 
 
 def test_what_nodes_tell_is_read_in_the_order_of_time(tmp_path: Path) -> None:
-    (tmp_path / "deliveries.c1").write_text("10 c1 unpacked 3 1000\n30 c1 found 0 1000\n40 c1 unp")
-    (tmp_path / "deliveries.c2").write_text("10 c2 shared 0 1000\nnonsense\n")
+    (tmp_path / "control").mkdir()
+    (tmp_path / "control/deliveries.c1").write_text("10 c1 unpacked 3 1000\n30 c1 found 0 1000\n40 c1 unp")
+    (tmp_path / "control/deliveries.c2").write_text("10 c2 shared 0 1000\nnonsense\n")
     found = deliveries.read(tmp_path)
     assert [(each.at_epoch_s, each.node, each.how) for each in found] == [
         (10, "c1", "unpacked"), (10, "c2", "shared"), (30, "c1", "found"),
@@ -314,6 +315,7 @@ def test_a_flag_goes_over_the_job_file_and_that_over_the_site_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "fairlead.toml").write_text('delivery = "shared"\nnode_scratch = "/site"\n')
+    assert main(["trust", str(tmp_path / "fairlead.toml")]) == 0
     (tmp_path / "job.toml").write_text('command = "true"\ndelivery = "auto"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import make_image, make_job, make_rootfs, make_site
+from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
 from fairlead import registry, render
 from fairlead.launchers import RANK_NAMES
-from fairlead.model import MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
+from fairlead.model import Joined, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology, Variable
 from fairlead.mpi.rules import PASSED
 from fairlead.plan import plan
 from fairlead.sweep import Sweep
@@ -42,8 +42,7 @@ def planned(launcher: str, environment: dict[str, str], nodes: int = 2) -> Plan:
 
 def given(made: Plan) -> dict[str, str]:
     """What the container is given with a value that is in the script."""
-    words = [str(word) for word in made.command.argv]
-    return {words[at + 1]: words[at + 2] for at, word in enumerate(words) if word == "--setenv"}
+    return {name: value for name, value in environment_of(made.command).items() if isinstance(value, str)}
 
 
 @pytest.mark.parametrize("launcher", SEVERAL)
@@ -82,9 +81,9 @@ def test_a_value_of_a_sweep_s_point_is_no_rank_s_name_either() -> None:
         launcher="ranks", topology=Topology(ranks_per_node=2), sweep=sweep, command=("true",),
         environment={"MASTER_PORT": "2950{n}", "TAG": "{n}"},
     )  # fmt: skip
-    script = render.script(plan(job, IMAGE, make_rootfs(IMAGE), make_site()))
-    assert "name=TAG value=" in script
-    assert "name=MASTER_PORT" not in script
+    found = environment_of(plan(job, IMAGE, make_rootfs(IMAGE), make_site()).command)
+    assert found["TAG"] == Joined((Variable("FAIRLEAD_SWEEP_N"),))
+    assert "MASTER_PORT" not in found
 
 
 SAID = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"

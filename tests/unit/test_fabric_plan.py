@@ -277,7 +277,8 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     until_ended = "bash -c 'until [ -e over ]; do sleep 0.05; done'"
     job_waits = until_ended if code else 'wait "$fabric_watch"' if says else "sleep 3"
     harness = (
-        f'set -u; FAIRLEAD_RUN_DIR=$PWD\npass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
+        "set -u; FAIRLEAD_RUN_DIR=$PWD FAIRLEAD_CONTROL=$PWD\n"
+        f'pass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
         f"{watcher}\n{job_waits}\n{after}\nexit 0\n"
     )
     done = subprocess.run(

@@ -80,9 +80,10 @@ def test_a_run_s_folder_is_read_and_marked(tmp_path: Path) -> None:
     watch = FabricWatch(there="InfiniBand (mlx5_0)", proof=True)
     assert transports.read(tmp_path) == ()
     assert "no library said which way" in transports.mark(watch, ())
-    (tmp_path / "proof.log").write_text(said.MPICH_UCX)
-    (tmp_path / told.NCCL_FOLDER).mkdir()
-    (tmp_path / told.NCCL_FOLDER / "n1.101").write_text(said.NCCL_IB)
+    ranks = tmp_path / "ranks"
+    (ranks / told.NCCL_FOLDER).mkdir(parents=True)
+    (ranks / "proof.log").write_text(said.MPICH_UCX)
+    (ranks / told.NCCL_FOLDER / "n1.101").write_text(said.NCCL_IB)
     ways = transports.read(tmp_path)
     assert [(way.by, way.fabric) for way in ways] == [("UCX", False), ("NCCL", True)]
     mark = transports.mark(watch, ways)

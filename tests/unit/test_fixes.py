@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import subprocess
 import sys
@@ -140,14 +141,16 @@ def test_a_bwrap_that_fails_for_another_reason_than_itself_is_left_alone() -> No
 def test_py_spy_is_missing_where_nobody_has_it() -> None:
     fix = fix_of("py-spy")
     assert "watchdog_s" in fix.what
-    assert fix.commands[0].endswith("--target DIR/packages py-spy==0.4.3")
+    assert fix.commands[0].endswith("--target DIR/packages --require-hashes --requirement DIR/py-spy.lock")
+    assert fixes.lock(fixes.PY_SPY).startswith("py-spy==0.4.3 --hash=sha256:")
 
 
 def test_the_tarball_is_in_the_command_quoted() -> None:
     assert "UDOCKER_TARBALL='/a b.tar.gz' UDOCKER_DIR=" in fix_of("udocker", "/a b.tar.gz").commands[1]
     with pytest.raises(UsageError, match=r"there is no file nowhere\.tar\.gz"):
         fixes.check_tarball("nowhere.tar.gz")
-    assert fixes.check_tarball("https://mirror.example/e.tar.gz") == "https://mirror.example/e.tar.gz"
+    pinned = "https://mirror.example/e.tar.gz#sha256=" + "a" * 64
+    assert fixes.check_tarball(pinned) == pinned
 
 
 # -- done for real -----------------------------------------------------------------------------------
@@ -158,7 +161,7 @@ def test_udocker_and_its_engine_are_installed_and_run_a_job_s_plan(
 ) -> None:
     (tmp_path / "scratch").mkdir()
     folder = fixes.apply(fix_of("udocker"), store, str(tarball))
-    assert sorted(os.listdir(folder)) == ["bin", "engine", "packages"]
+    assert sorted(os.listdir(folder)) == ["bin", "engine", "packages", "udocker.lock"]
     assert sorted(os.listdir(folder / "engine")) == ["bin", "doc", "lib"]
     facts = udocker.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))
     modes = {mode: each for each in facts for mode in each.modes}
@@ -176,17 +179,20 @@ def test_udocker_and_its_engine_are_installed_and_run_a_job_s_plan(
 
 
 def test_the_engine_comes_from_a_mirror_and_a_missing_one_is_told(tarball: Path, store: Store) -> None:
-    tool("curl")  # what udocker downloads with
     served = tarball.rename(tarball.with_name("engine.tar.gz"))
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(served.parent))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             mirror = f"http://127.0.0.1:{server.server_address[1]}"
-            with pytest.raises(ToolError, match=r"could not install its engine from .*/gone\.tar\.gz"):
-                fixes.apply(fix_of("udocker"), store, f"{mirror}/gone.tar.gz")
+            digest = hashlib.sha256(served.read_bytes()).hexdigest()
+            with pytest.raises(ToolError, match=r"could not be fetched from .*/gone\.tar\.gz"):
+                fixes.apply(fix_of("udocker"), store, f"{mirror}/gone.tar.gz#sha256={digest}")
+            with pytest.raises(ToolError, match="is not the file that was asked for") as caught:
+                fixes.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz#sha256={'0' * 64}")
+            assert digest in caught.value.context
             assert in_store(store) == []
-            folder = fixes.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz")
+            folder = fixes.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz#sha256={digest}")
         finally:
             server.shutdown()
     assert (folder / "engine/lib/VERSION").read_text() == "1.2.11\n"
@@ -243,7 +249,7 @@ def test_no_package_is_one_error_and_leaves_nothing(
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "empty"))
     with pytest.raises(ToolError, match="pip could not install udocker==1") as caught:
-        fixes.apply(fix_of("udocker"), store, None)
+        fixes.apply(fix_of("udocker"), store, str(tmp_path))
     assert "No matching distribution" in caught.value.context
     assert "PIP_FIND_LINKS=FOLDER fairlead doctor --fix" in caught.value.remedy
     assert in_store(store) == []
@@ -257,7 +263,7 @@ def test_a_tarball_that_is_none_is_one_error_and_leaves_nothing(
     bad.write_bytes(b"<html>not here</html>")
     with pytest.raises(ToolError, match=r"could not install its engine from .*bad\.tar\.gz") as caught:
         fixes.apply(fix_of("udocker"), store, str(bad))
-    assert "--tarball FILE|URL" in caught.value.remedy
+    assert "--tarball FILE" in caught.value.remedy
     assert in_store(store) == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_image, make_job, make_rootfs, make_site
+from builders import environment_of, make_image, make_job, make_rootfs, make_site
 from stored import image_of
 
 from fairlead.errors import PlanError
@@ -405,8 +405,7 @@ def planned(image: Image, *, tree: HostMpiTree | None, host: MpiFacts | None = N
 
 
 def given(made: Plan, name: str) -> str:
-    words = list(made.command.argv)
-    return str(words[words.index(name) + 1])
+    return str(environment_of(made.command)[name])
 
 
 def test_the_plan_brings_it_in() -> None:

@@ -170,10 +170,10 @@ def test_a_manifest_that_does_not_say_what_it_is() -> None:
     assert manifest.manifest(served, name=NAME).media_type == manifest.DOCKER_MANIFEST
 
 
-def test_sizes_that_nobody_tells_are_unknown() -> None:
+def test_sizes_that_nobody_tells_are_refused() -> None:
     bare = {"digest": B}
-    found = manifest.manifest(document({"config": {"digest": A}, "layers": [bare]}), name=NAME)
-    assert (found.config.size, found.layers[0].size) == (-1, -1)
+    with pytest.raises(ImageError, match="does not say how many bytes"):
+        manifest.manifest(document({"config": {"digest": A, "size": 1}, "layers": [bare]}), name=NAME)
 
 
 @pytest.mark.parametrize(

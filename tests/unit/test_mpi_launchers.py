@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
-from builders import make_image, make_job, make_rootfs, make_site
+from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
 from fairlead.errors import PlanError
 from fairlead.model import Image, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Start, Topology
@@ -40,8 +41,7 @@ def planned(
 
 def inside(plan: Plan) -> dict[str, str]:
     """What bubblewrap sets for the command."""
-    words = [str(word) for word in plan.command.argv]
-    return {words[at + 1]: words[at + 2] for at, word in enumerate(words) if word == "--setenv"}
+    return environment_of(plan.command)
 
 
 def reasons(plan: Plan) -> dict[str, str]:
@@ -111,14 +111,28 @@ def test_one_rank_needs_no_proof_and_no_mpi() -> None:
     assert (made.launcher, made.proof) == ("single", None)
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("launcher", ["ranks", "torchrun", "single", "srun"])
+def test_openmpi_4_needs_no_ssh_where_no_mpi_launcher_starts_it(launcher: str, nodes: int) -> None:
+    of = image("torch", "mpi4py", mpis=(OPENMPI,), users=MPI4PY)
+    topology = Topology(nodes=1 if launcher == "single" else nodes, ranks_per_node=1)
+    job = make_job(topology=topology, launcher=launcher, scheduler="slurm", walltime_s=600)
+    slurm = SchedulerFacts(name="slurm", version="1", mpi_plugins=("pmix",))
+    made = plan(job, of, make_rootfs(of), make_site(schedulers=(slurm,)))
+    assert inside(made).get("OMPI_MCA_plm") == (None if launcher == "srun" else "isolated")
+    told = [each for each in made.decisions if each.subject == "MPI singleton"]
+    assert len(told) == (0 if launcher == "srun" else 1)
+
+
 def test_the_images_launcher_on_several_nodes_goes_through_the_relay() -> None:
     of = image("mpi4py", mpis=(OPENMPI,), users=MPI4PY)
-    words = [str(word) for word in planned(of, launcher="image-mpirun").command.argv]
-    assert {"AGENT", "HOSTS", "--secret"} <= set(words)
+    several = planned(of, launcher="image-mpirun")
+    assert {"AGENT", "HOSTS"} <= {str(word) for word in several.command.argv}
+    assert several.secret is True
     alone = planned(of, launcher="image-mpirun", scheduler="local", nodes=1)
     words = [str(word) for word in alone.command.argv]
     assert "HOSTS" not in words
-    assert "--secret" not in words
+    assert alone.secret is msgspec.UNSET
 
 
 def test_a_launcher_that_was_asked_for_and_cannot_says_why() -> None:

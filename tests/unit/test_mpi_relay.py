@@ -14,6 +14,8 @@ import pytest
 
 from fairlead.mpi import relay
 
+SECRET = "0123456789abcdef" * 4
+
 #: A node: the relay, with a name and a patience of its own.
 NODE = f"""
 import importlib.util, os, sys
@@ -40,22 +42,21 @@ class Nodes:
         self.folder = folder
         self.port = free_port()
         self.started: list[subprocess.Popen[str]] = []
-        self.secret("0123456789abcdef0123456789abcdef")
-
-    def secret(self, text: str, name: str = "secret") -> None:
-        (self.folder / name).write_text(text)
 
     def start(
-        self, node: int, nodes: int, *command: str, launcher: int = 0, proof: int = 0, secret: str = "secret",
+        self, node: int, nodes: int, *command: str, launcher: int = 0, proof: int = 0, secret: str = SECRET,
         patience: float = 20,
     ) -> subprocess.Popen[str]:  # fmt: skip
         process = subprocess.Popen(
             [
                 sys.executable, "-c", NODE, "--node", str(node), "--nodes", str(nodes), "--ranks", "2",
-                "--master", "127.0.0.1", "--port", str(self.port), "--secret", str(self.folder / secret),
+                "--master", "127.0.0.1", "--port", str(self.port),
                 "--launcher", str(launcher), "--proof", str(proof), "--", *command,
             ],
-            env={**os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "FAIRLEAD_RUN": "a-run"},
+            env={
+                **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "FAIRLEAD_RUN": "a-run",
+                "FAIRLEAD_SECRET": secret,
+            },
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.started.append(process)
@@ -163,9 +164,8 @@ def test_the_other_nodes_end_with_the_first(nodes: Nodes) -> None:
 
 
 def test_who_does_not_know_the_secret_is_neither_obeyed_nor_let_in(nodes: Nodes) -> None:
-    nodes.secret("another secret of the right length", "stolen")
     lead = nodes.start(0, 2, "echo", "job", launcher=1, patience=6)
-    stranger = nodes.start(1, 2, "-", secret="stolen")
+    stranger = nodes.start(1, 2, "-", secret="fe" * 32, patience=3)
     code, _, err = said(stranger)
     assert code == 1
     assert "not of this run" in err
@@ -191,11 +191,19 @@ def test_what_is_no_node_does_not_hold_up_the_run(nodes: Nodes) -> None:
     stranger.close()
 
 
-def test_a_secret_that_is_empty_is_none(nodes: Nodes) -> None:
-    nodes.secret("")
-    code, _, err = said(nodes.start(0, 2, "echo", launcher=1))
+@pytest.mark.parametrize("secret", ["", "ab", "no hexadecimal digits at all, but long enough"])
+def test_a_secret_that_is_empty_is_none(nodes: Nodes, secret: str) -> None:
+    code, _, err = said(nodes.start(0, 2, "echo", launcher=1, secret=secret))
     assert code == 1
     assert "the run's secret is not there" in err
+
+
+def test_the_launcher_and_the_daemons_do_not_get_the_secret(nodes: Nodes) -> None:
+    start = mpirun('echo "daemon ${FAIRLEAD_SECRET-none}"')
+    lead = nodes.start(0, 2, *start, "sh", "-c", 'echo "job ${FAIRLEAD_SECRET-none}"', launcher=len(start))
+    other = nodes.start(1, 2, "-")
+    assert said(lead)[1].splitlines()[-1] == "job none"
+    assert said(other)[1] == "daemon none\n"
 
 
 def test_one_node_needs_nobody(nodes: Nodes) -> None:

@@ -10,10 +10,12 @@ import time
 
 from fairlead.mpi import rendezvous
 
+SECRET = "0123456789abcdef" * 4
 CLIENT = """
 import os, time, urllib.error, urllib.request
 rank = int(os.environ["HOROVOD_RANK"])
-store = "http://{}:{}/global/".format(
+# As in Horovod's http_store.h.
+store = "http://{}:{}/global_/".format(
     os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
 def ask(method, key, data=None):
     return urllib.request.urlopen(urllib.request.Request(store + key, data=data, method=method)).read()
@@ -43,6 +45,7 @@ def start(rank: int, port: int, *command: str) -> subprocess.Popen[str]:
         [sys.executable, rendezvous.__file__, *command],
         env={
             **os.environ,
+            "FAIRLEAD_SECRET": SECRET,
             "HOROVOD_RANK": str(rank),
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
@@ -83,14 +86,20 @@ def test_the_rank_is_the_command_itself_and_has_no_child_that_it_does_not_know()
     assert (process.returncode, out) == (9, "no child\n")
 
 
-def test_a_port_that_is_taken_and_a_command_that_is_not_there() -> None:
+def test_ranks_meet_elsewhere_where_the_port_is_taken() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = int(taken.getsockname()[1])
-        _, err = (process := start(0, port, "true")).communicate(timeout=60)
-        assert process.returncode == 3
-        assert f"rank 0 cannot listen on 127.0.0.1:{port}" in err
+        first = start(0, port, sys.executable, "-c", CLIENT)
+        second = start(1, port, sys.executable, "-c", CLIENT)
+        for process in (first, second):
+            out, err = process.communicate(timeout=60)
+            assert (process.returncode, err) == (0, "")
+            assert "here 1" in out
+
+
+def test_a_command_that_is_not_there() -> None:
     _, err = (process := start(0, free_port(), "/nowhere/train")).communicate(timeout=60)
     assert process.returncode == 127
     assert "fairlead: /nowhere/train: No such file or directory" in err

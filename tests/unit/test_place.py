@@ -237,41 +237,6 @@ def test_a_quota_tool_that_fails_or_hangs_sets_no_limit(
 
 # -- parsers -----------------------------------------------------------------------------------------
 
-MOUNTINFO = r"""
-22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw
-28 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw,errors=remount-ro
-40 28 0:35 / /home rw,nosuid,relatime shared:9 - nfs4 filer:/export/home rw,vers=4.2,hard
-41 28 0:36 / /scratch rw,noexec master:2 - lustre mds1@o2ib:mds2@o2ib:/scratch ro,flock
-42 41 0:37 /a\040b /scratch/with\040space rw shared:7 master:2 - fuse.beegfs beegfs_nodev rw
-43 28 0:38 / /scratchy rw - gpfs gpfs0 rw
-44 40 0:39 / /home rw - tmpfs none rw
-broken line
-45 28 0:40 / /x
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "point", "kind"),
-    [
-        ("/", "/", "ext4"),
-        ("/usr/lib", "/", "ext4"),
-        ("/scratch", "/scratch", "lustre"),
-        ("/scratch/ada", "/scratch", "lustre"),
-        ("/scratch/with space/ada", "/scratch/with space", "beegfs"),
-        ("/scratchy/ada", "/scratchy", "gpfs"),
-        ("/home/ada", "/home", "tmpfs"),
-    ],
-)
-def test_mountinfo(path: str, point: str, kind: str) -> None:
-    found = place.find_mount(MOUNTINFO, path)
-    assert (found.point, found.kind) == (point, kind)
-
-
-def test_mount_options_of_mount_and_file_system() -> None:
-    assert place.find_mount(MOUNTINFO, "/scratch").options == ("noexec", "ro")
-    assert place.find_mount("", "/x") == Mount(point="", source="", kind="unknown", options=())
-
-
 WORK = Mount(point="/work", source="mgs:/work", kind="lustre", options=())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import make_image, make_job, make_rootfs, make_site
+from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
 from fairlead import render
 from fairlead.errors import PlanError, UsageError
@@ -48,8 +48,7 @@ def places(made: Plan) -> set[str]:
 
 
 def environment(made: Plan) -> dict[Any, Any]:
-    words = made.command.argv
-    return {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "--setenv"}
+    return environment_of(made.command)
 
 
 def decisions(made: Plan, subject: str) -> list[Decision]:

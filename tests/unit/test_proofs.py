@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import make_image, make_job, make_rootfs, make_site, make_surroundings
+from builders import environment_of, make_image, make_job, make_rootfs, make_site, make_surroundings
 
 from fairlead import proofs, render
 from fairlead.cli import doctor
@@ -100,11 +100,11 @@ def ended(store: Store, log: str | None, code: int | None, *, made: Plan | None 
     """A run that holds a proof, as its job script leaves it."""
     run_id = store.new_run("job")
     proofs.expect(store, made or planned(), run_id)
-    (store.run(run_id) / "ranks").mkdir()
+    (store.run(run_id) / "control").mkdir()
     if log is not None:
-        (store.run(run_id) / "ranks" / "proof.log").write_text(log)
+        (store.run(run_id) / "control" / "proof.log").write_text(log)
     if code is not None:
-        (store.run(run_id) / "ranks" / "exit_code").write_text(f"{code} 1700000000\n")
+        (store.run(run_id) / "control" / "exit_code").write_text(f"{code} 1700000000\n")
     return run_id
 
 
@@ -118,7 +118,7 @@ def test_a_proof_is_gathered_once_its_run_has_spoken(tmp_path: Path) -> None:
     run_id = ended(store, None, None)
     assert proofs.gather(store) == ()
     assert pending(store) == [run_id], "it waits in the queue"
-    log = store.run(run_id) / "ranks" / "proof.log"
+    log = store.run(run_id) / "control" / "proof.log"
     log.write_text(ALONE)
     assert proofs.gather(store) == (), "not before its script says that it did not start the job"
     log.write_text(ONE_WORLD)
@@ -173,7 +173,7 @@ def test_forgetting(tmp_path: Path) -> None:
 
 def point(store: Store, sweep: str, number: int, log: str | None, code: int | None, at: int = 0) -> None:
     """A point that has begun, as its job script leaves it."""
-    folder = store.run(f"{sweep}.{number}") / "ranks"
+    folder = store.run(f"{sweep}.{number}") / "control"
     folder.mkdir(parents=True, exist_ok=True)
     if log is not None:
         (folder / "proof.log").write_text(log)
@@ -273,7 +273,7 @@ def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:
     first = plan(job, image, make_rootfs(image), site)
     second = plan(job, image, make_rootfs(image), site, proofs=(told(first, holds=False),))
     for made, plugin in ((first, "pmix"), (second, "pmi2")):
-        assert "FI_PROVIDER" in made.command.argv
+        assert "FI_PROVIDER" in environment_of(made.command)
         (launcher,) = (each for each in made.decisions if each.subject == "launcher")
         assert f"srun --mpi={plugin}" in launcher.reason
         assert made.program[1] == f"--mpi={plugin}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import make_image, make_job, make_rootfs, make_site, make_surroundings
+from builders import environment_of, make_image, make_job, make_rootfs, make_site, make_surroundings
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools import tool
@@ -147,9 +147,12 @@ PRINTER = "a 'bwrap"
 
 
 def contained(command: Sequence[str], folder: Path, **changes: Any) -> Plan:
-    """The plan of one process under a bubblewrap that prints the words it is given, each ended by NUL."""
+    """The plan of one process under a bubblewrap that prints the words it is given, each ended by NUL, and
+    then what waits in the descriptor."""
     bwrap = folder / PRINTER
-    bwrap.write_text(f"#!/bin/sh\n{PRINTF} '%s\\0' \"$@\"\n")
+    bwrap.write_text(
+        '#!/bin/bash\nprintf \'%s\\0\' "$@"\nwhile [ "$1" != --args ]; do shift; done; exec /bin/cat <&"$2"\n'
+    )
     bwrap.chmod(0o755)
     facts = EngineFacts(
         name="bubblewrap", path=str(bwrap), version="0.11.0", origin="test", works=True, overlay=True
@@ -187,7 +190,12 @@ def test_a_container_engine_is_given_exactly_the_plans_words(
     fixed = [os.fsencode(word) for word in own if isinstance(word, str)]
     fixed_at = fixed.index(b"--chdir")
     mark = [b"--setenv", b"FAIRLEAD_RUN", b"the mark"]
-    assert split(done.stdout) == [*fixed[:fixed_at], *mark, *fixed[fixed_at:]]
+    given = [
+        os.fsencode(word) for each in environment_of(made.command).items() for word in ("--setenv", *each)
+    ]
+    printed = split(done.stdout)
+    assert printed.pop(printed.index(b"--args") + 1).isdigit()
+    assert printed == [*fixed[:fixed_at], *mark, *fixed[fixed_at:], *given]
 
 
 @pytest.mark.parametrize(
@@ -366,10 +374,17 @@ def test_the_folder_of_the_ranks_is_removed_unless_it_was_given(tmp_path: Path) 
     made = ranks("exit 1")
     place = {"TMPDIR": str(tmp_path)}
     own = Path(os.fsdecode(run(made, environment=place).stdout.strip()))
-    assert own.parent == tmp_path
-    assert not own.exists()
+    assert own.parent.parent == tmp_path
+    assert not own.parent.exists()
     (tmp_path / "a given").mkdir()
-    done = run(made, environment={"FAIRLEAD_RUN_DIR": str(tmp_path / "a given"), **place})
+    done = run(
+        made,
+        environment={
+            "FAIRLEAD_CONTROL": str(tmp_path),
+            "FAIRLEAD_RUN_DIR": str(tmp_path / "a given"),
+            **place,
+        },
+    )
     assert os.fsdecode(done.stdout.strip()) == str(tmp_path / "a given")
     assert (tmp_path / "a given/logs").is_dir()
 

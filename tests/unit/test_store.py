@@ -8,7 +8,9 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -310,7 +312,57 @@ def test_every_job_s_name_makes_a_run_s_name(store: Store, prefix: str) -> None:
 def test_two_runs_of_one_moment_have_two_names(store: Store) -> None:
     names = [store.new_run("x") for _ in range(20)]
     assert len(set(names)) == 20
-    assert sorted(store.runs()) == sorted(names)
+    assert store.runs() == names
+
+
+@given(
+    made=st.lists(
+        st.tuples(st.sampled_from(["a", "b", "b-20261122-101500", "z"]), st.integers(-7200, 7200)),
+        max_size=30,
+    ),
+    touched=st.randoms(use_true_random=False),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_runs_stand_in_the_order_in_which_they_were_made(
+    tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str, int]], touched: Random
+) -> None:
+    """Whatever is written into old runs later, and however the clock goes."""
+    store = Store(tmp_path_factory.mktemp("order"))
+    names = []
+    for stem, clock_s in made:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda clock_s=clock_s: 1.8e9 + clock_s)
+            names.append(store.new_run(stem))
+    for name in touched.sample(names, len(names)):
+        (store.run(name) / "record.json").write_text("{}")
+        os.utime(store.run(name), (touched.randrange(2**31),) * 2)
+    assert store.runs() == names
+
+
+def test_a_run_of_the_far_future_does_not_set_the_time(store: Store) -> None:
+    (store.root / "runs" / "x-29991231-235959").mkdir(parents=True)
+    assert "-2999" not in store.new_run("y")
+
+
+def test_a_thousand_runs_keep_their_order_while_others_write_into_them(store: Store) -> None:
+    names = [store.new_run("run") for _ in range(999)]
+    writer = in_process(
+        "import random, sys, time\n"
+        "print('writes', flush=True)\n"
+        "while True:\n"
+        "    name = random.choice(store.runs())\n"
+        "    store.write(store.run(name) / 'record.json', b'{}')\n",
+        store.root,
+    )
+    try:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writes\n"
+        for _ in range(20):
+            assert store.runs() == names
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert store.new_run("a") == store.runs()[-1]
 
 
 # -- images ------------------------------------------------------------------------------------------

@@ -148,9 +148,9 @@ def test_reports_are_read_leniently() -> None:
 
 
 def test_files_are_read_from_their_ends(tmp_path: Path) -> None:
-    folder = tmp_path / "progress"
+    folder = tmp_path / "ranks" / "progress"
     assert look_for_straggler(tmp_path, ("c1", "c2")) is None
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "0").write_text("".join(f"{step} 0.1000000\n" for step in range(5000)))
     assert look_for_straggler(tmp_path, ("c1", "c2")) is None
     # One that is being written: a last line without an end.

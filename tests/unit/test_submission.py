@@ -56,6 +56,7 @@ def asked(tmp_path: Path) -> list[str]:
 def make(store: Store, job_id: str | None = "17", *, starts: str = "", code: str = "") -> str:
     run = store.new_run("train")
     folder = store.run(run)
+    (folder / "control").mkdir()
     (folder / "ranks").mkdir()
     made = Submission(
         run_id=run, scheduler="slurm", job_id=job_id, name="train", nodes=2, world_size=4, engine="native",
@@ -66,9 +67,9 @@ def make(store: Store, job_id: str | None = "17", *, starts: str = "", code: str
 
     store.write(folder / "submission.json", codec.to_json(made))
     if starts:
-        (folder / "ranks" / "starts").write_text(starts)
+        (folder / "control" / "starts").write_text(starts)
     if code:
-        (folder / "ranks" / "exit_code").write_text(code)
+        (folder / "control" / "exit_code").write_text(code)
     return run
 
 
@@ -85,7 +86,7 @@ def test_a_refused_job_leaves_no_run(store: Store, says: Says, tmp_path: Path) -
     assert kept.job_id == "17"
     assert submission.read(store, kept.run_id) == kept
     assert (
-        (store.run(kept.run_id) / "ranks" / "job.sh").read_text().startswith("#!/usr/bin/env bash\n#SBATCH")
+        (store.run(kept.run_id) / "control" / "job.sh").read_text().startswith("#!/usr/bin/env bash\n#SBATCH")
     )
 
 
@@ -200,7 +201,7 @@ def test_a_job_that_fairlead_cancelled_and_the_scheduler_forgot(store: Store, sa
 
 def test_a_job_that_handed_itself_over_anew_is_followed(store: Store, says: Says) -> None:
     run = make(store, starts="100 c1 17\n")
-    (store.run(run) / "ranks" / "agains").write_text("18\n21\n")
+    (store.run(run) / "control" / "agains").write_text("18\n21\n")
     says(squeue="21|RUNNING|None|c2\n17|COMPLETED|None|c1\n")
     (status,) = submission.look(store, [run])
     assert (status.state, status.nodes) == (JobState.RUNNING, "c2")
@@ -261,7 +262,7 @@ def test_a_controller_that_is_restarted_ends_no_wait(
     (tmp_path / "bin" / "squeue").write_text(
         f"#!/bin/sh\necho >> {tmp_path}/times\n"
         f'[ "$(wc -l < {tmp_path}/times)" -gt 2 ] || {{ echo silence >&2; exit 1; }}\n'
-        f"echo 7 160 > {submission.ranks_folder(store, run)}/exit_code\n"
+        f"echo 7 160 > {submission.control_folder(store, run)}/exit_code\n"
     )
     assert main([*words, "--store", str(store.root), run]) == code
     assert caplog.messages.count("squeue does not answer; asking again for 15 minutes") == 1
@@ -355,7 +356,7 @@ def test_one_ranks_output_is_followed_to_the_runs_end(
     store: Store, says: Says, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make(store, starts="100 c1 17\n")
-    logs = submission.ranks_folder(store, run) / "logs"
+    logs = submission.control_folder(store, run) / "logs"
     logs.mkdir()
     for number in range(4):
         (logs / f"{number}.out").write_text(f"first of {number}\n")

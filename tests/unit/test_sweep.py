@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_job, make_site
+from builders import environment_of, make_job, make_site
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import tool
@@ -98,7 +98,7 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
         set -u
         need() {{ :; }}
         for ((point = 0; point < {len(points)}; point++)); do
-          FAIRLEAD_RUN=s.$point FAIRLEAD_RUN_DIR=$1/points/$point/ranks
+          FAIRLEAD_RUN=s.$point FAIRLEAD_CONTROL=$1/points/$point/control
           {lines}
           printf '%s\\0' {" ".join(f'"${name}"' for name in names)}
         done
@@ -115,7 +115,7 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
 def test_a_point_that_is_not_in_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(sweep.table(Sweep(names=("x",), points=(("1",),))))
     lines = parts.SWEEP_VALUES.format(names="FAIRLEAD_SWEEP_X")
-    script = f"need() {{ :; }}\nFAIRLEAD_RUN=s.1 FAIRLEAD_RUN_DIR={tmp_path}/points/1/ranks\n{lines}"
+    script = f"need() {{ :; }}\nFAIRLEAD_RUN=s.1 FAIRLEAD_CONTROL={tmp_path}/points/1/control\n{lines}"
     done = subprocess.run([tool("bash"), "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, "there is no point 1 in" in done.stderr) == (3, True)
 
@@ -164,7 +164,7 @@ def test_without_a_sweep_braces_mean_nothing(tmp_path: Path) -> None:
     made = plan(make_job(command=job.command, environment=job.environment, engine="native",
                          topology=Topology()), None, None, make_site())  # fmt: skip
     assert made.command.argv[-1] == "echo ${A} {b}"
-    assert "A={c}" in made.command.argv
+    assert environment_of(made.command)["A"] == "{c}"
     assert b"sweep" not in codec.to_json(made)
 
 
@@ -190,9 +190,10 @@ def test_placeholders_become_variables_of_the_script() -> None:
         "true", Joined((Variable("FAIRLEAD_SWEEP_LR"),)),
         Joined(("--seed=", Variable("FAIRLEAD_SWEEP_SEED"))), "{}", "plain",
     )  # fmt: skip
-    assert "BRACES={}" in made.command.argv
-    assert not any(isinstance(word, str) and word.startswith("TAG=") for word in made.command.argv)
-    assert 'name=TAG value=run-"$FAIRLEAD_SWEEP_LR"' in render.script(made)
+    found = environment_of(made.command)
+    assert found["BRACES"] == "{}"
+    assert found["TAG"] == Joined(("run-", Variable("FAIRLEAD_SWEEP_LR")))
+    assert '=run-"$FAIRLEAD_SWEEP_LR"' in render.script(made)
 
 
 def test_the_plan_tells_of_the_points_and_of_the_first() -> None:

@@ -64,7 +64,7 @@ def submit(store: Store, folder: Path, count: int = 4, scheduler: str = "slurm")
 
 
 def ended(store: Store, point: str, code: int, at: int = 160) -> None:
-    folder = submission.ranks_folder(store, point)
+    folder = submission.control_folder(store, point)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "starts").write_text(f"100 c1 17_{point[-1]}\n")
     (folder / "exit_code").write_text(f"{code} {at}\n")
@@ -152,10 +152,10 @@ def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", b""), log.read_text()
     assert log.read_text().startswith("c d\n")
     assert [start.job_id for start in submission.starts(store, point)] == [job_id]
-    script = submission.ranks_folder(store, point) / "job.sh"
+    script = submission.control_folder(store, point) / "job.sh"
     told = words.replace("LOG", str(log)).replace("SCRIPT", str(script))
     assert not told or asked(tmp_path, words.split()[0]) == [told]
-    assert (submission.ranks_folder(store, point) / "agains").read_text() == f"{later}\n"
+    assert (submission.control_folder(store, point) / "agains").read_text() == f"{later}\n"
 
 
 def test_a_sweep_is_told_as_one(store: Store, says: Says, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_all_are_cancelled_in_one_word_but_for_those_with_other_numbers(
 ) -> None:
     run = submit(store, tmp_path)
     ended(store, f"{run}.0", 0)
-    folder = submission.ranks_folder(store, f"{run}.2")
+    folder = submission.control_folder(store, f"{run}.2")
     folder.mkdir(parents=True)
     (folder / "agains").write_text("21_2\n")
     says(squeue=said("".join(f"{number}|RUNNING|None|c1\n" for number in ("17_1", "21_2", "17_3"))))

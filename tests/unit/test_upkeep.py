@@ -475,12 +475,12 @@ def test_a_collection_that_is_killed_leaves_nothing_half(store: Store) -> None:
         time.sleep(0.003 * attempt)
         process.kill()
         process.communicate()
-        for diff_id in contents.digests(store.root / "layers"):
+        for diff_id in contents.named(store.root / "layers"):
             assert canonical.digest_tree(str(store.layer(diff_id)))[0] == diff_id
             assert store.stored_layer(diff_id).diff_id == diff_id
     upkeep.collect_garbage(store)
     assert os.listdir(store.root / "tmp") == []
-    assert contents.digests(store.root / "layers") == [kept.layers[0].diff_id]
+    assert contents.named(store.root / "layers") == [kept.layers[0].diff_id]
 
 
 def test_a_store_of_another_version_is_left_alone(store: Store) -> None:

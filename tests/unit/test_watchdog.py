@@ -241,10 +241,10 @@ def test_py_spy_is_copied_to_where_the_nodes_see_it(store: Store, tmp_path: Path
 
 def ended(store: Store, code: int, **files: str) -> submission.Status:
     run = store.new_run("train")
-    ranks = store.run(run) / "ranks"
+    ranks = store.run(run) / "control"
     (ranks / "watch").mkdir(parents=True)
     (ranks / "stacks").mkdir()
-    (ranks / "progress").mkdir()
+    (store.run(run) / "ranks" / "progress").mkdir(parents=True)
     made = Submission(
         run_id=run, scheduler="slurm", job_id="17", name="train", nodes=2, world_size=4, engine="native",
         submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
@@ -255,7 +255,8 @@ def ended(store: Store, code: int, **files: str) -> submission.Status:
     (ranks / "hosts").write_text("c1\nc2\n")
     (ranks / "exit_code").write_text(f"{code} 160\n")
     for name, text in files.items():
-        (ranks / name.replace("__", "/")).write_text(text)
+        folder = ranks if not name.startswith("progress") else store.run(run) / "ranks"
+        (folder / name.replace("__", "/")).write_text(text)
     status = submission._by_its_own_files(store, made)
     assert status is not None
     return status

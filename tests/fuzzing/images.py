@@ -1,0 +1,305 @@
+"""Readers of images as files: layers, SIF, squashfs, archives."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tarfile
+import tempfile
+import zlib
+from pathlib import Path
+
+import archives
+import zstandard
+
+from fairlead.errors import FairleadError
+from fairlead.images import archive as delivered
+from fairlead.images.layers.flatten import _relink, copy, flatten
+from fairlead.images.layers.limits import Limits
+from fairlead.images.layers.recipe import rebuild
+from fairlead.images.layers.unpack import unpack
+from fairlead.images.obtain import obtain
+from fairlead.images.sources import layouts
+from fairlead.images.sources.locate import Access
+from fairlead.images.sources.reference import Reference, Transport
+from fairlead.images.sources.sif import read_sif
+from fairlead.images.sources.squash import read_superblock, unpack_squashfs
+from fairlead.store import Store
+from fuzzing import CORPUS, Finding, Reader, usage
+
+#: Small, so that inputs meet them.
+LIMITS = Limits(max_unpacked_bytes=4_000_000, max_entries=400, max_ratio=1000.0)
+#: A block for each file, and what a whiteout of an opaque directory needs.
+_SLACK_BYTES = 4096 * 450
+_MOST_INFLATED = 1 << 18
+_GENERIC_JSON = 0x4006
+
+
+# --------------------------------------------------------------------------------------------------
+# Layers.
+
+
+def read_layer(data: bytes, scratch: Path) -> None:
+    """Unpack, write the tar again, and make the trees that engines without overlays are given."""
+    tree, recipe = scratch / "tree", scratch / "recipe"
+    tree.mkdir()
+    step = 5000
+    chunks = (data[at : at + step] for at in range(0, len(data), step))
+    try:
+        found = unpack(chunks, tree, name="layer 3 (sha256:abc)", limits=LIMITS, recipe=recipe)
+    finally:
+        check_limits(tree)
+    if found.inodes != usage(tree)[0] + 1:
+        raise Finding(f"{found.inodes} inodes were counted, and {usage(tree)[0] + 1} are there")
+    if found.rebuildable and rebuild(tree, recipe, lambda _: None) != found.diff_id:
+        raise Finding("the tar that was written again is another")
+    base = scratch / "base"
+    for name in ("a/b", "etc", "d"):
+        (base / name).mkdir(parents=True)
+        (base / name / "below").write_text("below")
+    flatten([base, tree], scratch / "flat")
+    _relink(scratch / "flat")
+    copy([base, tree], scratch / "copy")
+    for made in ("flat", "copy"):
+        check_limits(scratch / made)
+    written = 0
+
+    def count(piece: bytes) -> None:
+        nonlocal written
+        written += len(piece)
+        if written > 4 * LIMITS.max_unpacked_bytes + 4096 * LIMITS.max_entries:
+            raise Finding("the tar for compute nodes is larger than the limit")
+
+    delivered.write_tar(os.fspath(scratch / "flat"), count)
+
+
+def check_limits(tree: Path) -> None:
+    inodes, size = usage(tree)
+    if inodes > LIMITS.max_entries + 8:
+        raise Finding(f"{inodes} entries were made where {LIMITS.max_entries} are allowed")
+    if size > LIMITS.max_unpacked_bytes + _SLACK_BYTES:
+        raise Finding(f"{size:,} bytes were made where {LIMITS.max_unpacked_bytes:,} are allowed")
+
+
+def mend_layer(data: bytes) -> bytes:
+    """Right checksums in every header, also within gzip and zstd."""
+    if data[:2] == b"\x1f\x8b":
+        with contextlib.suppress(zlib.error):
+            return gzip.compress(
+                mend_tar(zlib.decompressobj(31).decompress(data, _MOST_INFLATED)), 1, mtime=0
+            )
+    if data[:4] == b"\x28\xb5\x2f\xfd":
+        with contextlib.suppress(zstandard.ZstdError):
+            plain = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+            return zstandard.compress(mend_tar(plain[:_MOST_INFLATED]), 1)
+    return mend_tar(data)
+
+
+def mend_tar(data: bytes) -> bytes:
+    made = bytearray(data)
+    for at in range(0, len(made) - 511, 512):
+        if made[at + 257 : at + 262] == b"ustar":
+            made[at + 148 : at + 156] = b" " * 8
+            made[at + 148 : at + 156] = b"%06o\0 " % sum(made[at : at + 512])
+    return bytes(made)
+
+
+def layer_seeds() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (CORPUS / "layers").iterdir()}
+
+
+# --------------------------------------------------------------------------------------------------
+# SIF and squashfs.
+
+
+def read_sif_file(data: bytes, scratch: Path) -> None:
+    path = scratch / "image.sif"
+    path.write_bytes(data)
+    found = read_sif(path, name="sif:image.sif")
+    system = found.system()
+    read_superblock(path, name="sif:image.sif", offset=system.offset, room=system.size)
+    if system.offset + system.size > len(data):
+        raise Finding("a partition lies behind the end of the file")
+
+
+def sif_seeds() -> dict[str, bytes]:
+    squashfs = squashfs_seeds()["small"]
+    config = json.dumps({"Env": ["A=b", "PATH=/bin"], "Cmd": ["sh"], "WorkingDir": "/x"}).encode()
+    at, behind = 32768, 32768 + len(squashfs)
+    system = archives.sif_part(offset=at, size=len(squashfs))
+    described = archives.sif_part(
+        _GENERIC_JSON, offset=behind, size=len(config), number=2, name=b"oci-config.json"
+    )
+    overlay = archives.sif_part(offset=behind, size=len(config), number=2, role=4, file_system=2)
+    data = squashfs + config
+    return {
+        "system": archives.sif_of(system, data=data),
+        "oci-config": archives.sif_of(system, described, data=data),
+        "overlay": archives.sif_of(system, overlay, data=data),
+        "oci-sif": archives.sif_of(archives.sif_part(0x4009, offset=at, size=9), data=data),
+        "unused": archives.sif_of(archives.sif_part(offset=0, size=0, used=0), system, data=data),
+        "cut": archives.sif_of(system, data=data[:-700]),
+        "empty": archives.sif_of(),
+    }
+
+
+def read_squashfs(data: bytes, scratch: Path) -> None:
+    path, target = scratch / "image.sqfs", scratch / "unpacked" / "tree"
+    path.write_bytes(data)
+    target.parent.mkdir()
+    try:
+        unpack_squashfs(path, target, name="squashfs:image.sqfs", max_ratio=100.0)
+    finally:
+        inodes, size = usage(target.parent)
+        if size > 110_000_000 or inodes > 100_000:
+            raise Finding(f"{inodes} entries with {size:,} bytes were unpacked")
+
+
+def squashfs_seeds() -> dict[str, bytes]:
+    found = {}
+    with tempfile.TemporaryDirectory() as top:
+        tree = Path(top) / "tree"
+        for folder in ("bin", "etc", "usr/lib", "deep/er/and/deeper"):
+            (tree / folder).mkdir(parents=True)
+        (tree / "bin/sh").write_bytes(b"\x7fELF" + bytes(60))
+        (tree / "etc/hosts").write_text("127.0.0.1 localhost\n" * 50)
+        (tree / "usr/lib/link").symlink_to("../../etc/hosts")
+        os.link(tree / "etc/hosts", tree / "etc/again")
+        (tree / "holes").write_bytes(bytes(100_000))
+        for name, options in {
+            "small": ["-noI", "-noD", "-noF", "-noX"],
+            "gzip": ["-comp", "gzip"],
+            "zstd": ["-comp", "zstd"],
+            "fragments": ["-noI", "-noF", "-always-use-fragments"],
+        }.items():
+            path = Path(top) / f"{name}.sqfs"
+            subprocess.run(
+                ["mksquashfs", tree, path, "-noappend", "-all-root", "-no-progress", "-quiet",
+                 "-mkfs-time", "0", "-all-time", "0", *options],
+                check=True, capture_output=True,
+            )  # fmt: skip
+            found[name] = path.read_bytes()
+    return found
+
+
+# --------------------------------------------------------------------------------------------------
+# OCI and Docker archives, and tars of root file systems: what `image load` and `image pull FILE` take.
+
+
+def read_archive(data: bytes, scratch: Path) -> None:
+    path = scratch / "image.tar"
+    path.write_bytes(data)
+    found: FairleadError | None = None
+    transport = layouts.sniff(path)
+    store = Store(scratch / "store")
+    try:
+        obtain(
+            Reference(transport=transport, path=os.fspath(path)),
+            store,
+            Access(),
+            machine="x86_64",
+            limits=LIMITS,
+        )
+    except FairleadError as error:
+        found = error
+    inodes, size = usage(scratch / "store")
+    if inodes > 4 * LIMITS.max_entries or size > 4 * (LIMITS.max_unpacked_bytes + _SLACK_BYTES):
+        raise Finding(f"{inodes} entries with {size:,} bytes are in the store")
+    for other in (Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE):
+        if other is not transport:
+            with contextlib.suppress(FairleadError):
+                layouts.open_layout(path, other, scratch=scratch).document()
+    from fairlead.images import bundle
+
+    with contextlib.suppress(FairleadError):
+        bundle.pins(path)
+    if found is not None:
+        raise found
+
+
+_BLOB = re.compile(rb"blobs/sha256/([0-9a-f]{64})")
+
+
+def mend_archive(data: bytes) -> bytes:
+    """Right digests, from the blobs up, and right checksums in the tar's headers. Layers that are compressed
+    stay as they are."""
+    if data[:2] == b"\x1f\x8b" or data[:4] == b"\x28\xb5\x2f\xfd":
+        return data
+    made = bytearray(mend_tar(data))
+    for _ in range(4):
+        changed = False
+        for at in range(0, len(made) - 511, 512):
+            if made[at + 257 : at + 262] != b"ustar":
+                continue
+            name = bytes(made[at : at + 100]).partition(b"\0")[0]
+            wanted = re.search(rb"[0-9a-f]{64}", name)
+            try:
+                size = int(bytes(made[at + 124 : at + 135]).strip(b"\0 ") or b"0", 8)
+            except ValueError:
+                continue
+            if wanted is None or not 0 < size <= len(made):
+                continue
+            right = hashlib.sha256(made[at + 512 : at + 512 + size]).hexdigest().encode()
+            if right != wanted[0]:
+                made = made.replace(wanted[0], right)
+                changed = True
+        if not changed:
+            break
+    return mend_tar(bytes(made))
+
+
+def archive_seeds() -> dict[str, bytes]:
+    one, two = archives.handmade("hello"), archives.handmade("x", "y", packed=False)
+    plain = archives.handmade("hello", packed=False)
+    named = archives.hex_of(plain.config)
+    docker = {
+        f"{named}.json": plain.config,
+        "layer/layer.tar": plain.layers[0],
+        "manifest.json": json.dumps(
+            [
+                {
+                    "Config": f"{archives.hex_of(plain.config)}.json",
+                    "RepoTags": ["a:1"],
+                    "Layers": ["layer/layer.tar"],
+                }
+            ]
+        ).encode(),
+    }
+    pin = {"reference": "a", "digest": one.digest, "root": one.digest, "pinned_at": "x"}
+    rootfs = {"bin/sh": b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\0" + bytes(40), "ch/environment": b"A=b\n"}
+    oci = archives.oci_files([one], [archives.entry(one, "a:1")])
+    return {
+        "oci": archives.tar_of(oci, format=tarfile.USTAR_FORMAT),
+        "oci-two": archives.tar_of(
+            archives.oci_files([one, two], [archives.entry(one, "a"), archives.entry(two, "b")]),
+            format=tarfile.USTAR_FORMAT,
+        ),
+        "oci-plain": archives.tar_of(
+            archives.oci_files([two], [archives.entry(two)]), format=tarfile.GNU_FORMAT
+        ),
+        "bundle": archives.tar_of(
+            {**oci, "fairlead/pins.json": json.dumps([pin]).encode()}, format=tarfile.USTAR_FORMAT
+        ),
+        "docker": archives.tar_of(docker, format=tarfile.USTAR_FORMAT),
+        "docker-gzip": gzip.compress(archives.tar_of(docker), mtime=0),
+        "rootfs": archives.tar_of(rootfs, format=tarfile.USTAR_FORMAT),
+        "rootfs-zstd": zstandard.compress(archives.tar_of(rootfs)),
+    }
+
+
+_TAR_WORDS = (
+    b"../", b".wh.", b".wh..wh..opq", b"././@LongLink", b"ustar\x0000", b"ustar  \0", b"GNU.sparse.map=0,1",
+    b"GNU.sparse.size=9", b"SCHILY.xattr.user.x=y", b"30 linkpath=", b"path=", b"77777777777\0", b"\x80\0\0",
+)  # fmt: skip
+
+READERS = (
+    Reader(name="layers", read=read_layer, seeds=layer_seeds, mend=mend_layer, words=_TAR_WORDS),
+    Reader(name="sif", read=read_sif_file, seeds=sif_seeds, words=(b"SIF_MAGIC\0", b"\x04\x40\0\0", b"hsqs")),
+    Reader(name="squashfs", read=read_squashfs, seeds=squashfs_seeds, words=(b"hsqs", b".."), processes=True),
+    Reader(name="archives", read=read_archive, seeds=archive_seeds, mend=mend_archive, words=_TAR_WORDS),
+)

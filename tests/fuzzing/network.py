@@ -1,0 +1,169 @@
+"""Readers of what comes over the network."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import socket
+from pathlib import Path
+from unittest import mock
+
+import archives
+
+from fairlead.errors import FairleadError
+from fairlead.images.pull import pull
+from fairlead.images.sources.remote import client
+from fairlead.images.sources.remote.options import Options
+from fairlead.store import Store
+from fuzzing import Finding, Reader, check_message
+from fuzzing.images import LIMITS
+
+# --------------------------------------------------------------------------------------------------
+# A registry: each connection gets the next answer of the input.
+
+_BETWEEN = b"\n=-=-=\n"
+_MOST_CONNECTIONS = 200
+
+
+class _Socket(socket.socket):
+    """One end of a pair, which is asked for what only TCP can."""
+
+    def setsockopt(self, *_: object) -> None:
+        pass
+
+
+def read_answers(data: bytes, scratch: Path) -> None:
+    """Pull from a registry that answers so, and ask it for its digest and its tags."""
+    answers = iter(data.split(_BETWEEN))
+    calls = 0
+    said: list[str] = []
+
+    def connect(*_: object, **__: object) -> socket.socket:
+        nonlocal calls
+        calls += 1
+        if calls > _MOST_CONNECTIONS:
+            raise Finding(f"more than {_MOST_CONNECTIONS} connections")
+        pair, theirs = socket.socketpair()
+        ours = _Socket(fileno=pair.detach())
+        theirs.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            theirs.sendall(next(answers, b""))
+        theirs.shutdown(socket.SHUT_WR)
+        _open.append(theirs)
+        return ours
+
+    _open: list[socket.socket] = []
+    options = Options(
+        environment={"PATH": "/nonexistent"},
+        plain_http=True,
+        attempts=3,
+        read_timeout_s=5.0,
+        backoff_s=0.0,
+        longest_backoff_s=0.0,
+        longest_wait_s=0.0,
+        say=said.append,
+    )
+    refused: FairleadError | None = None
+    try:
+        with (
+            mock.patch.object(socket, "create_connection", connect),
+            client.open_registry("registry.example", "a/b", "1", options=options) as source,
+        ):
+            try:
+                source.head_digest()
+            except FairleadError as error:
+                check_message(error)
+            try:
+                pull(
+                    source,
+                    Store(scratch / "store"),
+                    reference="registry.example/a/b:1",
+                    machine="x86_64",
+                    limits=LIMITS,
+                )
+            except FairleadError as error:
+                refused = error
+    finally:
+        for each in _open:
+            each.close()
+    for line in said:
+        check_message(FairleadError(line))
+    if refused is not None:
+        raise refused
+
+
+def mend_answers(data: bytes) -> bytes:
+    """Right lengths and, from one answer to the next, right digests."""
+    answers = data.split(_BETWEEN)
+    for number in range(len(answers) - 1, -1, -1):
+        head, blank, body = answers[number].partition(b"\n\n")
+        if not blank or b"hunked" in head:
+            continue
+        if number + 1 < len(answers):
+            following = answers[number + 1].partition(b"\n\n")[2]
+            right = b"sha256:" + hashlib.sha256(following).hexdigest().encode()
+            body = re.sub(rb'("config":[^}]{0,200}?"digest": ?")[^"]*"', rb"\1" + right + b'"', body, count=1)
+        head = re.sub(rb"(?im)^content-length:.*$", b"Content-Length: %d" % len(body), head)
+        answers[number] = head + blank + body
+    return _BETWEEN.join(answers)
+
+
+def _answer(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = "".join(f"{name}: {value}\n" for name, value in named.items())
+    return f"HTTP/1.1 {status}\nContent-Length: {len(body)}\n{lines}\n".encode() + body
+
+
+def answer_seeds() -> dict[str, bytes]:
+    image = archives.handmade("hello")
+    head = _answer(b"", Docker_Content_Digest=image.digest, Content_Type=archives.OCI_MANIFEST)
+    document = _answer(image.manifest, Content_Type=archives.OCI_MANIFEST)
+    config, layer = _answer(image.config), _answer(image.packed[0])
+    challenge = 'Bearer realm="http://registry.example/token",service="r",scope="repository:a/b:pull"'
+    denied = _answer(
+        json.dumps({"errors": [{"code": "UNAUTHORIZED", "message": "log in"}]}).encode(),
+        "401 Unauthorized", WWW_Authenticate=challenge,
+    )  # fmt: skip
+    token = _answer(json.dumps({"token": "abc", "expires_in": 300}).encode(), Content_Type="application/json")
+    busy = _answer(b"slow down", "429 Too Many Requests", Retry_After="0")
+    index = _answer(
+        json.dumps({"schemaVersion": 2, "manifests": [archives.entry(image, platform={
+            "architecture": "amd64", "os": "linux"})]}).encode())  # fmt: skip
+    chunked = b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n%x\r\n%s\r\n0\r\n\r\n" % (
+        len(image.manifest), image.manifest)  # fmt: skip
+    moved = _answer(b"", "307 Temporary Redirect", Location="http://other.example/blob?sig=1")
+    tags = _answer(json.dumps({"name": "a/b", "tags": ["1.0", "latest"]}).encode())
+    missing = _answer(b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}', "404 Not Found")
+    proxy = _answer(b"<html><body>Proxy</body></html>", "502 Bad Gateway", Content_Type="text/html")
+    return {
+        "plain": _BETWEEN.join((head, document, config, layer)),
+        "bearer": _BETWEEN.join((denied, token, head, document, config, layer)),
+        "basic": _BETWEEN.join((_answer(b"", "401 No", WWW_Authenticate='Basic realm="r"'), document)),
+        "busy": _BETWEEN.join((head, busy, busy, busy, document, config, layer)),
+        "index": _BETWEEN.join((head, index, document, config, layer)),
+        "chunked": _BETWEEN.join((head, chunked, config, layer)),
+        "moved": _BETWEEN.join((head, document, moved, config, moved, layer)),
+        "missing": _BETWEEN.join((missing, missing, tags)),
+        "proxy": _BETWEEN.join((proxy, proxy, proxy, proxy)),
+        "date": _BETWEEN.join((_answer(b"", "503 No", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT",
+                                       Date="Wed, 21 Oct 2026 07:28:00 GMT"), document)),
+        "broken": _BETWEEN.join((head, document, config[:-5], config, layer[:-9], layer)),
+    }  # fmt: skip
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(
+        name="answers",
+        read=read_answers,
+        seeds=answer_seeds,
+        mend=mend_answers,
+        words=(
+            _BETWEEN, b"Retry-After: 99999999999", b"Transfer-Encoding: chunked\n", b"Content-Length: -1",
+            b"WWW-Authenticate: Bearer realm=\"", b"HTTP/1.1 100 Continue\n\n", b"Location: //",
+            b"HTTP/1.1 401 No\n", b"Docker-Content-Digest: sha256:",
+        ),
+        modules=("http.client", "email"),
+    ),
+)  # fmt: skip

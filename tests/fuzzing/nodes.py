@@ -1,0 +1,367 @@
+"""Protocols between the nodes of a run: what strangers send before the proof, and peers after it.
+
+Connections are pairs of sockets, and the programs' functions are called in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import io
+import itertools
+import json
+import os
+import selectors
+import socket
+import struct
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from fairlead.mpi import door, relay, rendezvous
+from fuzzing import Finding, Reader
+
+SECRET = bytes(range(32))
+BETWEEN = b"\n=-=-=\n"
+#: Between what one connection sends, and what it sends after the answer to it.
+LATER = b"\n-.-.-\n"
+_MOST_CONNECTIONS = 32
+_HOST, _PORT = "10.0.0.1", 20000
+_PLACE = f"{_HOST}:{_PORT}"
+
+
+class _Listener:
+    """A listening socket that has these callers."""
+
+    def __init__(self) -> None:
+        self._here, self._bell = socket.socketpair()
+        self._waiting: list[socket.socket] = []
+
+    def call(self) -> socket.socket:
+        """The caller's end of a new connection."""
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        self._waiting.append(ours)
+        self._bell.send(b"x")
+        return theirs
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        if not self._waiting:
+            raise BlockingIOError
+        self._here.recv(1)
+        return self._waiting.pop(0), ("10.0.0.2", 1)
+
+    def fileno(self) -> int:
+        return self._here.fileno()
+
+    def setblocking(self, _: bool) -> None:
+        pass
+
+    def close(self) -> None:
+        for each in (self._here, self._bell, *self._waiting):
+            each.close()
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(data)
+
+
+def _received(connection: socket.socket) -> bytes:
+    found = b""
+    with contextlib.suppress(OSError):
+        while data := connection.recv(65536):
+            found += data
+    return found
+
+
+@contextlib.contextmanager
+def _fixed_numbers() -> Iterator[None]:
+    """Nonces that inputs can be made for."""
+    with mock.patch.object(door.os, "urandom", lambda size: b"\x07" * size):
+        yield
+
+
+# --------------------------------------------------------------------------------------------------
+# The relay.
+
+
+def read_relay(data: bytes, scratch: Path) -> None:
+    """A part of the input is a connection: `stranger`, `peer` or `node` to the first node; `listener` or
+    `lead` answers a node that calls it; then a line feed. What a peer and a lead send is in frames with their
+    signature: each line is a message. What a node sends after its proof is taken as it is."""
+    with _fixed_numbers():
+        for part in data.split(BETWEEN)[:_MOST_CONNECTIONS]:
+            kind, _, content = part.partition(b"\n")
+            if kind in (b"listener", b"lead"):
+                _answer_a_node(content, proved=kind == b"lead")
+        _call_the_first_node(data, scratch)
+
+
+def _call_the_first_node(data: bytes, scratch: Path) -> None:
+    listener = _Listener()
+    with mock.patch.object(door, "listen", return_value=(listener, _PORT)):
+        made = door.Door(SECRET, _HOST, _PORT)
+    callers = []
+    lead = _lead(scratch)
+    found: dict[int, tuple[str, door.Line]] = {}
+    proved = 0
+    try:
+        for part in data.split(BETWEEN)[:_MOST_CONNECTIONS]:
+            kind, _, content = part.partition(b"\n")
+            if kind in (b"listener", b"lead"):
+                continue
+            theirs = listener.call()
+            callers.append(theirs)
+            knows = kind in (b"peer", b"node")
+            proved += knows
+            if not knows:
+                for piece in content.split(LATER):
+                    _send(theirs, piece)
+                    if made.next(time.monotonic() + 0.002) is not None:
+                        raise Finding("a connection without the secret is let in")
+                if (answer := _received(theirs)) and len(answer) != 64:
+                    raise Finding(f"a stranger is sent {len(answer)} bytes")
+                continue
+            ours = b"\x08" * 32
+            _send(theirs, b"FLR2" + ours)
+            made.next(time.monotonic() + 0.002)
+            answer = _received(theirs)
+            if len(answer) != 64:
+                raise Finding("a peer gets no answer")
+            nonces = (ours, answer[:32])
+            _send(theirs, door._proof(SECRET, b"follow", _PLACE, *nonces))
+            key = door._proof(SECRET, b"key", _PLACE, *nonces)
+            _send(theirs, _frames(content, key, b"follow") if kind == b"peer" else content)
+            with contextlib.suppress(OSError):
+                theirs.shutdown(socket.SHUT_WR)
+            line = made.next(time.monotonic() + 0.5)
+            if line is None:
+                raise Finding("a peer is not let in")
+            lead._welcome(line, found)
+            if line.connection.fileno() >= 0:
+                lead._waiting[1] = ("c2", door.Line(socket.socketpair()[0]))
+                lead._hear("c2", line)
+                if not lead._lost:
+                    raise Finding("a node that has gone is not missed")
+        if len(made._callers) > door.MOST_CALLERS:
+            raise Finding("more connections without proof than are allowed")
+    finally:
+        made.close()
+        for _, line in found.values():
+            line.close()
+        for each in callers:
+            each.close()
+
+
+def _lead(scratch: Path) -> relay._Lead:
+    lead = relay._Lead.__new__(relay._Lead)
+    lead.__dict__.update(
+        _options=Namespace(nodes=4), _secret=SECRET, _folder=os.fspath(scratch), _followers={}, _hosts=["c1"],
+        _waiting={}, _numbers=itertools.count(1), _lock=contextlib.nullcontext(), _child=None, _lost="",
+    )  # fmt: skip
+    return lead
+
+
+class _Child:
+    """A program that a node was told to start."""
+
+    pid = 0
+
+    def __init__(self, words: list[str], **_: object) -> None:
+        if words[:2] != ["/bin/sh", "-c"] or len(words) != 3 or not isinstance(words[2], str):
+            raise Finding(f"a node starts {words!r:.200}")
+
+    def wait(self) -> int:
+        return 0
+
+    def poll(self) -> int:
+        return 0
+
+
+class _Thread:
+    """Runs at once."""
+
+    def __init__(self, *, target: Callable[..., None], args: tuple[Any, ...], **_: object) -> None:
+        self.start = lambda: target(*args)
+
+
+def _answer_a_node(content: bytes, *, proved: bool) -> None:
+    """A node calls the first node, and this answers."""
+    ours, theirs = socket.socketpair()
+    started = 0
+
+    def start(words: list[str], **more: object) -> _Child:
+        nonlocal started
+        started += 1
+        return _Child(words, **more)
+
+    try:
+        if proved:
+            nonces = (b"\x07" * 32, b"\x09" * 32)
+            key = door._proof(SECRET, b"key", _PLACE, *nonces)
+            answer = nonces[1] + door._proof(SECRET, b"lead", _PLACE, *nonces)
+            content = answer + _frames(b'{"welcome": true}\n' + content, key, b"lead")
+        _send(theirs, content)
+        with contextlib.suppress(OSError):
+            theirs.shutdown(socket.SHUT_WR)
+        with (
+            mock.patch.object(door.socket, "create_connection", return_value=ours),
+            mock.patch.object(relay.subprocess, "Popen", start),
+            mock.patch.object(relay.threading, "Thread", _Thread),
+            mock.patch.object(door.time, "sleep", return_value=None),
+            mock.patch.object(relay, "read_secret", return_value=SECRET),
+            contextlib.redirect_stderr(io.StringIO()),
+            contextlib.suppress(SystemExit),
+        ):
+            # One call, which is not made again.
+            with mock.patch.object(relay, "_PATIENCE_S", -1.0):
+                code = relay._obey(Namespace(node=1, master=_HOST, port=_PORT), SECRET)
+            if code not in (0, 1):
+                raise Finding(f"a node ends with {code}")
+        if started and not proved:
+            raise Finding("a node obeys who has not proved the secret")
+    finally:
+        ours.close()
+        theirs.close()
+
+
+def _frames(content: bytes, key: bytes, direction: bytes) -> bytes:
+    made = b""
+    for number, data in enumerate(content.split(b"\n")):
+        signed = hmac.new(key, direction + struct.pack(">Q", number) + data, hashlib.sha256).digest()
+        made += struct.pack(">I", len(data)) + signed + data
+    return made
+
+
+def relay_seeds() -> dict[str, bytes]:
+    hello = json.dumps({"node": 1, "host": "c2"})
+    ended = json.dumps({"ended": 1, "code": 0})
+    start = json.dumps({"start": 1, "words": ["orted", "-mca", "x"]})
+    nonces = (b"\x08" * 32, b"\x07" * 32)
+    key = door._proof(SECRET, b"key", _PLACE, *nonces)
+    raw = _frames(f"{hello}\n{ended}".encode(), key, b"follow")
+    return {
+        "stranger": b"stranger\nFLR2" + bytes(32) + LATER + bytes(32),
+        "http": b"stranger\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "peer": f"peer\n{hello}\n{ended}\n{ended}".encode(),
+        "peer-many": BETWEEN.join(
+            [b"stranger\nFLR2", f"peer\n{hello}\n".encode(), f"peer\n{hello}".encode()]
+        ),
+        "node": b"node\n" + raw,
+        "listener": b"listener\n" + bytes(64),
+        "lead": f'lead\n{start}\n{{"end": 1}}\n{{"bye": true}}'.encode(),
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# The store where Horovod's ranks meet.
+
+_TOKEN = rendezvous._token(SECRET).encode()
+#: Stands in inputs for the token.
+_MARK = b"TOKEN"
+
+
+def read_rendezvous(data: bytes, _scratch: Path) -> None:
+    """Each part of the input is what a connection sends, and then what a rank is answered that looks for the
+    store."""
+    listener = _Listener()
+    store = rendezvous._Store(listener, SECRET, _PLACE)  # type: ignore[arg-type]
+    store._selector = selectors.DefaultSelector()
+    store._selector.register(listener, selectors.EVENT_READ, None)
+    parts = data.split(BETWEEN)[:_MOST_CONNECTIONS]
+    callers = []
+    try:
+        for part in parts:
+            theirs = listener.call()
+            before = dict(store._values)
+            pieces = part.replace(_MARK, _TOKEN).split(LATER)
+            for piece in pieces:
+                _send(theirs, piece)
+                _turn(store)
+            callers.append(theirs)
+            answer = _received(theirs)
+            if _TOKEN not in b"".join(pieces):
+                if store._values != before:
+                    raise Finding("a stranger changes the store")
+                if answer and (len(answer) > 200 or not answer.startswith(b"HTTP/1.0 200 OK\r\n")):
+                    raise Finding(f"a stranger is answered {answer!r:.300}")
+            if answer and not answer.startswith(b"HTTP/1.0 "):
+                raise Finding(f"an answer of another form: {answer!r:.300}")
+            if _TOKEN in answer and _TOKEN not in b"".join(pieces) + b"".join(before.values()):
+                raise Finding("the token is told")
+        if store._total != sum(map(len, store._values.values())):
+            raise Finding("the store has counted wrongly")
+        for each in callers:
+            each.close()
+        _turn(store)
+        if store._calls:
+            raise Finding("connections that ended are kept")
+    finally:
+        for call in list(store._calls.values()):
+            store._drop(call)
+        store._selector.close()
+        listener.close()
+        for each in callers:
+            each.close()
+    ours, theirs = socket.socketpair()
+    with ours, theirs, mock.patch.object(rendezvous.socket, "create_connection", return_value=ours):
+        _send(theirs, parts[0])
+        theirs.shutdown(socket.SHUT_WR)
+        if rendezvous._is_store(SECRET, _HOST, _PORT):
+            raise Finding("a stranger is taken for the store")
+
+
+def _turn(store: rendezvous._Store) -> None:
+    """As `serve`, until there is nothing more to do."""
+    for _ in range(200):
+        ready = [key.data for key, _ in store._selector.select(0)]
+        if not ready:
+            return
+        for call in ready:
+            if call is not None and call.connection.fileno() >= 0:
+                store._go_on(call)
+        if None in ready:
+            store._accept()
+
+
+def rendezvous_seeds() -> dict[str, bytes]:
+    put = b"PUT /TOKEN/global_/0 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+    get = b"GET /TOKEN/global_/0 HTTP/1.1\r\nHost: x\r\n\r\n"
+    return {
+        "put-get": BETWEEN.join((put, get, b"GET /TOKEN/global_/1 HTTP/1.0\n\n")),
+        "later": put[:20] + LATER + put[20:-2] + LATER + put[-2:],
+        "delete": BETWEEN.join((put, put, b"DELETE /TOKEN/global_/0 HTTP/1.1\r\n\r\n")),
+        "asked": b"GET /fairlead/" + b"ab" * 32 + b" HTTP/1.0\r\n\r\n",
+        "stranger": BETWEEN.join((put.replace(_MARK, b"0" * 32), b"GET / HTTP/1.1\r\n\r\n", b"")),
+        "large": b"PUT /TOKEN/a HTTP/1.1\r\nContent-Length: 999999999\r\n\r\nx",
+    }
+
+
+READERS = (
+    Reader(
+        name="relay",
+        read=read_relay,
+        seeds=relay_seeds,
+        words=(
+            BETWEEN, LATER, b"stranger\nFLR2", b"peer\n", b"node\n", b"lead\n", b"listener\n", b'{"start": ',
+            b'{"ended": 1, "code": ', b'"words": [', b'{"bye": 1}\n', b'{"end": ', b'"host": ', b"null",
+            b"1e400",            b'{"welcome": 1}\n', b"true", b'"\\ud800"', b"\\u0000",
+        ),
+        modules=("fairlead.mpi",),
+    ),
+    Reader(
+        name="rendezvous",
+        read=read_rendezvous,
+        seeds=rendezvous_seeds,
+        words=(
+            BETWEEN, LATER, b"TOKEN", b"GET /TOKEN/", b"PUT /TOKEN/", b"DELETE /TOKEN/", b" HTTP/1.1\r\n",
+            b"\r\nContent-Length: ", b"\r\n\r\n", b"GET /fairlead/", b"ab" * 32,
+        ),
+        modules=("fairlead.mpi",),
+    ),
+)  # fmt: skip

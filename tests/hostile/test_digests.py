@@ -1,0 +1,380 @@
+"""Digests that do not hold: SHA-512 promises no less than SHA-256 wherever an image comes from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import digested
+import pytest
+from archives import tar_of
+from digested import MIXES, PARTS, Digested
+from images import tar
+from registries import INDEX, MANIFEST, FakeRegistry, answer
+
+from fairlead.errors import FairleadError, ImageError
+from fairlead.images import pull
+from fairlead.images.layers.limits import Limits
+from fairlead.images.sources.layouts import open_layout
+from fairlead.images.sources.reference import Transport, parse
+from fairlead.images.sources.remote.client import open_registry
+from fairlead.images.sources.remote.options import Options
+from fairlead.images.sources.source import Source
+from fairlead.store import Store
+
+pytestmark = pytest.mark.one_in(4)
+
+TAR = tar({"data": b"good\n"})
+BAD = tar({"data": b"evil\n"})
+PLACES = ("layout", "archive", "registry")
+REPOSITORY = "team/app"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as registry:
+        yield registry
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def options() -> Options:
+    environment = {"HOME": "/nowhere", "XDG_RUNTIME_DIR": "/nowhere"}
+    return Options(environment=environment, plain_http=True, backoff_s=0.001)
+
+
+def opened(image: Digested, place: str, folder: Path, fake: FakeRegistry) -> tuple[Source, str]:
+    """The image in a place, and its reference in full."""
+    if place == "registry":
+        reference = image.serve(fake)
+        return open_registry(fake.address, REPOSITORY, image.names["index"], options=options()), reference
+    if place == "layout":
+        image.layout(folder / "layout")
+        return open_layout(folder / "layout", Transport.OCI), f"oci:{folder}/layout"
+    image.archive(folder / "image.tar")
+    return open_layout(folder / "image.tar", Transport.OCI_ARCHIVE), f"oci-archive:{folder}/image.tar"
+
+
+def bring(image: Digested, place: str, folder: Path, fake: FakeRegistry, store: Store) -> str:
+    source, reference = opened(image, place, folder, fake)
+    with contextlib.closing(source):
+        return pull.pull(source, store, reference=reference, machine="x86_64", limits=Limits()).image.digest
+
+
+def refused(image: Digested, place: str, folder: Path, fake: FakeRegistry, store: Store) -> str:
+    """What the error says; nothing that a job could use is in the store."""
+    with pytest.raises(FairleadError) as caught:
+        bring(image, place, folder, fake, store)
+    assert store.images() == []
+    assert not any((store.root / "layers").glob("*/*"))
+    return "\n".join((caught.value.message, caught.value.context, caught.value.remedy))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mix", MIXES)
+def test_a_good_image_is_taken(
+    place: str, mix: str, tmp_path: Path, fake: FakeRegistry, store: Store
+) -> None:
+    image = digested.make(TAR, sha512=MIXES[mix])
+    assert bring(image, place, tmp_path, fake, store) == image.digest
+
+
+def changed(image: Digested, part: str, how: str) -> Digested:
+    """The image with other bytes under the digest of a part."""
+    name = image.names[part]
+    data = image.blobs[name]
+    other = {
+        "flipped": lambda: data[:-2] + bytes([data[-2] ^ 1]) + data[-1:],
+        "cut": lambda: data[:-1],
+        "longer": lambda: data + b" ",
+        "empty": lambda: b"",
+        "another": lambda: digested.make(BAD).blobs[digested.make(BAD).names[part]],
+    }[how]()
+    return Digested(blobs=image.blobs | {name: other}, names=image.names)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("how", ["flipped", "cut", "longer", "empty", "another"])
+@pytest.mark.parametrize("part", ["index", "manifest", "config", "layer"])
+@pytest.mark.parametrize("whole", [True, False], ids=["all", "alone"])
+def test_changed_content_is_refused(
+    place: str, how: str, part: str, whole: bool, tmp_path: Path, fake: FakeRegistry, store: Store
+) -> None:
+    image = changed(digested.make(TAR, sha512=PARTS if whole else (part,)), part, how)
+    said = refused(image, place, tmp_path, fake, store)
+    assert "not a SHA-256" not in said
+    assert "sha512:" in said
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mix", ["all", "diff_id"])
+def test_a_layer_that_unpacks_to_another_tar_is_refused(
+    place: str, mix: str, tmp_path: Path, fake: FakeRegistry, store: Store
+) -> None:
+    """The config of one image with the layer of another, in a manifest that fits them both."""
+    good, bad = (digested.make(each, sha512=MIXES[mix]) for each in (TAR, BAD))
+    manifest = json.loads(good.blobs[good.digest])
+    manifest["layers"] = json.loads(bad.blobs[bad.digest])["layers"]
+    said = refused(with_manifest(good, bad.blobs, manifest), place, tmp_path, fake, store)
+    assert "is another than the image's config says" in said
+    assert f"expected {good.names['diff_id']}, unpacked {bad.names['diff_id']}" in said
+
+
+def with_manifest(image: Digested, blobs: dict[str, bytes], manifest: Any) -> Digested:
+    """The image with another manifest, and an index that lists it, by the algorithms that it has."""
+    data = json.dumps(manifest).encode()
+    algorithm = image.digest.partition(":")[0]
+    names = image.names | {"manifest": digested.digest(data, algorithm)}
+    entry = {"mediaType": MANIFEST, "digest": names["manifest"], "size": len(data)}
+    entry["platform"] = {"architecture": "amd64", "os": "linux"}
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}).encode()
+    names["index"] = digested.digest(index, image.names["index"].partition(":")[0])
+    return Digested(blobs=image.blobs | blobs | {names["manifest"]: data, names["index"]: index}, names=names)
+
+
+ONE = digested.make(TAR)
+#: What stands where a digest should be: of the same content by an algorithm that is not taken, or misspelt.
+NAMES = {
+    "sha384": lambda data: digested.digest(data, "sha384"),
+    "sha1": lambda data: digested.digest(data, "sha1"),
+    "md5": lambda data: digested.digest(data, "md5"),
+    "sha3": lambda data: "sha3-512:" + digested.digest(data, "sha3_512").partition(":")[2],
+    "capitals": lambda data: "sha512:" + digested.sha512(data)[7:].upper(),
+    "capital name": lambda data: "SHA512:" + digested.sha512(data)[7:],
+    "64 digits of 512": lambda data: "sha512:" + digested.digest(data)[7:],
+    "half of 512": lambda data: digested.sha512(data)[: 7 + 64],
+    "128 digits of 256": lambda data: "sha256:" + digested.sha512(data)[7:],
+    "a digit less": lambda data: digested.sha512(data)[:-1],
+    "a digit more": lambda data: digested.sha512(data) + "0",
+    "a line more": lambda data: digested.sha512(data) + "\n",
+    "a blank before": lambda data: " " + digested.sha512(data),
+    "a path": lambda _: "sha512:" + "../" * 42 + "ab",
+    "a dash": lambda data: digested.sha512(data).replace(":", "-"),
+    "no algorithm": lambda data: digested.sha512(data)[7:],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("part", ["manifest", "config", "layer", "diff_id"])
+@pytest.mark.parametrize("kind", NAMES)
+def test_other_names_of_content_are_refused(
+    kind: str, part: str, place: str, tmp_path: Path, fake: FakeRegistry, store: Store
+) -> None:
+    """All else in the image fits, and the content is there under the name as well."""
+    image = digested.make(TAR)
+    data = TAR if part == "diff_id" else image.blobs[image.names[part]]
+    name = NAMES[kind](data)
+    more = {name: data} if "/" not in name and "\n" not in name else {}
+    if part == "manifest":
+        index = json.loads(image.blobs[image.names["index"]])
+        index["manifests"][0]["digest"] = name
+        made = json.dumps(index).encode()
+        names = image.names | {"index": digested.sha512(made)}
+        found = Digested(blobs=image.blobs | more | {names["index"]: made}, names=names)
+    else:
+        manifest = json.loads(image.blobs[image.digest])
+        if part == "diff_id":
+            config = json.loads(image.blobs[image.names["config"]])
+            config["rootfs"]["diff_ids"] = [name]
+            made = json.dumps(config).encode()
+            more = {digested.sha512(made): made}
+            manifest["config"] |= {"digest": digested.sha512(made), "size": len(made)}
+        else:
+            (manifest["config"] if part == "config" else manifest["layers"][0])["digest"] = name
+        found = with_manifest(image, more, manifest)
+    said = refused(found, place, tmp_path, fake, store)
+    assert "is not a SHA-256 or SHA-512 digest" in said
+    assert "verifies all content by one of these" in said
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_reference_with_another_name_is_refused(kind: str, store: Store, fake: FakeRegistry) -> None:
+    name = NAMES[kind](b"x")
+    with pytest.raises(FairleadError):
+        parse(f"{fake.address}/{REPOSITORY}@{name}", folder="/")
+    with pytest.raises(FairleadError, match=r"is not a digest"):
+        store.layer(name)
+    if ":" in name:
+        with pytest.raises(FairleadError, match=r"neither a tag nor a digest"):
+            open_registry(fake.address, REPOSITORY, name, options=options())
+    assert not fake.asked
+
+
+def answers(good: Digested, bad: Digested) -> dict[str, bytes]:
+    return {
+        "another manifest": bad.blobs[bad.digest],
+        "its config": good.blobs[good.names["config"]],
+        "its index": good.blobs[good.names["index"]],
+        "nothing": b"",
+    }
+
+
+@pytest.mark.parametrize("asked", ["sha256", "sha512"])
+@pytest.mark.parametrize("other", ["sha256", "sha512"])
+@pytest.mark.parametrize("what", answers(ONE, ONE))
+@pytest.mark.parametrize("told", ["asked", "sent", "sent by the other", "none"])
+def test_a_digest_answered_with_other_content_is_refused(
+    asked: str, other: str, what: str, told: str, fake: FakeRegistry
+) -> None:
+    """Whatever digest the registry names beside it, and however well that fits."""
+    good = digested.make(TAR, sha512=PARTS if asked == "sha512" else ())
+    bad = digested.make(BAD, sha512=PARTS if other == "sha512" else ())
+    data = answers(good, bad)[what]
+    headers = {
+        "asked": {"Docker_Content_Digest": good.digest},
+        "sent": {"Docker_Content_Digest": digested.digest(data, asked)},
+        "sent by the other": {
+            "Docker_Content_Digest": digested.digest(data, "sha256" if asked == "sha512" else "sha512")
+        },
+        "none": {},
+    }[told]
+    fake.when("GET .*/manifests/", answer(200, data, Content_Type=MANIFEST, **headers))
+    with (
+        open_registry(fake.address, REPOSITORY, good.digest, options=options()) as source,
+        pytest.raises(ImageError, match="is not what its digest says") as caught,
+    ):
+        source.document()
+    assert f"expected {good.digest}" in caught.value.context
+
+
+# What is around the value of a header is not part of it.
+@pytest.mark.parametrize("kind", [kind for kind in NAMES if kind not in ("a line more", "a blank before")])
+def test_a_tag_answered_with_another_name_is_refused(kind: str, fake: FakeRegistry) -> None:
+    data = ONE.blobs[ONE.digest]
+    name = NAMES[kind](data)
+    fake.when("GET .*/manifests/", answer(200, data, Content_Type=MANIFEST, Docker_Content_Digest=name))
+    with (
+        open_registry(fake.address, REPOSITORY, "1", options=options()) as source,
+        pytest.raises(ImageError, match="is not a SHA-256 or SHA-512 digest"),
+    ):
+        source.document()
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
+@pytest.mark.parametrize("right", [True, False])
+def test_a_tag_has_the_digest_that_the_registry_names_if_it_holds(
+    algorithm: str, right: bool, fake: FakeRegistry
+) -> None:
+    data = ONE.blobs[ONE.digest]
+    told = digested.digest(data if right else data + b" ", algorithm)
+    fake.when(
+        "(GET|HEAD) .*/manifests/", answer(200, data, Content_Type=MANIFEST, Docker_Content_Digest=told)
+    )
+    with open_registry(fake.address, REPOSITORY, "1", options=options()) as source:
+        if right:
+            assert source.document().digest == told == source.head_digest()
+            return
+        with pytest.raises(ImageError, match="is not what its digest says"):
+            source.document()
+
+
+@pytest.mark.parametrize("part", ["manifest", "config", "layer", "index"])
+@pytest.mark.parametrize("kind", ["sha256", "sha384", "SHA512", "sha512/..", "sha512/x"])
+def test_content_below_the_folder_of_another_algorithm_is_not_taken(
+    part: str, kind: str, tmp_path: Path, store: Store
+) -> None:
+    files = dict(ONE.files())
+    name = "blobs/" + ONE.names[part].replace(":", "/")
+    files[name.replace("blobs/sha512/", f"blobs/{kind}/")] = files.pop(name)
+    (tmp_path / "image.tar").write_bytes(tar_of(files))
+
+    def read() -> None:
+        source = open_layout(tmp_path / "image.tar", Transport.OCI_ARCHIVE)
+        pull.pull(source, store, reference="oci-archive:x", machine="x86_64", limits=Limits())
+
+    with pytest.raises(FairleadError) as caught:
+        read()
+    assert f"lacks {ONE.names[part]}" in caught.value.message
+    assert store.images() == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_both_algorithms_of_one_layer_must_agree_with_it(
+    place: str, tmp_path: Path, fake: FakeRegistry, store: Store
+) -> None:
+    """A layer twice, by each algorithm, of which one is of another tar."""
+    plain = digested.make(TAR, sha512=())
+    manifest = json.loads(ONE.blobs[ONE.digest])
+    manifest["layers"] += json.loads(plain.blobs[plain.digest])["layers"]
+    for second, fits in ((digested.digest(BAD), False), (digested.digest(TAR), True)):
+        config = json.loads(ONE.blobs[ONE.names["config"]])
+        config["rootfs"]["diff_ids"].append(second)
+        made = json.dumps(config).encode()
+        manifest["config"] |= {"digest": digested.sha512(made), "size": len(made)}
+        image = with_manifest(ONE, plain.blobs | {digested.sha512(made): made}, manifest)
+        folder = tmp_path / str(fits)
+        folder.mkdir()
+        if fits:
+            bring(image, place, folder, fake, store)
+            layers = [layer.diff_id for layer in store.image(image.digest).layers]
+            assert layers == [digested.sha512(TAR), digested.digest(TAR)]
+        else:
+            with pytest.raises(ImageError, match="is another than the image's config says"):
+                bring(image, place, folder, fake, store)
+            assert store.images() == []
+
+
+@pytest.mark.parametrize("what", ["manifest", "config"])
+def test_a_document_that_changed_in_the_store_is_found(
+    what: str, tmp_path: Path, fake: FakeRegistry, store: Store
+) -> None:
+    from fairlead.images import oci
+    from fairlead.images.upkeep.verification import verify
+
+    bring(ONE, "layout", tmp_path, fake, store)
+    image = store.image(ONE.digest)
+    assert verify(store, image).ok
+    path = store.blob(ONE.names[what])
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes().replace(b"linux", b"Linux") + b" ")
+    assert not verify(store, image).ok
+    with pytest.raises(FairleadError, match="was changed there"):
+        oci.save_archive(store, image, tmp_path / "x.tar", name="x")
+
+
+def test_an_index_that_changed_in_the_store_covers_nothing(
+    tmp_path: Path, fake: FakeRegistry, store: Store
+) -> None:
+    from fairlead import pinning
+
+    bring(ONE, "registry", tmp_path, fake, store)
+    outer, inner = ONE.names["index"], ONE.digest
+    assert pinning.chain(outer, inner, store.document) == (ONE.blobs[outer],)
+    path = store.blob(outer)
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes() + b" ")
+    assert pinning.chain(outer, inner, store.document) is None
+
+
+def test_a_part_that_was_damaged_is_fetched_anew(tmp_path: Path, fake: FakeRegistry, store: Store) -> None:
+    part = store.part(ONE.names["layer"])
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"\0" * 10)
+    assert bring(ONE, "registry", tmp_path, fake, store) == ONE.digest
+    assert not part.exists()
+
+
+def test_a_part_goes_on_where_it_broke(tmp_path: Path, fake: FakeRegistry, store: Store) -> None:
+    part = store.part(ONE.names["layer"])
+    part.parent.mkdir(parents=True)
+    part.write_bytes(ONE.blobs[ONE.names["layer"]][:40])
+    bring(ONE, "registry", tmp_path, fake, store)
+    asked = fake.counted(f"GET .*/blobs/{ONE.names['layer']}")
+    assert [each.headers.get("range") for each in asked] == ["bytes=40-"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "another"])
+def test_a_damaged_copy_of_a_mirror_is_passed_over(damage: str) -> None:
+    with FakeRegistry() as fake, FakeRegistry() as mirror:
+        ONE.serve(fake)
+        changed(ONE, "manifest", damage).serve(mirror)
+        chosen = replace(options(), mirrors=(mirror.url,))
+        with open_registry(fake.address, REPOSITORY, ONE.digest, options=chosen) as source:
+            assert source.document().data == ONE.blobs[ONE.digest]

@@ -1,0 +1,193 @@
+"""A group's store with two real users: images are shared, all else is private, and nothing goes by half."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stored import image_of
+from strangers import remove_as_stranger, run_as_stranger
+
+from fairlead import access
+from fairlead.errors import StoreError
+from fairlead.images.upkeep import removal
+from fairlead.model import Image
+from fairlead.store import VERSION, Store
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="fairlead-group-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    for path in [path for path in folder.rglob("*") if path.lstat().st_uid != os.getuid()]:
+        if path.is_dir():
+            remove_as_stranger(path)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def shared(place: Path) -> Store:
+    """A group's store, of the tester's own group, with one image in it."""
+    root = place / "shared"
+    access.make_group_store(root, os.getgid(), VERSION)
+    return Store(root, own=place / "own")
+
+
+def put(store: Store, name: str = "app", **files: str) -> Image:
+    image = image_of(store, {"etc/hello": "hello", "bin/x": "x", **files})
+    store.put_image(image, manifest=b"{}", config=b"{}", config_digest="sha256:" + "c" * 64)
+    store.name_image(name, image.digest)
+    return image
+
+
+def as_member(place: Path, *words: str | Path) -> tuple[int, str]:
+    """`fairlead …` as the other member, with a home of their own."""
+    done = run_as_stranger(
+        'mkdir -p "$1/their"; export HOME=$1/their FAIRLEAD_STORE=$1/shared;'
+        ' unset XDG_CONFIG_HOME XDG_DATA_HOME; shift; python=$1; shift; "$python" -m fairlead "$@" 2>&1',
+        place, sys.executable, *words,
+        our_group=True,
+    )  # fmt: skip
+    assert "Traceback" not in done.stdout
+    return done.returncode, done.stdout
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes() if path.is_file() else b""
+        for path in sorted(root.rglob("*"))
+        if "tmp" not in path.relative_to(root).parts[:1]
+    }
+
+
+def members_home(place: Path) -> None:
+    place.chmod(0o1777)
+
+
+@pytest.mark.parametrize("reference", ["app", "sha256:" + "a" * 64, "aaaaaa"])
+@pytest.mark.parametrize("more_names", [0, 1])
+def test_another_member_removes_all_or_nothing(
+    reference: str, more_names: int, shared: Store, place: Path
+) -> None:
+    put(shared)
+    for number in range(more_names):
+        shared.name_image(f"other{number}", "sha256:" + "a" * 64)
+    members_home(place)
+    before = everything(shared.root)
+    code, said = as_member(place, "image", "rm", reference)
+    by_name = reference == "app" and more_names
+    if by_name:  # a name is the group's, and the image stays
+        assert code == 0, said
+        assert set(before) - set(everything(shared.root)) == {"names/app"}
+    else:
+        assert code == 4, said
+        assert "nothing was removed" in said
+        assert "belongs to" in said
+        assert everything(shared.root) == before
+    assert shared.image("sha256:" + "a" * 64).layers
+
+
+def test_who_made_it_removes_all_of_it(shared: Store) -> None:
+    image = put(shared)
+    assert removal.remove(shared, "app").image_gone
+    assert not shared.layer_folder(image.layers[0].diff_id).exists()
+
+
+def test_another_member_reads_images_and_collects_nothing_of_others(shared: Store, place: Path) -> None:
+    put(shared)
+    image_of(shared, {"unused": "layer"})
+    members_home(place)
+    before = everything(shared.root)
+    code, said = as_member(place, "image", "ls")
+    assert (code, "app" in said) == (0, True), said
+    code, said = as_member(place, "image", "gc")
+    assert code == 0, said
+    assert everything(shared.root) == before
+    code, said = as_member(place, "store")
+    assert (code, "images of the group" in said) == (0, True), said
+
+
+def test_what_a_member_runs_stays_theirs(shared: Store, place: Path) -> None:
+    run = shared.run(shared.new_run("mine"))
+    shared.write(run / "ranks/job.sh", b"TOKEN=1")
+    assert run.is_relative_to(place / "own")
+    assert stat.S_IMODE((place / "own").stat().st_mode) == 0o700
+    done = run_as_stranger('! cat "$1"', run / "ranks/job.sh", our_group=True)
+    assert done.returncode == 0
+    for path in (shared.tools, shared.program("x"), shared.site("x"), shared.proofs(), shared.driver("x"),
+                 shared.host_mpi("x"), shared.host_library("x"), shared.identity("x")):  # fmt: skip
+        assert path.is_relative_to(place / "own")
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o007, 0o000])
+def test_the_group_reads_what_is_published_whatever_the_umask(umask: int, shared: Store, place: Path) -> None:
+    old = os.umask(umask)
+    try:
+        put(shared)
+    finally:
+        os.umask(old)
+    members_home(place)
+    code, said = as_member(place, "image", "show", "app")
+    assert code == 0, said
+    # No other user gets in.
+    assert run_as_stranger('! ls "$1"', shared.root).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["tools", "programs", "sites", "runs"])
+def test_what_is_planted_in_a_group_store_is_not_looked_at(name: str, shared: Store) -> None:
+    """Not even by the group store's owner."""
+    (shared.root / name / "udocker/engine/bin").mkdir(parents=True)
+    (shared.root / name / "udocker/engine/bin/proot").write_text("#!/bin/sh\n")
+    assert access.tool(shared.tools, "udocker") is None
+    assert shared.runs() == []
+
+
+@pytest.mark.parametrize("mode", [0o2770, 0o2777, 0o770, 0o3777])
+def test_a_group_store_whose_root_others_may_write_is_refused(mode: int, shared: Store, place: Path) -> None:
+    shared.root.chmod(mode)
+    with pytest.raises(StoreError, match="not as `fairlead store --group` makes it"):
+        access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own")
+    access.make_group_store(shared.root, os.getgid(), VERSION)
+    assert access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own") == place / "own"
+
+
+def test_a_group_store_is_made_in_an_empty_directory_only(place: Path) -> None:
+    (place / "full").mkdir()
+    (place / "full/x").touch()
+    with pytest.raises(StoreError, match="is not empty"):
+        access.make_group_store(place / "full", os.getgid(), VERSION)
+    assert sorted(os.listdir(place / "full")) == ["x"]
+
+
+def test_a_group_of_which_one_is_no_member_is_refused(shared: Store, place: Path) -> None:
+    members_home(place)
+    shared.root.chmod(0o2755)
+    done = run_as_stranger(
+        'export HOME=$1/their FAIRLEAD_STORE=$1/shared; mkdir "$HOME"; unset XDG_CONFIG_HOME XDG_DATA_HOME;'
+        ' "$2" -m fairlead image ls 2>&1',
+        place, sys.executable,
+    )  # fmt: skip
+    assert (done.returncode, "you are no member" in done.stdout) == (4, True), done.stdout
+
+
+def test_a_job_that_may_write_where_the_own_store_lies_cannot_write_to_it(shared: Store, place: Path) -> None:
+    """The group's store lies elsewhere; what the host starts is in the user's own."""
+    from builders import make_job, make_site
+
+    from fairlead.images.present import present
+
+    image = put(shared)
+    shared.new_run("x")  # makes the own store
+    home = place / "home"
+    home.mkdir()
+    os.rename(place / "own", home / "own")
+    store = Store(shared.root, own=home / "own")
+    found = present(store, image, make_site(), make_job(workdir=str(home)))
+    assert found.exposed == {str(home): "own"}

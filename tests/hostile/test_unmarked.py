@@ -1,0 +1,308 @@
+"""Processes that lose the mark of their run end with it all the same, and nobody else's do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from environments import Captured
+from processes import start_fairlead
+from tools import tool
+
+pytestmark = pytest.mark.one_in(10)
+
+ENGINES = ("native", "bubblewrap", "charliecloud", "udocker", "podman")
+
+#: Programs that a run's environment does not tell any more; each writes a line when it is ready.
+_READY = "open({ready!r} + '/' + str(os.getpid()), 'w').close()\n"
+_WAIT = "import time\ntime.sleep({seconds})\n"
+#: What setproctitle and Ray do, with no package: the block of the environment, overwritten in memory.
+_OVERWRITE = """
+fields = open('/proc/self/stat').read().rpartition(') ')[2].split()
+start, end = int(fields[47]), int(fields[48])
+import ctypes
+ctypes.memset(start, 0, end - start)
+assert b'FAIRLEAD_RUN' not in open('/proc/self/environ', 'rb').read()
+"""
+_DAEMON = """
+import sys
+for _ in range({forks}):
+    if os.fork(): os._exit(0)
+    os.setsid()
+os.execve(sys.executable, [sys.executable, '-c', {inner!r}], {{}})
+"""
+
+
+def programs(ready: str, seconds: int) -> dict[str, str]:
+    begin = "import os, signal, sys\n"
+    say, wait = _READY.format(ready=ready), _WAIT.format(seconds=seconds)
+    inner = begin + say + wait
+    stay = f"if os.fork():\n    import time; time.sleep({seconds}); os._exit(0)\n"
+    return {
+        "overwritten": begin + _OVERWRITE + say + wait,
+        "overwritten below a rank": begin + stay + _OVERWRITE + say + wait,
+        "overwritten, in a new session": begin + stay + "os.setsid()\n" + _OVERWRITE + say + wait,
+        "overwritten and deaf": begin
+        + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        + _OVERWRITE
+        + say
+        + wait,
+        "no environment": begin + f"os.execve(sys.executable, ['x', '-c', {inner!r}], {{}})\n",
+        "daemon": begin + stay + _DAEMON.format(forks=1, inner=inner),
+        "daemon, twice forked": begin + stay + _DAEMON.format(forks=2, inner=inner),
+        "daemon of a rank without a mark": begin + stay + _OVERWRITE + _DAEMON.format(forks=2, inner=inner),
+        "another mark": begin
+        + f"os.execve(sys.executable, ['x', '-c', {inner!r}], {{'FAIRLEAD_RUN': 'another'}})\n",
+    }
+
+
+#: What a run's processes cannot be taken for: each test's own number of seconds stands in their arguments.
+def left(seconds: int) -> list[int]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(seconds).encode() in words and int(name) != os.getpid():
+            found.append(int(name))
+    return found
+
+
+def wait_until(true: Callable[[], bool], patience_s: float = 60) -> bool:
+    deadline = time.monotonic() + patience_s
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def seconds() -> Iterator[int]:
+    """A number that no other process has in its arguments."""
+    number = 10_000_000 + time.monotonic_ns() % 89_000_000
+    yield number
+    for pid in left(number):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process of the user's, in a session of its own."""
+    process = subprocess.Popen([tool("sleep"), "600"], start_new_session=True)
+    yield process
+    assert process.poll() is None, "a process that is not the run's was ended"
+    process.kill()
+    process.wait()
+
+
+#: Every program in every way on bare metal, where only these rules find a process; some in containers,
+#: whose namespaces find all alike. (Under PRoot a daemon of a rank without a mark never gets ready.)
+CASES = [
+    *(("native", kind, end) for kind in programs("", 0) for end in ("cancel", "failure", "kill")),
+    *(
+        (engine, kind, end)
+        for engine in ENGINES
+        if engine != "native"
+        for kind, end in (
+            ("overwritten", "cancel"),
+            ("overwritten", "failure"),
+            ("overwritten", "kill"),
+            ("no environment", "cancel"),
+            ("daemon, twice forked", "cancel"),
+            ("another mark", "cancel"),
+        )
+    ),
+]
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(("engine", "kind", "end"), CASES)
+def test_a_process_without_the_mark_ends_with_its_run(
+    captured: Captured,
+    tmp_path: Path,
+    seconds: int,
+    engine: str,
+    kind: str,
+    end: str,
+) -> None:
+    ready = tmp_path / "work" / "ready"
+    ready.mkdir(parents=True)
+    program = programs(str(ready), seconds)[kind]
+    failing = end == "failure"
+    if failing:  # the second rank ends when the first has lost its mark
+        wait = f"while not os.listdir({str(ready)!r}): time.sleep(0.05)\n"
+        program = (
+            "import os, time\n"
+            f"if os.environ['RANK'] == '1':\n    {wait.strip()}\n    time.sleep(0.3); os._exit(3)\n{program}"
+        )
+    (tmp_path / "work" / "program.py").write_text(program)
+    launcher = "ranks" if failing else "single"
+    (tmp_path / "work" / "job.toml").write_text(
+        f'image = "{captured.image.digest}"\nengine = "{engine}"\nlauncher = "{launcher}"\n'
+        f'command = ["python", "program.py", "{seconds}"]\n'
+        f"[topology]\nranks_per_node = {2 if failing else 1}\n"
+    )
+    process = start_fairlead("run", "job.toml", store=captured.store.root, cwd=tmp_path / "work")
+    try:
+        begun = wait_until(lambda: bool(os.listdir(ready)) or process.poll() is not None)
+        if process.poll() is not None and not os.listdir(ready):
+            said = process.communicate()[1]
+            if "cannot run here" in said or "cannot be used" in said:
+                pytest.skip(said)
+            pytest.fail(said)
+        assert begun
+        if end == "cancel":
+            process.terminate()
+        elif end == "kill":
+            process.kill()
+        assert wait_until(lambda: process.poll() is not None)
+        assert wait_until(lambda: not left(seconds), 25), left(seconds)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# -- which processes are the run's ---------------------------------------------------------------------
+
+#: What a script starts as its job; `$1` is a number that the test finds it by.
+JOBS = {
+    "marked": 'env FAIRLEAD_RUN="$FAIRLEAD_RUN" sleep "$1" &',
+    "not marked": 'env -u FAIRLEAD_SCRIPT sleep "$1" &',
+    "an empty environment": 'env -i sleep "$1" &',
+    "another run's mark": 'env -u FAIRLEAD_SCRIPT FAIRLEAD_RUN=another sleep "$1" &',
+    "a new session": 'env -i setsid sleep "$1" &',
+    "below a marked one": 'env FAIRLEAD_RUN="$FAIRLEAD_RUN" bash -c \'env -i sleep "$1"; :\' x "$1" &',
+    "an orphan in a marked one's session":
+        'env FAIRLEAD_RUN="$FAIRLEAD_RUN" setsid bash -c '
+        '\'(env -i sleep "$1" &); read -r _ < <(sleep "$1")\' x "$1" &',
+}  # fmt: skip
+#: What is not: the script's own helpers, and what others have.
+HELPERS = {"a helper": 'sleep "$1" &', "a copy of the script": '( read -r -t 30 _ < <(sleep "$1") ) &'}
+
+
+def found_by_script(tmp_path: Path, start: str, number: int, apart: str = "") -> tuple[set[int], set[int]]:
+    """The run's processes as the script tells them, and those that have the number in their arguments."""
+    from fairlead.render import parts
+
+    (tmp_path / "job.sh").write_text(
+        f"set -u\nunset FAIRLEAD_RUN\nFAIRLEAD_RUN=${{2:-run-$$}}\nrun_apart={apart}\n{parts.FUNCTIONS}\n"
+        f'{start}\nsleep 0.5\nrun_pids > "$3"\nread -r _\n'
+    )
+    argv = [tool("bash"), str(tmp_path / "job.sh"), str(number), f"run-{number}", str(tmp_path / "found")]
+    script = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        assert wait_until(lambda: (tmp_path / "found").exists() and bool(left(number)))
+        time.sleep(1.5)
+        told = set(map(int, (tmp_path / "found").read_text().split()))
+        return told, set(left(number)) - {script.pid}
+    finally:
+        script.kill()
+        script.communicate()
+
+
+@pytest.mark.parametrize("apart", ["", "user", "tracer"])
+@pytest.mark.parametrize("kind", JOBS)
+def test_the_run_s_processes(tmp_path: Path, seconds: int, kind: str, apart: str) -> None:
+    told, there = found_by_script(tmp_path, JOBS[kind], seconds, apart)
+    assert told
+    assert there <= told
+
+
+@pytest.mark.parametrize("apart", ["", "user", "tracer"])
+@pytest.mark.parametrize("kind", HELPERS)
+def test_the_script_s_own_processes_are_none_of_the_run_s(
+    tmp_path: Path, seconds: int, kind: str, apart: str
+) -> None:
+    told, _ = found_by_script(tmp_path, HELPERS[kind], seconds, apart)
+    assert told == set()
+
+
+OTHERS = {
+    "another process": ["sleep", "600"],
+    "of another run": ["env", "FAIRLEAD_RUN=another-run", "sleep", "600"],
+    "in a user namespace": ["unshare", "--user", "--map-root-user", "sleep", "600"],
+    "with the beginning of the mark": ["env", "FAIRLEAD_RUN=run-", "sleep", "600"],
+    "with the mark in its arguments": ["bash", "-c", "sleep 600; :", "FAIRLEAD_RUN=run-1"],
+    "traced by none": ["setsid", "sleep", "600"],
+}
+
+
+@pytest.mark.parametrize("apart", ["", "user", "tracer"])
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("job", ["marked", "not marked"])
+def test_others_processes_are_none_of_the_run_s(
+    tmp_path: Path, seconds: int, kind: str, apart: str, job: str
+) -> None:
+    program, *more = OTHERS[kind]
+    other = subprocess.Popen([tool(program), *more])
+    try:
+        told, there = found_by_script(tmp_path, JOBS[job], seconds, apart)
+        assert there <= told
+        assert other.pid not in told
+        assert os.getpid() not in told
+        assert os.getppid() not in told
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_what_shares_a_container_s_user_namespace_is_the_run_s(tmp_path: Path, seconds: int) -> None:
+    """A daemon that has lost mark, session and parent, in the namespace of one that is marked."""
+    inner = f"(setsid env -i sleep {seconds} &); sleep {seconds}"
+    start = f'env FAIRLEAD_RUN="$FAIRLEAD_RUN" unshare --user bash -c "{inner}" &'
+    told, there = found_by_script(tmp_path, start, seconds, "user")
+    assert len(there) >= 2
+    assert there <= told
+
+
+def test_setproctitle_from_pypi_does_not_save_a_process(
+    captured: Captured, tmp_path: Path, seconds: int
+) -> None:
+    import setproctitle as package
+
+    folder = Path(package.__file__).parent
+    program = (
+        f"import os, sys, time\nsys.path.insert(0, {str(folder.parent)!r})\nimport setproctitle\n"
+        "setproctitle.setproctitle(sys.argv[1] + ' ' + 'x' * 5000)\n"
+        "assert b'FAIRLEAD_RUN' not in open('/proc/self/environ', 'rb').read()\n"
+        "open('ready', 'w').close()\ntime.sleep(int(sys.argv[1]))\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    (tmp_path / "job.toml").write_text(
+        f'image = "{captured.image.digest}"\nengine = "native"\nlauncher = "single"\n'
+        f'command = ["python", "program.py", "{seconds}"]\n'
+    )
+    process = start_fairlead("run", "job.toml", store=captured.store.root, cwd=tmp_path)
+    try:
+        assert wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
+        assert left(seconds)
+        process.kill()
+        assert wait_until(lambda: not left(seconds), 30)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("shed", ["env -i setsid", "env -i", "setsid"])
+def test_what_a_command_leaves_behind_ends_with_its_run(
+    captured: Captured, tmp_path: Path, seconds: int, engine: str, shed: str
+) -> None:
+    """Also when the command itself ended well."""
+    command = f"({shed} sleep {seconds} </dev/null >/dev/null 2>&1 &) ; exit 0"
+    (tmp_path / "job.toml").write_text(
+        f'image = "{captured.image.digest}"\nengine = "{engine}"\nlauncher = "single"\n'
+        f"command = ['sh', '-c', '{command}']\n"
+    )
+    process = start_fairlead("run", "job.toml", store=captured.store.root, cwd=tmp_path)
+    assert process.wait(60) == 0, process.communicate()
+    assert wait_until(lambda: not left(seconds), 25), left(seconds)
