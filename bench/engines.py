@@ -199,7 +199,7 @@ def made_plan(ground: Ground, row: Row, engine: str, stacked: bool) -> Plan:
         writable=stacked,
         mounts=(Mount(source=ground.shown, target=ground.shown),) if row.shows_folder else (),
     )
-    made = plan.plan(job, ground.image, present(ground.store, ground.image, ground.site), ground.site)
+    made = plan.plan(job, ground.image, present(ground.store, ground.image, ground.site, job), ground.site)
     if made.needs_flat:
         make_flat(ground.store, ground.image, made.mount_points, relinked=made.relinked)
     return made

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead import config, plan, render
+from fairlead import config, plan, programs, render
 from fairlead.images.capture import capture
 from fairlead.images.layers.flatten import make_flat
 from fairlead.images.present import present
@@ -67,7 +67,8 @@ def main() -> None:
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
     store = Store(settings.store)
     image, _ = capture(CaptureRequest(python=sys.executable), store)
-    site = probe(store)
+    bare = probe(store)
+    site = programs.provide_filters(store, bare)
     rootfs = present(store, image, site)
     make_flat(store, image)
     with tempfile.TemporaryDirectory() as folder:
@@ -77,6 +78,7 @@ def main() -> None:
             "by-hand.sh": "#!/bin/bash\n" + shlex.join(hand) + "\n",
             "same-by-hand.sh": "#!/bin/bash\n" + shlex.join(same) + "\n",
             "fairlead.sh": script_of("bubblewrap", image, rootfs, site, folder),
+            "unfiltered.sh": script_of("bubblewrap", image, rootfs, bare, folder),
             "native.sh": script_of("native", image, rootfs, site, folder),
         }
         for name, text in scripts.items():
@@ -87,6 +89,7 @@ def main() -> None:
             "bubblewrap by hand, in a bash script": ["/bin/bash", f"{folder}/by-hand.sh"],
             "the same, with the host's names": ["/bin/bash", f"{folder}/same-by-hand.sh"],
             "Fairlead's script, bubblewrap": ["/bin/bash", f"{folder}/fairlead.sh"],
+            "without the filter of system calls": ["/bin/bash", f"{folder}/unfiltered.sh"],
             "Fairlead's script, native": ["/bin/bash", f"{folder}/native.sh"],
         }
         times: dict[str, list[float]] = {name: [] for name in ways}

@@ -155,7 +155,7 @@ def _run(
         engine=engine,
         topology=Topology(gpus_per_rank=1),
     )
-    made = plan.plan(job, image, present(store, image, site), site)
+    made = plan.plan(job, image, present(store, image, site, job), site)
     if made.needs_flat:
         make_flat(store, image, made.mount_points)
     script = top / f"{engine}.sh"
