@@ -116,6 +116,13 @@ def test_all_of_a_prefix_is_in_its_layer(captured: Captured) -> None:
             assert inside.exists() == (each.diff_id == prefix.layer), (prefix, each.comment)
 
 
+def test_every_library_of_glibc_is_there(captured: Captured) -> None:
+    """Also where nothing of the environment needs it: what comes from the host does, such as a GPU driver."""
+    trees = [captured.store.layer(each.diff_id) for each in captured.image.layers]
+    for soname in ("libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1"):
+        assert any(next(tree.rglob(soname), None) for tree in trees), soname
+
+
 def test_the_preview_is_the_capture(captured: Captured) -> None:
     found = inventory(request_of(captured))
     assert found.size_bytes >= sum(each.unpacked_bytes for each in captured.image.layers)

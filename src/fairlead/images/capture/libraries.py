@@ -12,7 +12,11 @@ from fairlead.images.capture.interpreter import Interpreter
 from fairlead.images.capture.sources import Sources
 
 #: Loaded by name at run time, so no file lists them as needed: thread cancellation and name services.
-_HIDDEN_LIBRARIES = ("libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")
+#: The others are parts of glibc that what comes from the host at run time needs: the GPU driver, an MPI.
+_HIDDEN_LIBRARIES = (
+    "libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2",
+    "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
