@@ -1,0 +1,200 @@
+"""Readers of signatures, of the keys that made them, and of the policy that requires them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from pathlib import Path
+
+import signing
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from fairlead.errors import FairleadError
+from fairlead.images.signatures import lookaside, policy, scopes
+from fairlead.images.signatures.identity import Identity, Name
+from fairlead.images.signatures.openpgp import Keyring
+from fairlead.images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_claim
+from fairlead.images.signatures.sigstore import PublicKeys
+from fairlead.images.sources.reference import parse
+from fuzzing import CORPUS, Finding, Reader
+
+_NAME = "quay.io/a/b:1"
+_DIGEST = "sha256:" + "a" * 64
+_DER_BYTES = 72  # the longest signature by P-256
+
+
+def read_policy(data: bytes, scratch: Path) -> None:
+    """A policy file, and what it requires of some images. Keys are read from data alone: a policy is
+    the user's or the administrator's, and may name any file."""
+    path = scratch / "policy.json"
+    path.write_bytes(data)
+    found = policy.load(str(path))
+    for name in (_NAME, f"quay.io/a/b@{_DIGEST}", "localhost:5000/x", "oci:folder", "sif:image.sif"):
+        transport, wanted = scopes.of(parse(name, folder="/"))
+        for each in found.rules(transport, wanted).requirements:
+            if isinstance(each, policy.SignedBy | policy.SigstoreSigned):
+                each.identity.matches(Name("quay.io/a/b", "1"), _NAME)
+                each.identity.matches(None, _NAME)
+                for read in (Keyring, PublicKeys):
+                    _refusable(read, policy.Keys(data=each.keys.data).read())
+
+
+def read_signature(data: bytes, scratch: Path) -> None:
+    """One of several documents; its first line says which."""
+    kind, _, content = data.partition(b"\n")
+    match kind:
+        case b"claim":
+            for signed in (COSIGN, SIMPLE_SIGNING):
+                _claim(content, signed)
+        case b"keys":
+            _refusable(PublicKeys, [("keys", content)])
+        case b"ring":
+            _refusable(Keyring, [("ring", content)])
+        case b"message":
+            _message(content)
+        case b"cosign":
+            length = content[0] if content else 0
+            _cosign(content[1 : 1 + length], content[1 + length :])
+        case b"places":
+            folder = scratch / ".config/containers/registries.d"
+            folder.mkdir(parents=True)
+            (folder / "one.yaml").write_bytes(content)
+            lookaside.place(parse(_NAME, folder="/"), {"HOME": str(scratch)})
+
+
+def _refusable(read: object, files: list[tuple[str, bytes]]) -> None:
+    try:
+        read(files)  # type: ignore[operator]
+    except FairleadError:
+        return
+
+
+def _claim(data: bytes, kind: str) -> None:
+    try:
+        found = read_claim(data, kind=kind)
+    except ValueError:
+        return
+    Identity().matches(Name("quay.io/a/b", "1"), found.name)
+
+
+def _message(data: bytes) -> None:
+    try:
+        signed = Keyring([("ring", _seed("ring"))]).verify(data)
+    except ValueError:
+        return
+    if signed.content != _simple():
+        raise Finding(f"a signature holds for what nobody has signed: {signed.content[:200]!r}")
+
+
+def _cosign(signature: bytes, payload: bytes) -> None:
+    if PublicKeys([("keys", _seed("keys"))]).signer(payload, signature) and payload != _payload():
+        raise Finding(f"a signature holds for what nobody has signed: {payload[:200]!r}")
+
+
+@functools.cache
+def _seed(name: str) -> bytes:
+    return (CORPUS / "signatures" / name).read_bytes().partition(b"\n")[2]
+
+
+def _payload() -> bytes:
+    return signing.cosign_payload(_DIGEST, _NAME)
+
+
+def _simple() -> bytes:
+    return signing.cosign_payload(_DIGEST, _NAME, SIMPLE_SIGNING)
+
+
+def policy_seeds() -> dict[str, bytes]:
+    key = {"keyType": "GPGKeys", "keyData": "bWlzdA=="}
+    identities = (
+        {"type": "matchExact"},
+        {"type": "matchRepoDigestOrExact"},
+        {"type": "exactReference", "dockerReference": _NAME},
+        {"type": "exactRepository", "dockerRepository": "quay.io/a/b"},
+        {"type": "remapIdentity", "prefix": "quay.io/a", "signedPrefix": "quay.io/x"},
+    )
+    signed = [{"type": "signedBy", **key, "signedIdentity": each} for each in identities]
+    scoped = {
+        "docker": {
+            "quay.io/a": signed,
+            "*.io": [{"type": "reject"}],
+            "": [{"type": "insecureAcceptAnything"}],
+            "quay.io/a/b:1": [
+                {"type": "sigstoreSigned", "keyDatas": ["bWlzdA==", "bWlzdA=="]},
+                {"type": "sigstoreSigned", "fulcio": {"oidcIssuer": "x"}, "rekorPublicKeyData": "bWlzdA=="},
+            ],
+        },
+        "oci": {"/folder": [{"type": "reject"}]},
+        "sif": {"/image.sif": signed[:1]},
+    }
+    return {
+        "reject": b'{"default": [{"type": "reject"}]}',
+        "scopes": json.dumps({"default": [{"type": "reject"}], "transports": scoped}).encode(),
+        "default": json.dumps({"default": signed}).encode(),
+    }
+
+
+def signature_seeds() -> dict[str, bytes]:
+    """Keys are made anew, so all of them are written together."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    signature = signing.sign(key, _payload())
+    assert len(signature) <= _DER_BYTES
+    with tempfile.TemporaryDirectory() as folder:
+        gpg = signing.Gpg(Path(folder) / "gpg")
+        try:
+            name = gpg.make_key("ada")
+            ring, armored = gpg.run("--export", name), gpg.run("--armor", "--export", name)
+            message = gpg.run("--sign", data=_simple())
+            plain = gpg.run("--compress-algo", "none", "--sign", data=_simple())
+            clear = gpg.run("--clear-sign", data=_simple())
+        finally:
+            gpg.end()
+    places = (
+        "default-docker:\n  lookaside: file:///x\ndocker:\n  quay.io/a:\n    lookaside: https://x.org/y\n"
+    )
+    made = {
+        "claim": _payload(), "keys": pem, "ring": ring, "message": message, "places": places.encode(),
+        "cosign": bytes([len(signature)]) + signature + _payload(),
+    }  # fmt: skip
+    return {
+        **{kind: kind.encode() + b"\n" + data for kind, data in made.items()},
+        "simple": b"claim\n" + _simple(),
+        "armored": b"ring\n" + armored,
+        "plain": b"message\n" + plain,
+        "clear": b"message\n" + clear,
+    }
+
+
+READERS = (
+    Reader(
+        name="policies",
+        read=read_policy,
+        seeds=policy_seeds,
+        words=(
+            b'"signedBy"',
+            b'"keyData"',
+            b'"keyDatas"',
+            b'"signedIdentity"',
+            b'"remapIdentity"',
+            b"docker.io/",
+        ),
+    ),
+    Reader(
+        name="signatures",
+        read=read_signature,
+        seeds=signature_seeds,
+        words=(
+            b"claim\n",
+            b"keys\n",
+            b"ring\n",
+            b"message\n",
+            b"cosign\n",
+            b"places\n",
+            b"-----BEGIN PGP",
+            b"!!",
+        ),
+    ),
+)
