@@ -114,6 +114,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             capture=CaptureRequest(
                 python=None if capture.python is None else _program(folder, capture.python),
                 include=tuple(_resolved(folder, p) for p in capture.include),
+                compiler=capture.compiler,
             ),
             prove=file.convert(settings.over_job(prove), ProveRequest),
             sweep=points,

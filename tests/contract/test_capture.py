@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environments import Captured, make_environment, site_packages
+from environments import Captured, make_environment, run_in, site_packages
 from tools import tool
 
-from fairlead.errors import StoreError
+from fairlead.errors import StoreError, UsageError
 from fairlead.images import oci
 from fairlead.images.capture import capture, inventory
 from fairlead.model import CaptureRequest, Image
@@ -121,6 +121,42 @@ def test_every_library_of_glibc_is_there(captured: Captured) -> None:
     trees = [captured.store.layer(each.diff_id) for each in captured.image.layers]
     for soname in ("libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1"):
         assert any(next(tree.rglob(soname), None) for tree in trees), soname
+
+
+SOURCE = """
+#include <omp.h>
+#include <cmath>
+#include <iostream>
+int main() {
+  double sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+  for (int i = 0; i < 1000; i++) sum += std::pow(std::sin(i), 2) + std::pow(std::cos(i), 2);
+  std::cout << std::lround(sum) << std::endl;
+}
+"""
+COMPILED = "g++ -O2 -fopenmp -o program source.cpp && ./program && echo 'int x;' | gcc -shared -o x.so -xc -"
+
+
+def test_with_its_compiler_it_compiles(captured: Captured, tmp_path: Path) -> None:
+    """C++ with OpenMP, as torch.compile does on CPUs, and a shared library in C, as Triton does."""
+    for program in ("gcc", "g++", "ld"):
+        tool(program)
+    (tmp_path / "source.cpp").write_text(SOURCE)
+    without = run_in(captured, "sh", "-c", COMPILED, workdir=tmp_path)
+    assert without.returncode == 127, without.stderr
+    assert captured.image.compiler is False
+    request = CaptureRequest(python=str(captured.python), compiler=True)
+    image, _ = capture(request, captured.store)
+    assert image.compiler is True
+    done = run_in(Captured(captured.folder, captured.store, image), "sh", "-c", COMPILED, workdir=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr
+    assert (tmp_path / "x.so").exists()
+
+
+def test_a_machine_without_a_compiler_says_so(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(captured.python.parent))
+    with pytest.raises(UsageError, match="gcc is not on PATH"):
+        inventory(CaptureRequest(python=str(captured.python), compiler=True))
 
 
 def test_the_preview_is_the_capture(captured: Captured) -> None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:9e7e215a1787.
+# Written by Fairlead 0.1.0, plan sha256:0b6e124a396c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -155,6 +155,7 @@ open_sealed \
   --setenv OMP_NUM_THREADS 1 \
   --setenv PATH /run/fairlead/driver/bin:/env/bin:/usr/bin \
   --setenv PYTHONNOUSERSITE 1 \
+  --setenv TRITON_LIBCUDA_PATH /run/fairlead/driver/lib \
   --setenv TZ Europe/Rome \
   --setenv USER ada
 (

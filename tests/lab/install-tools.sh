@@ -22,7 +22,7 @@ packages=(
   # registries, base images, and what the limits are measured with
   docker-registry apache2-utils openssl mmdebstrap busybox-static pigz isal zstd curl
   # a made-up GPU driver
-  gcc libc6-dev
+  gcc g++ libc6-dev
   # for this script
   ca-certificates patchelf python3 python3-venv attr
   # access control lists; the assembler of the other machine that has filters of system calls

@@ -13,12 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_image, make_job, make_site
+from msgspec import UNSET, UnsetType
 
 from fairlead.engines import PROGRAMS_IN_STORE, PTRACE, Container, Suitable, Unsuitable, bubblewrap, udocker
 from fairlead.errors import PlanError, ToolError
-from fairlead.model import Check, Command, EngineFacts, FileSystem, Mount, Outcome, Topology
+from fairlead.model import CaptureRequest, Check, Command, EngineFacts, FileSystem, Mount, Outcome, Topology
 from fairlead.plan import plan
-from fairlead.plan.warnings import site_warnings
+from fairlead.plan.warnings import image_warnings, site_warnings
 from fairlead.probe import permits
 from fairlead.probe.host import RealHost
 from fairlead.probe.permits import Answer
@@ -297,3 +298,30 @@ def test_a_run_waits_for_no_trial_that_nobody_needs(tmp_path: Path) -> None:
     found = permits.checks(host.trials, (noexec,), engine_in_namespace=True, thorough=False)
     assert host.trials.asked
     assert PROGRAMS_IN_STORE in {check.name for check in found}
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "has_compiler", "asked", "told"),
+    [
+        ({"torch": "2.5", "triton": "3.1"}, False, UNSET, "Triton's kernels and torch.compile"),
+        ({"torch": "2.5"}, False, UNSET, "torch.compile"),
+        ({"torch": "2.5"}, False, False, None),
+        ({"torch": "2.5"}, True, UNSET, None),
+        ({"torch": "2.5"}, None, UNSET, None),
+        ({"numpy": "2.0"}, False, UNSET, None),
+    ],
+)
+def test_a_missing_compiler_is_a_warning(
+    frameworks: dict[str, str], has_compiler: bool | None, asked: bool | UnsetType, told: str | None
+) -> None:
+    job = make_job(capture=CaptureRequest(compiler=asked))
+    image = msgspec.structs.replace(make_image(frameworks=frameworks), compiler=has_compiler)
+    found = image_warnings(job, image)
+    if told is None:
+        assert found == ()
+    else:
+        assert f"no C compiler, which {told} start: set compiler = true" in found[0]
+    pulled = image_warnings(msgspec.structs.replace(job, image="debian:12"), image)
+    assert [each.endswith("use an image that has gcc, when the job needs them") for each in pulled] == [
+        True for _ in found
+    ]

@@ -6,6 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+from msgspec import UNSET
+
 from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_dry_run, add_python
@@ -25,6 +27,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a file or folder to take along (repeatable)",
     )
+    parser.add_argument(
+        "--compiler",
+        action="store_true",
+        help="take along this machine's C and C++ compiler, for torch.compile, Triton and others",
+    )
     parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
     parser.add_argument("--save", metavar="FILE", help="also write it as an OCI archive, for other tools")
     parser.add_argument("--fresh", action="store_true", help="read every file again, changed or not")
@@ -36,7 +43,9 @@ def run(context: Context) -> int:
 
     options = context.options
     request = CaptureRequest(
-        python=options.python, include=tuple(os.path.abspath(path) for path in options.include)
+        python=options.python,
+        include=tuple(os.path.abspath(path) for path in options.include),
+        compiler=options.compiler or UNSET,
     )
     if options.save and not Path(options.save).resolve().parent.is_dir():
         raise UsageError(

@@ -58,6 +58,9 @@ def environment(given: Mapping[str, str], driver: GpuDriver, compat: CudaCompat 
     made = {**driver.environment, **given}
     if libraries:
         made["LD_LIBRARY_PATH"] = _joined(*libraries, given.get("LD_LIBRARY_PATH"))
+    if any(file.name == "libcuda.so.1" for file in driver.libraries):
+        # Triton would ask ldconfig, whose cache is the host's. (triton/backends/nvidia/driver.py)
+        made.setdefault("TRITON_LIBCUDA_PATH", LIBRARIES)
     if driver.programs:
         made["PATH"] = _joined(PROGRAMS, given.get("PATH"))
     return made

@@ -262,4 +262,5 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         rocm=found.rocm,
         cuda_compat=found.cuda_compat,
         fabrics=found.fabrics,
+        compiler=found.compiler,
     )

@@ -28,6 +28,9 @@ FRAMEWORKS = frozenset(
     """.split()  # noqa: SIM905
 )
 
+#: What starts a C compiler: of GCC, LLVM, and by the name that POSIX gives it.
+COMPILERS = ("cc", "gcc", "clang")
+
 #: conda's names for packages that Python knows by another.
 _CONDA_NAMES = {
     "pytorch": "torch",
@@ -103,6 +106,7 @@ class Inside:
     mpis: tuple[MpiFacts, ...] = ()
     mpi_users: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fabrics: tuple[FabricLibrary, ...] = ()
+    compiler: bool = False
     evidence: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -162,6 +166,11 @@ class _Search:
             mpis=self._mpis(),
             mpi_users=self._mpi_users(),
             fabrics=tuple(self._fabrics(nccl)),
+            compiler=any(
+                self._view.find(f"{folder}/{name}") is not None
+                for folder in self._path()
+                for name in COMPILERS
+            ),
             evidence=tuple(dict.fromkeys(self._evidence)),
             notes=tuple(
                 f"{path} cannot be read: what is in it is not known"

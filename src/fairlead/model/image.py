@@ -113,8 +113,8 @@ class CudaCompat(Struct, frozen=True, kw_only=True):
 class Image(Struct, frozen=True, kw_only=True):
     """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings.
     `mpis`: the one that its programs find first stands first. `mpi_users`: Python packages that use MPI ->
-    the libraries that they are linked to. `fabrics`: its libraries for fast networks; None: not looked
-    for."""
+    the libraries that they are linked to. `fabrics`: its libraries for fast networks, `compiler`: whether
+    its PATH leads to a C compiler; None: not looked for."""
 
     digest: str
     layers: tuple[Layer, ...]
@@ -136,6 +136,7 @@ class Image(Struct, frozen=True, kw_only=True):
     cuda_compat: CudaCompat | None = None
     site_layer: SiteLayer | None = None
     fabrics: tuple[FabricLibrary, ...] | None = None
+    compiler: bool | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -39,10 +39,12 @@ class Topology(Struct, frozen=True, kw_only=True):
 
 
 class CaptureRequest(Struct, frozen=True, kw_only=True):
-    """Which environment `image = "capture"` means."""
+    """Which environment `image = "capture"` means. `compiler`: with this machine's C and C++ compiler; unset:
+    without, and a plan says what will not work."""
 
     python: str | None = None
     include: tuple[str, ...] = ()
+    compiler: bool | UnsetType = UNSET
 
 
 class ProveRequest(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
-from fairlead.plan.warnings import site_warnings
+from fairlead.plan.warnings import image_warnings, site_warnings
 from fairlead.plan.watchdog import choose_watchdog
 
 
@@ -133,6 +133,7 @@ def plan(
             *gpu.warnings,
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
+            *(image_warnings(job, image) if engine.CONTAINS else ()),
             *fabric.warnings,
             *settled.warnings,
         ),

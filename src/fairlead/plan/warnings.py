@@ -5,6 +5,29 @@ from __future__ import annotations
 from fairlead.engines import LEAST_SHM_BYTES
 from fairlead.model import Image, Job, Site
 
+#: Packages that compile while they run, and what of them does not work without a compiler.
+_COMPILE = {
+    "deepspeed": "DeepSpeed's operators",
+    "triton": "Triton's kernels and torch.compile",
+    "torch": "torch.compile",
+}
+
+
+def image_warnings(job: Job, image: Image | None) -> tuple[str, ...]:
+    """What the image lacks that its packages start: a C compiler. A job that says `capture.compiler = false`
+    does without."""
+    if image is None or image.compiler is not False or job.capture.compiler is False:
+        return ()
+    what = next((what for package, what in _COMPILE.items() if package in image.frameworks), None)
+    if what is None:
+        return ()
+    remedy = (
+        "set compiler = true under [capture], or false when the job does not need them"
+        if job.image == "capture"
+        else "use an image that has gcc, when the job needs them"
+    )
+    return (f"the image has no C compiler, which {what} start: {remedy}",)
+
 
 def site_warnings(job: Job, image: Image | None, site: Site) -> tuple[str, ...]:
     if image is None or "torch" not in image.frameworks:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fairlead.images.capture.libraries import Inventory
 
 #: Changes whenever the same environment would give another image.
-_FORMAT = "3"
+_FORMAT = "4"
 
 
 def capture(

@@ -10,6 +10,7 @@ from fairlead.images import oci
 from fairlead.images.capture import bytecode, facts
 from fairlead.images.capture.collect import Collection, Item, Part, changed
 from fairlead.images.capture.libraries import Inventory
+from fairlead.images.inside import COMPILERS
 from fairlead.images.layers import layer
 from fairlead.images.progress import Progress
 from fairlead.images.sources.manifest import ARCHITECTURES
@@ -73,6 +74,8 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         os.path.basename(path).startswith("libmpi") for path in found.collection.items
     )
     cuda = facts.cuda(found.collection.items)
+    searched = list(dict.fromkeys([*environment["PATH"].split(":"), *found.program_folders]))
+    environment["PATH"] = ":".join(searched)
     machine = os.uname().machine
     described = oci.metadata(layers, machine=machine, environment=environment)
     image = Image(
@@ -88,6 +91,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         unresolved_libraries=found.unresolved,
         notes=tuple(found.collection.left_out),
         architecture=ARCHITECTURES.get(machine, machine),
+        compiler=any(f"{place}/{name}" in found.collection.items for place in searched for name in COMPILERS),
         **facts.searched([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
     )
     store.put_image(

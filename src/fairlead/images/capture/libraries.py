@@ -28,6 +28,7 @@ class Inventory:
     roots: tuple[tuple[str, Part], ...]
     unresolved: tuple[str, ...]
     library_folders: tuple[str, ...]
+    program_folders: tuple[str, ...]
 
     @property
     def size_bytes(self) -> int:
@@ -88,6 +89,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
         roots=sources.roots,
         unresolved=tuple(sorted(unresolved)),
         library_folders=extra,
+        program_folders=sources.programs,
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fairlead import codec, execute
 from fairlead.errors import UsageError
+from fairlead.images.capture import compiler
 from fairlead.images.capture.collect import NOTHING, Collection, Part, read, shown
 from fairlead.images.capture.interpreter import Interpreter
 from fairlead.model import CaptureRequest
@@ -45,16 +46,19 @@ _FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files taken so far, and the folders taken whole, each with its layer."""
+    """The files taken so far, the folders taken whole, each with its layer, and folders of programs that the
+    image's PATH must have."""
 
     collection: Collection
     roots: tuple[tuple[str, Part], ...]
+    programs: tuple[str, ...] = ()
 
 
 def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
     """Everything but the shared libraries."""
     collection = Collection()
     roots: list[tuple[str, Part]] = []
+    programs: tuple[str, ...] = ()
 
     def root(path: str, part: Part, *, without: frozenset[str] = frozenset()) -> bool:
         """Whether the path became a part of the image."""
@@ -101,6 +105,10 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
             root(path, Part.PACKAGES)
     for path in _editable_sources(collection):
         root(path, Part.PACKAGES)
+    if request.compiler is True:
+        programs = (compiler.folder(),)
+        for path in compiler.paths(interpreter):
+            collection.add(path, Part.SYSTEM)
     for path in request.include:
         quoted = shlex.quote(shown(path))
         if not os.path.exists(path):
@@ -121,7 +129,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
     for path, data in {**_WRITTEN, **_identity()}.items():
         collection.write(path, data)
     outermost = [r for r in roots if not any(r != other and lies_in(r[0], other[0]) for other in roots)]
-    return Sources(collection, tuple(dict.fromkeys(outermost)))
+    return Sources(collection, tuple(dict.fromkeys(outermost)), programs)
 
 
 def _identity() -> dict[str, bytes]:
