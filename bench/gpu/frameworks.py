@@ -1,6 +1,6 @@
 """Does what frameworks do with a GPU work in the container as on bare metal?
 
-    python bench/gpu/frameworks.py [--engine NAME] [--output FILE]
+    python bench/gpu/frameworks.py [--engine NAME] [--only WORD ...] [--output FILE]
 
 Each program below runs on bare metal and in the container, with this Python's environment and this machine's
 compiler (`capture.compiler`), by `fairlead run`.
@@ -107,11 +107,16 @@ print(pynvml.nvmlDeviceGetCount(), pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGet
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--engine", default="bubblewrap")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="programs that have one of these in their name"
+    )
     parser.add_argument("--output", type=Path, help="what each program printed, as JSON")
     options = parser.parse_args()
     found: dict[str, dict[str, object]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, (package, text)) in enumerate(PROGRAMS.items()):
+            if not any(word in name for word in options.only):
+                continue
             if importlib.util.find_spec(package) is None:
                 print(f"{name:<42} not tried: {package} is not installed")
                 continue
