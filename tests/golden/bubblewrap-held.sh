@@ -155,17 +155,6 @@ exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and 
 
 FAIRLEAD_NODE=0
 
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 [ -e /dev/fd/0 ] || exec </dev/null
 # Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
 # every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
@@ -210,7 +199,8 @@ follower=$!
 for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It
 # keeps the standard input, and the signals that bash takes from what it puts there.
-open_sealed \
+exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv GLOO_SOCKET_IFNAME lo \
   --setenv HOME /home/ada \
@@ -220,7 +210,7 @@ open_sealed \
   --setenv PATH /env/bin:/usr/bin \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada
+  --setenv USER ada >> "/proc/self/fd/$sealed"
 (
   trap - INT QUIT
   unset FAIRLEAD_SCRIPT
@@ -280,7 +270,7 @@ fi
 
 left=
 if [ "$code" -eq 0 ]; then
-  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
 fi
 [ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"

@@ -138,17 +138,6 @@ FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
 read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
 
 if [ "$part" = --rank ]; then
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 # One rank. What it ended with is kept: launchers tell one code for all.
 WORLD_SIZE=2
 MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
@@ -399,7 +388,8 @@ if __name__ == "__main__":
   python digits.py --epochs 40
 }
 [ -e /dev/fd/0 ] || exec </dev/null
-open_sealed \
+exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -412,7 +402,7 @@ open_sealed \
   --setenv PMIX_MCA_psec native \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada
+  --setenv USER ada >> "/proc/self/fd/$sealed"
 (trap - INT QUIT; unset FAIRLEAD_SCRIPT; rank_command) <&0 &
 child=$!
 exec {sealed}<&-
@@ -487,7 +477,7 @@ fi
 
 left=
 if [ "$code" -eq 0 ]; then
-  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
 fi
 [ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"

@@ -249,7 +249,7 @@ fi
 
 left=
 if [ "$code" -eq 0 ]; then
-  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
 fi
 [ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"

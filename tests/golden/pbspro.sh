@@ -238,17 +238,6 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 [ -e /dev/fd/0 ] || exec </dev/null
 # Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
 # every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
@@ -293,7 +282,8 @@ follower=$!
 for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It
 # keeps the standard input, and the signals that bash takes from what it puts there.
-open_sealed \
+exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -302,7 +292,7 @@ open_sealed \
   --setenv PATH /env/bin:/usr/bin \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada
+  --setenv USER ada >> "/proc/self/fd/$sealed"
 (
   trap - INT QUIT
   unset FAIRLEAD_SCRIPT

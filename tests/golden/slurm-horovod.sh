@@ -208,17 +208,6 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
 unset FAIRLEAD_SECRET
 read -r FAIRLEAD_SECRET < "$FAIRLEAD_CONTROL/secret" || [ -n "${FAIRLEAD_SECRET:-}" ] || exit 3
 
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 # A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
 # those that say nothing. (Of its first line bash does not keep zero bytes.)
 read_output() { # $1: in this file
@@ -262,7 +251,8 @@ start_rank() { # $1: its number on this node
 }
 
 rank_command() {
-  open_sealed \
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -272,7 +262,7 @@ rank_command() {
   --setenv PATH /env/bin:/usr/bin \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada
+  --setenv USER ada >> "/proc/self/fd/$sealed"
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME FAIRLEAD_SECRET "${!HOROVOD_@}"; do
     [ -n "${!name+set}" ] || continue

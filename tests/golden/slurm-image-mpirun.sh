@@ -184,21 +184,11 @@ need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead
 unset FAIRLEAD_SECRET
 read -r FAIRLEAD_SECRET < "$FAIRLEAD_CONTROL/secret" || [ -n "${FAIRLEAD_SECRET:-}" ] || exit 3
 
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 [ -e /dev/fd/0 ] || exec </dev/null
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It
 # keeps the standard input, and the signals that bash takes from what it puts there.
-open_sealed \
+exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -209,7 +199,7 @@ open_sealed \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
   --setenv USER ada \
-  --setenv WORLD_SIZE 4
+  --setenv WORLD_SIZE 4 >> "/proc/self/fd/$sealed"
 (
   trap - INT QUIT
   unset FAIRLEAD_SCRIPT

@@ -204,17 +204,6 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 # A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
 # those that say nothing. (Of its first line bash does not keep zero bytes.)
 read_output() { # $1: in this file
@@ -253,7 +242,8 @@ start_rank() { # $1: its number on this node
 }
 
 rank_command() {
-  open_sealed \
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -263,7 +253,7 @@ rank_command() {
   --setenv PATH /env/bin:/usr/bin \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada
+  --setenv USER ada >> "/proc/self/fd/$sealed"
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME SLURM_JOB_ID SLURM_STEP_NODELIST SLURM_NTASKS SLURM_PROCID SLURM_LOCALID "${!JAX_@}"; do
     [ -n "${!name+set}" ] || continue

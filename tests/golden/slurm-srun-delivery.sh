@@ -389,17 +389,6 @@ case $part in
 esac
 use_image
 
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 # One rank. What it ended with is kept: launchers tell one code for all.
 WORLD_SIZE=4
 MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
@@ -650,7 +639,8 @@ if __name__ == "__main__":
   python digits.py --epochs 40
 }
 [ -e /dev/fd/0 ] || exec </dev/null
-open_sealed \
+exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -662,7 +652,7 @@ open_sealed \
   --setenv PMIX_MCA_psec native \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada
+  --setenv USER ada >> "/proc/self/fd/$sealed"
 (trap - INT QUIT; unset FAIRLEAD_SCRIPT; rank_command) <&0 &
 child=$!
 exec {sealed}<&-

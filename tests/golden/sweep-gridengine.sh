@@ -235,17 +235,6 @@ for name in FAIRLEAD_SWEEP_LR FAIRLEAD_SWEEP_SEED; do
   printf -v "$name" %b "${!name}"
 done
 
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\0' "$@" 2>/dev/null)
-  fi
-}
-
 # A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
 # those that say nothing. (Of its first line bash does not keep zero bytes.)
 read_output() { # $1: in this file
@@ -281,7 +270,7 @@ start_rank() { # $1: its number on this node
 }
 
 rank_command() {
-  open_sealed \
+  exec {sealed}< <(printf '%s\0' \
   --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv FAIRLEAD_SWEEP_INDEX "$FAIRLEAD_SWEEP_INDEX" \
   --setenv FAIRLEAD_SWEEP_LR "$FAIRLEAD_SWEEP_LR" \
@@ -294,7 +283,7 @@ rank_command() {
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TAG 'lr '"$FAIRLEAD_SWEEP_LR" \
   --setenv TZ Europe/Rome \
-  --setenv USER ada
+  --setenv USER ada 2>/dev/null)
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME; do
     [ -n "${!name+set}" ] || continue

@@ -25,7 +25,7 @@ from fairlead import codec
 from fairlead.engines import Container, bubblewrap
 from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Command, Site
-from fairlead.render import parts, words
+from fairlead.render import words
 
 #: What each engine is started by.
 PROGRAMS = {
@@ -212,7 +212,7 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
     command = Command(argv=(str(captured.python), "-c", "import ware; print(ware.NAME); open('/x', 'w')"))
     for site, said in ((facts, "ware\n"), (msgspec.structs.replace(facts, checks=()), "")):
         wrapped = bubblewrap.wrap(command, container, site)
-        script = f"{parts.OPEN_SEALED}{words.opened(wrapped)}exec {words.command(wrapped)}"
+        script = f"{words.opened(wrapped)}exec {words.command(wrapped)}"
         done = there.run("bash", "-c", script)
         assert done.stdout == said, done.stderr
         assert done.returncode != 0

@@ -250,11 +250,6 @@ def _everywhere(plan: Plan) -> str:
 
 
 def _start(plan: Plan) -> str:
-    opens = bool(words.opened(plan.command))
-    return (parts.OPEN_SEALED if opens else "") + _start_of(plan)
-
-
-def _start_of(plan: Plan) -> str:
     topology = plan.job.topology
     prelude = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
     passed = words.passed(plan.command) + words.exported(plan.command)

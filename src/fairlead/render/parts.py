@@ -229,19 +229,17 @@ child=$!
 code=$?
 {drain}"""
 
-#: Before the start of a command whose engine reads its variables from a descriptor.
-OPEN_SEALED = """\
-open_sealed() { # $1…: words that the engine reads from the descriptor $sealed, each ended by a zero byte
-  local LC_ALL=C IFS='' all
-  all=$*
-  # So much an empty pipe always takes: no process has to wait for the engine.
-  if ((${#all} + $# <= 4096)) && exec {sealed}<<< '' && read -r -u "$sealed" _; then
-    printf '%s\\0' "$@" >> "/proc/self/fd/$sealed"
-  else # a child of this shell waits, not of the command
-    exec {sealed}< <(printf '%s\\0' "$@" 2>/dev/null)
-  fi
-}
-
+#: The descriptor from which an engine reads its variables. What an empty pipe always takes is in it at once
+#: (a here-string is a pipe, or in bash before 5.1 a file without a name); more is written by a child of this
+#: shell, not of the command.
+OPENED_SMALL = """\
+exec {{sealed}}<<< '' && read -r -u "$sealed" _ || exit 3
+printf '%s\\0' \\
+  {listed} >> "/proc/self/fd/$sealed"
+"""
+OPENED = """\
+exec {{sealed}}< <(printf '%s\\0' \\
+  {listed} 2>/dev/null)
 """
 
 #: After the start of a command whose engine reads its variables from a descriptor.
@@ -402,7 +400,7 @@ exit "$code"
 END_HERE = """\
 left=
 if [ "$code" -eq 0 ]; then
-  { read -r left < "/proc/$$/task/$$/children"; } 2>/dev/null
+  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
 fi
 [ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"

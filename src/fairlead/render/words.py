@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 from msgspec import UNSET
 
 from fairlead.model import Command, Handing, Joined, Opened, PassedOn, Sealed, Variable, WhenSet, Word
 from fairlead.model.command import CARRIER
+from fairlead.render import parts
 
 
 def command(command: Command) -> str:
@@ -60,21 +62,29 @@ def exported(command: Command) -> str:
     return "  export \\\n    " + " \\\n    ".join(lines) + "\n" if lines else ""
 
 
+#: What a pipe takes at once, whatever limits the user has (pipe(7)).
+_PIPE_BYTES = 4096
+
+
 def opened(command: Command) -> str:
-    """The call that opens the descriptor from which the engine reads the values; "" when there is none. Needs
-    `parts.OPEN_SEALED`."""
+    """The lines that open the descriptor from which the engine reads the values; "" when there is none."""
     if command.sealed is UNSET or command.sealed.by is not Handing.DESCRIPTOR:
         return ""
-    listed = " \\\n  ".join(_entry(command.sealed, number) for number in range(len(command.sealed.names)))
-    return f"open_sealed \\\n  {listed}\n"
+    entries = [_entry(command.sealed, number) for number in range(len(command.sealed.names))]
+    # Words that only the script knows may have any length.
+    known = [word for entry in entries for word in entry if isinstance(word, str)]
+    size = sum(len(os.fsencode(word)) + 1 for word in known)
+    small = len(known) == sum(map(len, entries)) and size <= _PIPE_BYTES
+    listed = " \\\n  ".join(map(joined, entries))
+    return (parts.OPENED_SMALL if small else parts.OPENED).format(listed=listed)
 
 
-def _entry(sealed: Sealed, number: int) -> str:
+def _entry(sealed: Sealed, number: int) -> tuple[Word, ...]:
     values: dict[str, str | Variable | Joined] = {
         "name": sealed.names[number],
         "value": sealed.values[number],
     }
-    return joined(tuple(values[each.name] if isinstance(each, Variable) else each for each in sealed.form))
+    return tuple(values[each.name] if isinstance(each, Variable) else each for each in sealed.form)
 
 
 def quoted(word: Word) -> str:
