@@ -48,7 +48,7 @@ def job(**changes: Any) -> Job:
 
 
 def planned(job: Job, image: Image | None = None, where: Site | None = None) -> Plan:
-    image = image or make_image()
+    image = image or make_image(frameworks={"numpy": "2.1.0"})
     return plan(job, image, make_rootfs(image), where or site())
 
 
@@ -99,6 +99,30 @@ def test_a_job_that_asks_for_gpus_gets_the_driver() -> None:
     assert set(inject.PASSED) <= passed(made)
     assert {each.path for each in made.requirements} >= {"/usr/lib64", "/usr/bin"}
     assert made.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "changes", "told"),
+    [
+        ({"torch": "2.5.1+cpu"}, {}, "PyTorch 2.5.1+cpu would compute on CPUs"),
+        ({"torch": "2.5.1", "jaxlib": "0.4.30"}, {}, "PyTorch 2.5.1, JAX 0.4.30 would compute on CPUs"),
+        ({"torch": "2.5.1+cpu"}, {"digest": ""}, "PyTorch 2.5.1+cpu would compute on CPUs"),
+        ({"torch": "2.5.1"}, {"digest": ""}, None),  # in place: a module may bring CUDA
+        ({"torch": "2.5.1+cu121"}, {}, None),
+        ({"torch": "2.5.1"}, {"cuda": "12.1"}, None),
+        ({"numpy": "2.1"}, {}, None),
+    ],
+)
+def test_a_job_for_gpus_whose_frameworks_cannot_use_one_is_warned(
+    frameworks: dict[str, str], changes: dict[str, Any], told: str | None
+) -> None:
+    image = make_image(**{"frameworks": frameworks, "cuda": None, **changes})
+    engine = "native" if not image.digest else "bubblewrap"
+    found = [each for each in planned(job(engine=engine), image).warnings if "CPUs" in each]
+    assert len(found) == (told is not None)
+    assert not found or told in found[0]
+    alone = planned(job(engine=engine, topology=Topology()), image).warnings
+    assert not [each for each in alone if "would compute on CPUs" in each]
 
 
 def test_an_image_with_cuda_gets_it_unasked_and_others_do_not() -> None:

@@ -6,6 +6,7 @@ the job runs without, with a warning: CUDA builds of frameworks run on processor
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from fairlead.engines import Engine
@@ -61,8 +62,9 @@ def choose_driver(
     if not wish.asked and ((wish.cuda is None and wish.rocm is None) or not site.gpu_drivers):
         return Gpu()
     passed = tuple(name for name in inject.PASSED if name not in job.environment)
+    unable = _built_for_cpus(wish, image)
     if not engine.CONTAINS:
-        return Gpu(passed=passed)
+        return Gpu(passed=passed, warnings=unable)
     driver = _driver(wish, site, scheduler)
     fault = _fault(wish, driver, image, site, scheduler)
     if fault is None and driver is None:
@@ -73,7 +75,7 @@ def choose_driver(
                 reason=f"the job asks for GPUs by {scheduler.NAME}, and no driver is known of its nodes",
             )
         )
-        return Gpu(passed=passed)
+        return Gpu(passed=passed, warnings=unable)
     if fault is not None:
         if wish.asked:
             raise PlanError(
@@ -91,7 +93,35 @@ def choose_driver(
         )
         return Gpu(warnings=(f"the job runs without GPUs: {fault.reason}",))
     assert driver is not None
-    return _given(wish, driver, image, rootfs, passed, decisions)
+    given = _given(wish, driver, image, rootfs, passed, decisions)
+    return dataclasses.replace(given, warnings=(*given.warnings, *unable))
+
+
+#: Frameworks of which there are builds for CPUs alone; what users call them.
+_FRAMEWORKS = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "tensorflow_cpu": "TensorFlow",
+    "jaxlib": "JAX",
+}
+
+
+def _built_for_cpus(wish: _Wish, image: Image | None) -> tuple[str, ...]:
+    """A warning for a job that asks for GPUs where no framework could use one. What was only described may
+    find CUDA in a module of the site, unless its version says that it does not look for it."""
+    if not wish.asked or image is None or wish.cuda is not None or wish.rocm is not None:
+        return ()
+    found = [
+        f"{called} {version}"
+        for name, called in _FRAMEWORKS.items()
+        if (version := image.frameworks.get(name)) and (image.digest or version.endswith("+cpu"))
+    ]
+    if not found:
+        return ()
+    return (
+        f"the job asks for GPUs, and the image has neither CUDA nor ROCm: {', '.join(found)} would compute "
+        "on CPUs; install the build for GPUs, or set gpus_per_rank = 0",
+    )
 
 
 def _driver(wish: _Wish, site: Site, scheduler: Scheduler) -> GpuDriver | None:
