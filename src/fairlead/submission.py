@@ -252,7 +252,7 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
             open_runs.setdefault(submission.scheduler, []).append(submission)
     for name, submissions in open_runs.items():
         try:
-            entries = _ask(name, [number for s in submissions if (number := numbers[s.run_id]) is not None])
+            entries = ask(name, [number for s in submissions if (number := numbers[s.run_id]) is not None])
         except ToolError as error:
             if must_answer:
                 raise
@@ -385,7 +385,7 @@ def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
     )
 
 
-def _ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
+def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
     """What the scheduler says of the jobs that it knows."""
     found: dict[str, QueueEntry] = {}
     scheduler = registry.scheduler(name)

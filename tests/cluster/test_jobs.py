@@ -293,3 +293,36 @@ def test_a_node_that_does_not_see_the_store_is_known_beforehand(small: Desk, tmp
     assert f"the compute nodes do not see {store}" in refused.stderr
     assert "--store DIR on a file system that all nodes share" in refused.stderr
     assert not list((store / "runs").glob("unseen*"))
+
+
+def test_a_job_waits_for_the_runs_that_it_names(small: Desk) -> None:
+    """By the name of a run and by a job's number; what nobody knows is refused before submission."""
+    words = ["sh", "-c", "sleep 3; date +%s%N > first"]
+    first = small.submit(small.job("first", words, nodes=1, ranks_per_node=1))
+    number = small.status(first)["job_id"]
+    words = ["sh", "-c", "cat first; date +%s%N"]
+    more = f'[scheduling]\nafter = ["{first}", "{number}"]'
+    second = small.submit(small.job("second", words, nodes=1, ranks_per_node=1, more=more))
+    script = (small.store / "runs" / second / "control" / "job.sh").read_text()
+    assert f"--dependency=afterok:{number}\n" in script
+    before, after = small.wait(second).split()
+    assert int(before) < int(after)
+    runs = set((small.store / "runs").iterdir())
+    for unknown in ("nobody-20260101-000000", "99999"):
+        more = f'[scheduling]\nafter = ["{unknown}"]'
+        job = small.job("third", words, nodes=1, ranks_per_node=1, more=more)
+        refused = small.fairlead("submit", job, code=2)
+        assert f'scheduling.after names "{unknown}", which is no run of this store' in refused.stderr
+    assert set((small.store / "runs").iterdir()) == runs
+
+
+def test_cancel_without_a_name_takes_the_newest(small: Desk) -> None:
+    words = ["sleep", "300"]
+    older, newest = (
+        small.submit(small.job(name, words, nodes=1, ranks_per_node=1)) for name in ("older", "newest")
+    )
+    done = small.fairlead("cancel")
+    assert f"run {newest} (the newest)" in done.stderr
+    small.wait(newest, code=143)
+    assert small.status(older)["exit_code"] is None
+    small.fairlead("cancel", older)

@@ -309,6 +309,13 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
         from fairlead.programs import provide, provide_py_spy
 
         site = provide(context.store, site)
+        if job.scheduling.after:
+            from fairlead import dependencies
+
+            after = dependencies.job_ids(context.store, job.scheduler, job.scheduling.after)
+            job = msgspec.structs.replace(
+                job, scheduling=msgspec.structs.replace(job.scheduling, after=after)
+            )
         if job.scheduling.watchdog_s:
             site = provide_py_spy(context.store, site)
     site = with_filters(context, site)

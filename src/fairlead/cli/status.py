@@ -40,7 +40,7 @@ def newest(context: Context) -> str:
     """The run that was named, else the one that was submitted last, which is then named on stderr."""
     from fairlead import submission
 
-    named: str | None = context.options.run
+    named: str | None = getattr(context.options, "run", None)
     if named is not None:
         return named
     runs = submission.submitted(context.store)

@@ -82,11 +82,11 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
 class Scheduling(Struct, frozen=True, kw_only=True):
     """What the job asks of the scheduler, in the field's common words; each scheduler says them its own way.
 
-    `after`: job ids that must have ended well before. `warning_s`: how long before the end of `walltime_s`
-    the ranks get SIGUSR1. `requeue`: the job is put back in the queue when a node is lost, and when it ends
-    with exit code 75 (sysexits' EX_TEMPFAIL). `options`: lines for the scheduler as they stand, for what has
-    no word here. `watchdog_s`: the run is ended when none of its ranks has printed or reported anything for
-    so long.
+    `after`: jobs that must have ended well before: their numbers, or names of runs. `warning_s`: how long
+    before the end of `walltime_s` the ranks get SIGUSR1. `requeue`: the job is put back in the queue when a
+    node is lost, and when it ends with exit code 75 (sysexits' EX_TEMPFAIL). `options`: lines for the
+    scheduler as they stand, for what has no word here. `watchdog_s`: the run is ended when none of its
+    ranks has printed or reported anything for so long.
     """
 
     partition: str | None = None

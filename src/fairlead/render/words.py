@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 
 from msgspec import UNSET
@@ -73,7 +72,7 @@ def opened(command: Command) -> str:
     entries = [_entry(command.sealed, number) for number in range(len(command.sealed.names))]
     # Words that only the script knows may have any length.
     known = [word for entry in entries for word in entry if isinstance(word, str)]
-    size = sum(len(os.fsencode(word)) + 1 for word in known)
+    size = sum(len(word.encode(errors="surrogateescape")) + 1 for word in known)
     small = len(known) == sum(map(len, entries)) and size <= _PIPE_BYTES
     listed = " \\\n  ".join(map(joined, entries))
     return (parts.OPENED_SMALL if small else parts.OPENED).format(listed=listed)
