@@ -124,9 +124,12 @@ def check_shown(text: str) -> None:
 
 def usage(top: Path) -> tuple[int, int]:
     """How many entries a tree has, and how many bytes: the larger of what its files claim and what they take.
-    Each inode counts once."""
+    Each inode counts once. Every directory is made accessible first."""
     seen: dict[int, int] = {}
     for here, folders, files in os.walk(os.fsencode(top)):
+        for name in folders:
+            if not os.path.islink(os.path.join(here, name)):
+                os.chmod(os.path.join(here, name), 0o700)
         for name in (*folders, *files):
             state = os.lstat(os.path.join(here, name))
             seen[state.st_ino] = max(state.st_size, state.st_blocks * 512) if _is_file(state.st_mode) else 0

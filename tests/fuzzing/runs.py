@@ -69,7 +69,7 @@ def read_run(data: bytes, scratch: Path) -> None:
     shown = ""
     with (
         mock.patch.object(submission, "_SETTLE_S", 0.0),
-        mock.patch.object(submission, "_ask", return_value={}),
+        mock.patch.object(submission, "ask", return_value={}),
         mock.patch.object(execute, "run", side_effect=Finding("a program is started")),
     ):
         for json_wanted in (False, True):
