@@ -253,7 +253,7 @@ def test_twice_the_layer_is_twice_the_work(
     tree: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[int], bytes]
 ) -> None:
     worked = []
-    for number, count in enumerate((40, 80, 160)):
+    for number, count in enumerate((15, 30, 60)):
         data, target = make(count), tree / str(number)
         worked.append(calls(monkeypatch, lambda data=data, target=target: unpack_bytes(data, target)))
     assert worked[1] < 2.3 * worked[0]
