@@ -159,6 +159,16 @@ def test_a_machine_without_a_compiler_says_so(captured: Captured, monkeypatch: p
         inventory(CaptureRequest(python=str(captured.python), compiler=True))
 
 
+def test_a_compiler_that_does_not_answer_is_refused(
+    captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gcc").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UsageError, match="does not say where its files are"):
+        inventory(CaptureRequest(python=str(captured.python), compiler=True))
+
+
 def test_the_preview_is_the_capture(captured: Captured) -> None:
     found = inventory(request_of(captured))
     assert found.size_bytes >= sum(each.unpacked_bytes for each in captured.image.layers)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 
 from fairlead import execute
 from fairlead.errors import UsageError
+from fairlead.images.capture.collect import shown
 from fairlead.images.capture.interpreter import Interpreter
 
 #: As they are called, on PATH; also with the machine's name before them, as Debian's Python calls them.
@@ -50,6 +52,11 @@ def paths(interpreter: Interpreter) -> list[str]:
     found = [gcc, *_on_path(gcc)]
     found += [place for name in _PARTS if (place := _ask(gcc, f"-print-prog-name={name}")).startswith("/")]
     own = os.path.dirname(_ask(gcc, "-print-libgcc-file-name"))
+    if not os.path.isdir(own):
+        raise UsageError(
+            f"the compiler {shown(gcc)} does not say where its files are",
+            remedy=f"{shlex.quote(gcc)} -print-libgcc-file-name  # GCC answers with a path",
+        )
     found += [f"{own}/{name}" for name in sorted(os.listdir(own)) if not _OTHER.fullmatch(name)]
     found += [place for name in _FILES if (place := _ask(gcc, f"-print-file-name={name}")).startswith("/")]
     for language in ("c", "c++"):
