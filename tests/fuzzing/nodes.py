@@ -131,6 +131,9 @@ def _call_the_first_node(data: bytes, scratch: Path) -> None:
             _send(theirs, b"FLR2" + ours)
             made.next(time.monotonic() + 0.002)
             answer = _received(theirs)
+            if len(answer) != 64:  # on a busy machine the time was over before anything was read
+                made.next(time.monotonic() + 0.5)
+                answer += _received(theirs)
             if len(answer) != 64:
                 raise Finding("a peer gets no answer")
             nonces = (ours, answer[:32])
