@@ -97,7 +97,7 @@ _Line = _Begun | _Started | _Steps | _Result | _Ended
 
 
 def newest_steps(folder: Path, rank: int) -> list[float]:
-    """Seconds between the steps of a log's last line. Raises RunError for one that tells of none."""
+    """Seconds between the steps of a log's last line. Raises RunError for one without any."""
     path = folder / f"rank-{rank:05d}.jsonl"
     try:
         tail = untrusted.read_tail(path, limit=_TAIL_BYTES)

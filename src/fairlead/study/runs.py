@@ -214,7 +214,7 @@ def _find_design(study: Study, arms: list[_LiveArm]) -> Design:
             return Design(metered=True)
         seconds += newest_steps(arm.meter_folder, 0)
     if not seconds:
-        raise RunError("the meters told of no steps", remedy="call meter.step() once for each step")
+        raise RunError("the meters reported no steps", remedy="call meter.step() once for each step")
     typical_s = sorted(seconds)[len(seconds) // 2]
     steps = max(1, round(study.job.prove.window_s / typical_s))
     return Design(metered=True, steps_per_window=steps, settle=min(steps // 3, max(1, steps // 20)))
