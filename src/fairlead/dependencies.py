@@ -16,7 +16,7 @@ def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ..
     found: list[str] = []
     numbers: list[str] = []
     for each in after:
-        if each.partition(".")[0] in runs and (named := _of_run(store, scheduler, each)):
+        if each.partition(".")[0] in runs and (named := _of_run(store, scheduler, each, runs)):
             found += named
         else:
             numbers.append(each)
@@ -32,12 +32,12 @@ def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ..
     return tuple(dict.fromkeys(found))
 
 
-def _of_run(store: Store, scheduler: str, run_id: str) -> list[str]:
-    """The job of a run, the array job of a sweep, or the jobs of its points."""
+def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[str]:
+    """The job of a run, the array job of a sweep, or the jobs of its points; nothing for what is no run."""
     try:
         own = submission.read(store, run_id)
     except StoreError:
-        if run_id not in store.runs():
+        if run_id not in runs:
             return []  # a job's number that looks like a point
         raise
     if own.scheduler != scheduler:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairlead.store import Store
     from fairlead.stragglers import Straggler
     from fairlead.submission import Status
+    from fairlead.sweep import Sweep
 
 EXAMPLE = "fairlead status --watch"
 #: So many of the newest runs are listed unless all are asked for.
@@ -118,12 +119,7 @@ def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
 
 
 def _plain(store: Store, status: Status) -> dict[str, Any]:
-    from fairlead import sweeps
-
-    try:
-        of = sweeps.of_point(store, status.submission.run_id)
-    except StoreError:
-        of = None
+    of = _point(store, status)
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
     if status.points:
         more = {"points": [_plain(store, each) for each in status.points]}
@@ -170,13 +166,20 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
     console.result(console.table(shown, right=(3, 4, 6)), clear=live)
 
 
-def _values(store: Store, status: Status) -> str:
-    from fairlead import sweep, sweeps
+def _point(store: Store, status: Status) -> tuple[Sweep, int] | None:
+    """The sweep that the run is a point of, and its number; None for other runs and for a damaged sweep."""
+    from fairlead import sweeps
 
     try:
-        of = sweeps.of_point(store, status.submission.run_id)
+        return sweeps.of_point(store, status.submission.run_id)
     except StoreError:
-        of = None
+        return None
+
+
+def _values(store: Store, status: Status) -> str:
+    from fairlead import sweep
+
+    of = _point(store, status)
     return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
 
 
