@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING, Any, cast
 
 from fairlead.errors import PlanError, UsageError
@@ -97,6 +96,8 @@ def scheduler(name: str) -> Scheduler:
 
 @functools.cache
 def _modules(group: str) -> dict[str, str]:
+    import importlib.metadata  # here, because it takes 10 ms and a built-in name does not need it
+
     found = dict(BUILT_IN[group])
     for point in importlib.metadata.entry_points(group=f"fairlead.{group}"):
         if point.name in found:
@@ -109,7 +110,9 @@ def _modules(group: str) -> dict[str, str]:
 
 
 def _load(group: str, name: str) -> Any:
-    modules = _modules(group)
+    modules = BUILT_IN[group]
+    if name not in modules:
+        modules = _modules(group)
     if name not in modules:
         import difflib  # here, because every start imports this module
 
