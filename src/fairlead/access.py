@@ -52,6 +52,11 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
         state = os.stat(root)
     except OSError:
         state = None
+    if state is not None and not stat.S_ISDIR(state.st_mode):
+        raise StoreError(
+            f"the store {root} is not a directory",
+            remedy="choose another place: --store DIR, or FAIRLEAD_STORE=DIR",
+        )
     if found and not _agreed(root, found, state, environment):
         raise _refused(root, found, state)
     if state is not None and state.st_mode & 0o077 and (root / "version").is_file():
@@ -214,7 +219,7 @@ _DECIDES = ("tools", "programs", "sites", "proofs", "host-libraries", "host-mpis
 def make_private(root: Path) -> list[str]:
     """Close a store of the user's own, and remove from it what others own or may have planted. Returns what
     was removed. Raises StoreError for what is not the user's."""
-    from fairlead.store import remove_tree
+    from fairlead.files.trees import remove_tree
 
     state = os.stat(root)
     if state.st_uid != os.geteuid():

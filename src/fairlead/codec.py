@@ -31,21 +31,19 @@ def to_pretty_json(value: Any) -> str:
         return json.dumps(json.loads(data), indent=2)
 
 
-def from_json(data: bytes, kind: type[T], *, what: str) -> T:
-    """Read one `kind` back. Raises StoreError, naming `what`, when it is damaged or of another version."""
+def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "") -> T:
+    """Read one `kind` back. Raises StoreError, naming `what`, when it is damaged or of another version.
+
+    `remedy`: how to get it again, if that is possible; only the caller knows.
+    """
     try:
         if b"\\udc" in data:  # as to_json() wrote it; msgspec takes no lone surrogates
             return msgspec.convert(json.loads(data), kind)
         return msgspec.json.decode(data, type=kind)
     except RecursionError:
-        raise StoreError(
-            f"{what} cannot be read: its values are nested too deeply",
-            remedy="move it away; Fairlead writes a new one",
-        ) from None
+        raise StoreError(f"{what} cannot be read: its values are nested too deeply", remedy=remedy) from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise StoreError(
-            f"{what} cannot be read: {error}", remedy="move it away; Fairlead writes a new one"
-        ) from None
+        raise StoreError(f"{what} cannot be read: {error}", remedy=remedy) from None
 
 
 def digest(value: Any) -> str:

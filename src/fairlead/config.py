@@ -13,7 +13,7 @@ from typing import Any
 
 from fairlead import consent
 from fairlead.errors import UsageError
-from fairlead.files import ownership, untrusted
+from fairlead.files import failures, ownership, untrusted
 from fairlead.model import ProveRequest
 from fairlead.printable import one_line
 from fairlead.toml import TomlFile
@@ -106,13 +106,21 @@ class Settings:
 
 
 def resolve(
-    flags: Mapping[str, Any], *, folder: Path, environment: Mapping[str, str], ask: Ask | None = None
+    flags: Mapping[str, Any],
+    *,
+    folder: Path | None,
+    environment: Mapping[str, str],
+    ask: Ask | None = None,
+    with_site: bool = True,
 ) -> Settings:
     """Find every setting's value. Raises UsageError for unknown keys, values of the wrong type, settings of
     the user's own that others may write, and keys of a project's file that the user has not agreed to; `ask`,
-    where somebody can be asked, asks for that."""
+    where somebody can be asked, asks for that. `folder`: None where the working directory is gone. `with_site`: False
+    where the site file is damaged, and what is looked at is the machine."""
     settings: dict[str, Setting] = {}
-    files = [(name, file) for name, file in _files(folder, environment) if file is not None]
+    files = [
+        (name, file) for name, file in _files(folder, environment, with_site=with_site) if file is not None
+    ]
     for label, file in files:
         file.check_keys(file.values, KNOWN)
         if label == "project file" and "policy" in file.values:
@@ -182,12 +190,19 @@ def _parsed(known: _Known, text: str, where: str) -> Any:
 _PROJECT = "project file"
 
 
-def _files(folder: Path, environment: Mapping[str, str]) -> list[tuple[str, TomlFile | None]]:
+def _files(
+    folder: Path | None, environment: Mapping[str, str], *, with_site: bool
+) -> list[tuple[str, TomlFile | None]]:
     """The nearest project file at or above the folder that is believed, then the site file, of the user or of
     the machine."""
-    projects = (_project_file(p / PROJECT_FILE, environment) for p in (folder, *folder.parents))
+    folders = () if folder is None else (folder, *folder.parents)
+    projects = (_project_file(p / PROJECT_FILE, environment) for p in folders)
     sites = (user_site_file(environment), SITE_FILE)
-    site = next((path for path in sites if path.is_file()), None)
+    site = None
+    try:
+        site = next((path for path in sites if path.is_file()), None) if with_site else None
+    except OSError as error:
+        raise failures.explain(error) or error from None
     if site is not None and (doubt := ownership.doubt(site)):
         raise UsageError(
             f"the settings in {site} are not believed, because others may have written them",
@@ -203,7 +218,10 @@ def _files(folder: Path, environment: Mapping[str, str]) -> list[tuple[str, Toml
 def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None:
     """The file, if there is one and it is believed. One that others own is passed over with a warning: else
     anybody could stop everybody's work below a directory that all may write to."""
-    if not path.is_file():
+    try:
+        if not path.is_file():
+            return None
+    except OSError:  # a directory that is closed to this user holds no settings for them
         return None
     doubt = ownership.doubt(path)
     if doubt is None:

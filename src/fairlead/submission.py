@@ -75,6 +75,8 @@ class Status:
     #: Of a sweep: how its points stand, in their order.
     points: tuple[Status, ...] = ()
     straggler: Straggler | None = None
+    #: Whether one of its files cannot be read; `reason` says which.
+    damaged: bool = False
 
     @property
     def over(self) -> bool:
@@ -279,7 +281,9 @@ def _silent(store: Store, submission: Submission, reason: str) -> Status:
 
 
 def _damaged(submission: Submission, error: StoreError) -> Status:
-    return Status(submission=submission, state=JobState.UNKNOWN, exit_code=None, reason=error.message)
+    return Status(
+        submission=submission, state=JobState.UNKNOWN, exit_code=None, reason=error.message, damaged=True
+    )
 
 
 def unreadable(run_id: str, error: StoreError) -> Status:

@@ -141,7 +141,7 @@ def _is_file(mode: int) -> bool:
 
 
 def remove(path: Path) -> None:
-    from fairlead.store import remove_tree
+    from fairlead.files.trees import remove_tree
 
     if path.exists():
         remove_tree(path)

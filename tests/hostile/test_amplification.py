@@ -15,12 +15,12 @@ from fuzzing import usage
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
 from fairlead.errors import ImageError
+from fairlead.files.trees import remove_tree
 from fairlead.images.layers import folders
 from fairlead.images.layers import recipe as recipe_module
 from fairlead.images.layers.flatten import _relink, copy, flatten
 from fairlead.images.layers.limits import Limits
 from fairlead.images.layers.recipe import rebuild
-from fairlead.store import remove_tree
 
 pytestmark = pytest.mark.one_in(2)
 

@@ -20,11 +20,11 @@ import zstandard
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
 from fairlead.errors import ImageError
+from fairlead.files.trees import remove_tree
 from fairlead.images.layers.flatten import flatten
 from fairlead.images.layers.limits import Limits
 from fairlead.images.layers.recipe import rebuild
 from fairlead.images.layers.unpack import Unpacked
-from fairlead.store import remove_tree
 
 LAYER = "layer 3 (sha256:abc)"
 

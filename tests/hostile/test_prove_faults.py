@@ -176,5 +176,5 @@ def test_the_report_folder_is_checked_before_anything_is_measured(place: Path, t
         *arguments(place, "-o", tmp_path / "nowhere/report.html", job), store=place / "store", cwd=tmp_path
     )
     assert code == 2
-    assert "cannot be written" in err
+    assert f"the directory {tmp_path}/nowhere does not exist" in err
     assert studies(place, tmp_path.name) == []

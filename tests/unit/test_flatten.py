@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, symlink, unpack_bytes
 
 from fairlead.errors import ImageError
+from fairlead.files.trees import remove_tree
 from fairlead.images.layers.flatten import _relink, copy, flatten
-from fairlead.store import remove_tree
 
 
 def layers_of(top: Path, *datas: bytes) -> list[Path]:

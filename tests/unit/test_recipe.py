@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
 from fairlead.errors import ImageError, StoreError
+from fairlead.files.trees import remove_tree
 from fairlead.images.layers import recipe as recipes
 from fairlead.images.layers.recipe import check, rebuild
-from fairlead.store import remove_tree
 
 
 def rebuilt(data: bytes, folder: Path) -> bytes:

@@ -21,10 +21,11 @@ from tools import ordinary, tool
 
 from fairlead import codec, place
 from fairlead.errors import StoreError, UsageError
+from fairlead.files.trees import remove_tree
 from fairlead.images.layers import layer as layers
 from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Image, Layer
-from fairlead.store import Store, remove_tree
+from fairlead.store import Store
 
 HEX = "0123456789abcdef" * 4
 
@@ -512,7 +513,7 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path, where: str) -> None:
         store.runs,
         lambda: store.new_run("x"),
     ):
-        with pytest.raises(StoreError, match="is not a folder") as caught:
+        with pytest.raises(StoreError, match="is not a directory") as caught:
             use()
         assert "FAIRLEAD_STORE" in caught.value.remedy
     assert (tmp_path / "file").read_text() == "mine"

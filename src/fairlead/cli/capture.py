@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
 from msgspec import UNSET
 
 from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_dry_run, add_python
-from fairlead.errors import UsageError
+from fairlead.files import outputs
 from fairlead.model import CaptureRequest, Image
+from fairlead.store import check_name
 
 EXAMPLE = "fairlead capture --name digits --save digits.tar && podman load -i digits.tar"
 
@@ -47,10 +47,9 @@ def run(context: Context) -> int:
         include=tuple(os.path.abspath(path) for path in options.include),
         compiler=options.compiler or UNSET,
     )
-    if options.save and not Path(options.save).resolve().parent.is_dir():
-        raise UsageError(
-            f"there is no folder {Path(options.save).parent}", remedy=f"mkdir -p {Path(options.save).parent}"
-        )
+    if options.name is not None:
+        check_name(options.name)
+    save = outputs.check(options.save) if options.save is not None else None
     if options.dry_run:
         return _dry_run(context, request)
     image, made = capture.capture(
@@ -59,9 +58,10 @@ def run(context: Context) -> int:
     context.progress.end()
     if options.name:
         context.store.name_image(options.name, image.digest)
-    if options.save:
-        context.progress.say(f"writing {options.save}")
-        oci.save_archive(context.store, image, Path(options.save), name=options.name or "capture")
+    if save is not None:
+        outputs.check_room(save, image.size_bytes)
+        context.progress.say(f"writing {save}")
+        oci.save_archive(context.store, image, save, name=options.name or "capture")
         context.progress.end()
     if options.json:
         console.result_json(image)

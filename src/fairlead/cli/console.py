@@ -7,6 +7,8 @@ changed.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 import re
@@ -40,8 +42,63 @@ def _shown(text: str, stream: Any) -> str:
     return "".join(part if at % 2 else printable(part) for at, part in enumerate(kept.split(text)))
 
 
+def open_standard_streams() -> None:
+    """Give the standard descriptors that are closed to /dev/null, so that no file of ours gets their numbers
+    and what is meant for the terminal.
+
+    What cannot be read is empty, and notes that nobody wants are dropped; but a result that nobody gets is an
+    error, and so descriptor 1 cannot be written to.
+    """
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest free number, since those before it are open
+            os.open(os.devnull, flags)
+            os.set_inheritable(number, True)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  (as long as the process)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+
+
+def discard(stream: Any) -> None:
+    """Let nothing more be written there, nor at the interpreter's end."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+#: Whether a note or an error could not be written.
+_lost = False
+
+
+def exit_code(code: int) -> int:
+    """The exit code of the process: not 0 when a part of what it said is lost."""
+    return code or int(_lost)
+
+
 def _write(text: str, stream: Any) -> None:
-    print(_shown(text, stream), file=stream, flush=True)
+    _print(_shown(text, stream), stream)
+
+
+def _print(text: str, stream: Any) -> None:
+    """Raises FairleadError when a result cannot be written; notes do not stop the work."""
+    global _lost
+    try:
+        print(text, file=stream, flush=True)
+    except OSError as error:
+        is_broken_pipe = isinstance(error, BrokenPipeError)
+        if is_broken_pipe and stream is not sys.stderr:
+            raise
+        discard(stream)
+        if stream is sys.stderr:
+            _lost = not is_broken_pipe  # its reader has seen enough
+            return
+        reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+        raise FairleadError(
+            f"standard output cannot be written: {reason}",
+            remedy="send it to a file on a disk with room: fairlead … > FILE",
+        ) from None
 
 
 def paint(text: str, code: str, stream: Any = None) -> str:
@@ -87,7 +144,7 @@ def json_line(value: Any) -> None:
 def _write_json(text: str) -> None:
     from fairlead.printable import in_json
 
-    print(in_json(text), flush=True)
+    _print(in_json(text), sys.stdout)
 
 
 def script(text: str) -> None:
@@ -95,7 +152,7 @@ def script(text: str) -> None:
     if sys.stdout.isatty():
         _write(text, sys.stdout)
     else:
-        print(text, flush=True)
+        _print(text, sys.stdout)
 
 
 def note(text: str) -> None:
@@ -132,14 +189,18 @@ def show_error(error: FairleadError) -> None:
 
 def log_to_stderr() -> None:
     """What is logged goes to stderr as notes do."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter("%(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.basicConfig(handlers=[_Handler()], level=logging.WARNING)
 
 
-class _Formatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return _shown(super().format(record), sys.stderr)
+class _Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _write(self.format(record), sys.stderr)
+
+
+def _live(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal is gone; the work goes on
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 class Progress:
@@ -161,8 +222,7 @@ class Progress:
                 self._last_at = time.monotonic()
                 width = os.get_terminal_size(sys.stderr.fileno()).columns if self._live else 80
                 line = printable(f"[{self._elapsed()}] {text}").replace("\n", " ")
-                sys.stderr.write("\r\033[K" + line[: width - 1])
-                sys.stderr.flush()
+                _live("\r\033[K" + line[: width - 1])
         else:
             subject = text.partition(":")[0]
             if subject != self._last:
@@ -175,8 +235,7 @@ class Progress:
 
     def end(self) -> None:
         if self._live and not self._quiet:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+            _live("\r\033[K")
 
     def _elapsed(self) -> str:
         seconds = int(time.monotonic() - self._began)

@@ -17,7 +17,7 @@ from fairlead.cli.common import (
     probe_site,
     scheduler_here,
 )
-from fairlead.errors import UsageError
+from fairlead.errors import StoreError, UsageError
 from fairlead.model import FileSystem, GpuDriver, MpiFacts, Partition, Site
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """Exit code 0 when a container can be run, 3 when not."""
+    """Exit code 0 when a container can be run, 3 when not, and 4 when one can and a file is damaged."""
     options = context.options
     if not options.fix and (options.dry_run or options.tarball):
         flag = "--dry-run" if options.dry_run else "--tarball"
@@ -76,7 +76,23 @@ def run(context: Context) -> int:
         console.result_json(site)
     else:
         console.result(_text(site, proofs.gather(context.store)))
-    return 0 if any(e.works and e.name != "native" for e in site.engines) else 3
+    damaged = _damaged_sites(context)
+    for error in damaged:
+        console.show_error(error)
+    if not any(e.works and e.name != "native" for e in site.engines):
+        return 3
+    return StoreError.code if damaged else 0
+
+
+def _damaged_sites(context: Context) -> list[StoreError]:
+    """What is wrong with the files about compute nodes, which later plans would read."""
+    found = []
+    for path in sorted((context.store.own / "sites").glob("*.json")):
+        try:
+            context.store.read(path, Site)
+        except StoreError as error:
+            found.append(error)
+    return found
 
 
 def _compare(context: Context, login: Site) -> int:

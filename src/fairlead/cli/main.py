@@ -8,12 +8,15 @@ import io
 import logging
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairlead import __version__
 from fairlead.cli import common, console
 from fairlead.errors import FairleadError, Terminated, UsageError
+from fairlead.files import failures
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 #: In the order in which a newcomer meets them. Only the verb asked for is imported: it has `EXAMPLE`,
 #: `add(parser)` for its flags, and `run(context) -> int`.
@@ -42,6 +45,7 @@ def main(argv: list[str]) -> int:
     """Run one verb; return the exit code."""
     argv, command = _split(argv)
     console.log_to_stderr()
+    store = None
     try:
         _check_order(argv)
         options = _parser(argv).parse_args(argv)
@@ -58,16 +62,26 @@ def main(argv: list[str]) -> int:
         from fairlead.store import Store
 
         ask = console.agrees if console.is_interactive() and not options.json else None
-        settings = config.resolve(vars(options), folder=Path.cwd(), environment=os.environ, ask=ask)
+        damage = 0
+        here = failures.working_directory()
+        try:
+            settings = config.resolve(vars(options), folder=here, environment=os.environ, ask=ask)
+        except FairleadError as error:
+            if options.verb != "doctor":  # which shows what is wrong here: this is a part of it
+                raise
+            console.show_error(error)
+            settings = config.resolve(vars(options), folder=None, environment=os.environ, with_site=False)
+            damage = error.code
         chosen = settings.settings["store"].source
         own = settings.store
+        store = Store(settings.store)
         if options.verb not in ("config", "store"):
             own = access.admit(settings.store, os.environ, lambda: config.default_store(os.environ))
         store = Store(settings.store, chosen_because=chosen, own=own)
         context = common.Context(options, settings, store, console.Progress(quiet=options.quiet))
         with execute.termination_raised():
             code: int = _module(options.verb).run(context)
-        return code
+        return code or damage
     except FairleadError as error:
         console.show_error(error)
         return error.code
@@ -79,10 +93,14 @@ def main(argv: list[str]) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our output has gone: nobody is left to tell. https://docs.python.org/3/library/signal.html
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        console.discard(sys.stdout)
         return 141
     except Exception as error:
         logging.getLogger("fairlead").debug("", exc_info=True)
+        explained = (store and isinstance(error, OSError) and store.explain(error)) or failures.explain(error)
+        if explained is not None:
+            console.show_error(explained)
+            return explained.code
         console.show_error(
             FairleadError(
                 f"unexpected {type(error).__name__}: {error}",
@@ -94,10 +112,11 @@ def main(argv: list[str]) -> int:
 
 def entry() -> None:
     """The console script."""
+    console.open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # An argument or a path that is not UTF-8 is printed as the bytes that it is.
         sys.stdout.reconfigure(errors="surrogateescape")
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(console.exit_code(main(sys.argv[1:])))
 
 
 def _tell_stop(how: str, error: BaseException) -> None:
@@ -126,6 +145,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, remedy=f"{self.prog} --help")
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Help and the version: argparse would ignore that they cannot be written."""
+        show = console.note if file is sys.stderr else console.result
+        show(message.rstrip("\n"))
 
 
 def _parser(argv: list[str]) -> argparse.ArgumentParser:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 
 import msgspec
 from msgspec import UNSET
@@ -25,7 +23,8 @@ from fairlead.cli.common import (
     prepare,
     read_job,
 )
-from fairlead.errors import FairleadError, Terminated, UsageError
+from fairlead.errors import FairleadError, Terminated
+from fairlead.files import outputs
 from fairlead.model import Image, Job, Plan, Site, Study
 
 EXAMPLE = "fairlead prove examples/digits.toml\n  fairlead prove --repeats 20 -- python train.py"
@@ -56,7 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """Exit code 0 when the study is complete, whatever its verdict."""
     options = context.options
-    _check_output(options.output)
+    options.output = outputs.check(options.output)
     from fairlead.cli.report import check_library
     from fairlead.study import prove
 
@@ -87,15 +86,6 @@ def _study_to_resume(context: Context) -> Study:
         return prove.read_study(context.store, asked)
     job = read_job(context) if asked or context.options.command or context.options.image else None
     return prove.find_study(context.store, job)
-
-
-def _check_output(output: str) -> None:
-    """Not after five minutes of measuring."""
-    folder = Path(output).resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(
-            f"the report cannot be written to {folder}", remedy="--output FILE in a folder of yours"
-        )
 
 
 def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:
@@ -135,6 +125,6 @@ def _measure(context: Context, study: Study) -> int:
         )
         raise
     context.progress.end()
-    found = write_report(context.store, [study.id], Path(context.options.output))
-    tell(context, found, Path(context.options.output))
+    found = write_report(context.store, [study.id], context.options.output)
+    tell(context, found, context.options.output)
     return 0

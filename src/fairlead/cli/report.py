@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.errors import FairleadError, UsageError
+from fairlead.errors import FairleadError, StoreError, UsageError
+from fairlead.files import outputs
 from fairlead.model import Record, Study
 from fairlead.printable import one_line
 from fairlead.store import Store
@@ -35,8 +36,8 @@ def run(context: Context) -> int:
     options = context.options
     if not options.runs:
         return _list(context)
+    output = outputs.check(options.output) if options.output is not None else None
     check_library()
-    output = Path(options.output) if options.output else None
     found = write_report(context.store, options.runs, output)
     tell(context, found, output)
     return 0
@@ -63,12 +64,7 @@ def write_report(store: Store, runs: Sequence[str], output: Path | None) -> list
     if output is not None:
         from fairlead.study.report import render_report
 
-        part = output.with_name(output.name + ".part")
-        try:
-            part.write_text(render_report(found), encoding="utf-8")
-            os.replace(part, output)
-        finally:
-            part.unlink(missing_ok=True)
+        outputs.write(output, render_report(found).encode())
     return found
 
 
@@ -117,6 +113,8 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _list(context: Context) -> int:
+    """Exit code 4 where a run is damaged."""
+    code = 0
     runs = context.store.runs()
     if context.options.json:
         console.result_json(runs)
@@ -128,8 +126,9 @@ def _list(context: Context) -> int:
                 state = _state(context.store, run_id)
             except FairleadError as error:  # the others are listed all the same
                 state = f"damaged: {one_line(error.message)}"
+                code = StoreError.code
             console.result(f"{run_id}  {state}")
-    return 0
+    return code
 
 
 def _state(store: Store, run_id: str) -> str:

@@ -53,7 +53,7 @@ def newest(context: Context) -> str:
 
 
 def run(context: Context) -> int:
-    """Exit code 0; of one run that was named and is over, its exit code."""
+    """Exit code 0; of one run that was named and is over, its exit code; 4 where one is damaged."""
     try:
         return _run(context)
     except (KeyboardInterrupt, Terminated) as stop:
@@ -84,6 +84,8 @@ def _run(context: Context) -> int:
         if not options.watch or over:
             break
         time.sleep(_WATCH_S)
+    if any(status.damaged for status in found):
+        return StoreError.code
     if len(options.runs) == 1 and found[0].exit_code is not None:
         return found[0].exit_code
     return 0
@@ -99,7 +101,7 @@ def _recorded(store: Store, status: Status) -> Status:
         sweeps.records(store, status)
     except StoreError as error:
         reason = "; ".join(filter(None, (status.reason, error.message)))
-        return dataclasses.replace(status, reason=reason)
+        return dataclasses.replace(status, reason=reason, damaged=True)
     return status
 
 
@@ -132,6 +134,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
         "state": status.state.value,
         "exit_code": status.exit_code,
         "reason": status.reason,
+        "damaged": status.damaged,
         "nodes": status.nodes,
         "starts": list(status.starts),
         "straggler": _slow(store, status),

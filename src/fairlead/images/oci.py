@@ -5,7 +5,6 @@ Source: OCI Image Format Specification 1.1, https://github.com/opencontainers/im
 
 from __future__ import annotations
 
-import contextlib
 import io
 import shlex
 import tarfile
@@ -17,6 +16,7 @@ from typing import IO
 
 from fairlead import codec, digests
 from fairlead.errors import ImageError, StoreError
+from fairlead.files import outputs
 from fairlead.images.blobs import Blobs
 from fairlead.images.layers import layer as layers
 from fairlead.images.layers import rebuild
@@ -144,49 +144,41 @@ def save_archive(
     described, read = _described(store, image, rewrite=rewrite)
     total = image.size_bytes
     done = tars = 0
-    part = path.with_name(path.name + ".part")
-    try:
-        with open(part, "wb") as stream, tarfile.open(fileobj=stream, mode="w") as archive:
-            # Spelled out, because skopeo tries to give folders that are not to root, which only root can.
-            others = {str(parent) for member in extra for parent in PurePosixPath(member).parents} - {"."}
-            held = {described.manifest_digest, described.config_digest, *documents}
-            held |= {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
-            algorithms = sorted({"sha256", *map(digests.algorithm, held)})
-            folders = (f"blobs/{each}" for each in algorithms)
-            for folder in ("blobs", *folders, *sorted(others)):
-                archive.addfile(_header(folder, 0, tarfile.DIRTYPE, 0o755))
-            _add(archive, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
-            _add(archive, "index.json", _index(described, read.media_type, name))
-            small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
-            for digest, data in (small | dict(documents)).items():
-                _add(archive, _blob_path(digest), data)
-            written: set[str] = set()
-            for descriptor, layer in zip(read.layers, image.layers, strict=True):
-                if {descriptor.digest, layer.diff_id} & written:
-                    continue
-                progress(f"writing {path.name}", done, total)
-                if _add_blob(archive, stream, descriptor, layer, blobs, fetch=not tars):
-                    written.add(descriptor.digest)
-                else:
-                    tars += descriptor.digest != layer.diff_id
-                    if whole and tars:
-                        raise _not_whole(image, descriptor, blobs.reason if blobs else "")
-                    _add_layer(archive, stream, store, layer, remedy=store.how_to_get(image))
-                    written.add(layer.diff_id)
-                done += layer.size_bytes
-            for member, data in extra.items():
-                _add(archive, member, data)
-        part.replace(path)
-        return Saved(digest=described.manifest_digest, tars=tars)
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written; nothing half-made was kept",
-            context=str(error),
-            remedy="make room there, or name a file in another place",
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+    with (
+        outputs.beside(path) as part,
+        open(part, "wb") as stream,
+        tarfile.open(fileobj=stream, mode="w") as archive,
+    ):
+        # Spelled out, because skopeo tries to give folders that are not to root, which only root can.
+        others = {str(parent) for member in extra for parent in PurePosixPath(member).parents} - {"."}
+        held = {described.manifest_digest, described.config_digest, *documents}
+        held |= {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
+        algorithms = sorted({"sha256", *map(digests.algorithm, held)})
+        folders = (f"blobs/{each}" for each in algorithms)
+        for folder in ("blobs", *folders, *sorted(others)):
+            archive.addfile(_header(folder, 0, tarfile.DIRTYPE, 0o755))
+        _add(archive, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
+        _add(archive, "index.json", _index(described, read.media_type, name))
+        small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
+        for digest, data in (small | dict(documents)).items():
+            _add(archive, _blob_path(digest), data)
+        written: set[str] = set()
+        for descriptor, layer in zip(read.layers, image.layers, strict=True):
+            if {descriptor.digest, layer.diff_id} & written:
+                continue
+            progress(f"writing {path.name}", done, total)
+            if _add_blob(archive, stream, descriptor, layer, blobs, fetch=not tars):
+                written.add(descriptor.digest)
+            else:
+                tars += descriptor.digest != layer.diff_id
+                if whole and tars:
+                    raise _not_whole(image, descriptor, blobs.reason if blobs else "")
+                _add_layer(archive, stream, store, layer, remedy=store.how_to_get(image))
+                written.add(layer.diff_id)
+            done += layer.size_bytes
+        for member, data in extra.items():
+            _add(archive, member, data)
+    return Saved(digest=described.manifest_digest, tars=tars)
 
 
 def _described(store: Store, image: Image, *, rewrite: bool) -> tuple[Metadata, Manifest]:

@@ -18,6 +18,7 @@ from fairlead import codec, place
 from fairlead.engines import HOST_FILES
 from fairlead.engines.packed import write_sif
 from fairlead.errors import PlanError, StoreError
+from fairlead.files.trees import remove_tree
 from fairlead.images import lease
 from fairlead.images.layers import layer
 from fairlead.images.layers.flatten import copy, flatten
@@ -25,7 +26,7 @@ from fairlead.images.layers.places import make_mount_points
 from fairlead.images.progress import Progress
 from fairlead.images.sources.squash import make_squashfs
 from fairlead.model import Image, Mount, PackedFile
-from fairlead.store import Store, remove_tree
+from fairlead.store import Store
 
 _FOLDERS = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/home")
 _FILES = (*HOST_FILES, "/etc/passwd", "/etc/group")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead import digests
 from fairlead.cli.common import Context, registry_access
-from fairlead.errors import FairleadError, StoreError, UsageError
+from fairlead.errors import FairleadError, StoreError
 
 if TYPE_CHECKING:
     from fairlead.images.blobs import Blobs
@@ -122,18 +120,6 @@ def find(context: Context, text: str) -> Image:
             remedy=f"fairlead image pull {text}   # or: fairlead image ls",
         )
     return image
-
-
-def check_output(text: str) -> Path:
-    """The absolute path of a file that will be written. Raises UsageError when its folder is not there."""
-    path = Path(text).absolute()
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"there is no folder {path.parent}", remedy=f"mkdir -p {shlex.quote(str(path.parent))}"
-        )
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", remedy="name a file in it")
-    return path
 
 
 def title(image: Image) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
-from pathlib import Path
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.cli.image.common import add_digest, add_image, blobs, check_output, find
+from fairlead.cli.image.common import add_digest, add_image, blobs, find
 from fairlead.errors import UsageError
+from fairlead.files import outputs
 
 EXAMPLE = "fairlead image convert pytorch sif:pytorch.sif"
 
@@ -30,11 +29,13 @@ def run(context: Context) -> int:
     from fairlead.images.sources import squash
 
     options, store = context.options, context.store
-    image = find(context, options.image)
     kind, colon, place = options.target.partition(":")
     if not colon or not place or kind not in ("sif", "squashfs", "oci-archive", "rootfs"):
         raise UsageError(f"{options.target!r} is no target", remedy=f"write {_TARGETS}")
-    path = Path(place).absolute() if kind == "rootfs" else check_output(place)
+    path = outputs.check(place, is_folder=kind == "rootfs")
+    image = find(context, options.image)
+    if kind in ("oci-archive", "rootfs"):  # of the others nobody knows how small they will be
+        outputs.check_room(path, image.size_bytes)
     progress = context.progress.bytes
     name = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
     digest = image.digest
@@ -64,13 +65,9 @@ def run(context: Context) -> int:
                     context.progress.say("making a flat tree of the image")
                     squash.make_squashfs(make_flat(store, image), path, progress=progress)
                 case _:
-                    if path.exists():
-                        raise UsageError(
-                            f"{path} is there already",
-                            remedy=f"name another, or: rm -r {shlex.quote(str(path))}",
-                        )
                     context.progress.say("copying the files")
-                    copy([store.layer(layer.diff_id) for layer in image.layers], path)
+                    with outputs.beside(path) as part:
+                        copy([store.layer(layer.diff_id) for layer in image.layers], part)
     finally:
         found.close()
         context.progress.end()

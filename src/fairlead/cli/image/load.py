@@ -10,6 +10,7 @@ from pathlib import Path
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_policy, registry_access
 from fairlead.cli.image.common import add_limits, limits
+from fairlead.store import check_name
 
 EXAMPLE = "fairlead image load pytorch.tar"
 
@@ -35,6 +36,8 @@ def run(context: Context) -> int:
     from fairlead.images.sources import layouts, reference
 
     options, store = context.options, context.store
+    if options.name is not None:
+        check_name(options.name)
     path = Path(options.file).absolute()
     found = reference.at_path(layouts.sniff(path), str(path), folder="/")
     bundle.pins(path)  # a damaged list is refused before the layers are unpacked

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
+from fairlead.errors import StoreError
+from fairlead.printable import one_line
 
 if TYPE_CHECKING:
     from fairlead.model import Image
@@ -20,13 +22,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    """Exit code 4 where the entry of an image is damaged."""
+    from fairlead.images.upkeep import contents
+
     store = context.store
-    images, names = store.images(), store.names()
-    pinned = {pin.digest: pin for pin in reversed(store.pins())}
+    (images, damaged), names, pins = contents.images(store), store.names(), store.pins()
+    code = StoreError.code if damaged else 0
+    pinned = {pin.digest: pin for pin in reversed(pins)}
     if context.options.json:
-        console.result_json({"images": images, "names": names, "pins": store.pins()})
-        return 0
-    if not images:
+        entries = [{"path": str(path), "reason": reason} for path, reason in damaged]
+        console.result_json({"images": images, "names": names, "pins": pins, "damaged": entries})
+        return code
+    if not images and not damaged:
         console.note(
             f"there are no images in {store.root}; fairlead image pull REFERENCE, or fairlead capture"
         )
@@ -44,8 +51,15 @@ def run(context: Context) -> int:
                 pin.reference if pin else image.reference or _origin(image),
             )
         )
+    for path, reason in damaged:
+        digest = digests.at(path.parent.name, path.stem)
+        own = ", ".join(name for name, named in names.items() if named == digest)
+        label = digests.short(digest) if digest else path.stem
+        rows.append((label, own or "-", "-", "-", f"damaged: {one_line(reason, limit=1000)}"))
     console.result(console.table(rows, right=(2, 3)))
-    return 0
+    if damaged:
+        console.note("damaged: pull or capture these images again, or: fairlead image rm IMAGE")
+    return code
 
 
 def _origin(image: Image) -> str:

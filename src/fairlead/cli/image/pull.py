@@ -8,6 +8,7 @@ import os
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_trust
 from fairlead.cli.image.common import access, add_access, add_limits, limits
+from fairlead.store import check_name
 
 EXAMPLE = "fairlead image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
 
@@ -38,6 +39,8 @@ def run(context: Context) -> int:
     from fairlead.images.sources import locate
 
     options, store = context.options, context.store
+    if options.name is not None:
+        check_name(options.name)
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
     if context.settings["require_digest"]:

@@ -8,7 +8,8 @@ import shlex
 from fairlead import pinning
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.cli.image.common import add_digest, add_image, blobs, check_output, find
+from fairlead.cli.image.common import add_digest, add_image, blobs, find
+from fairlead.files import outputs
 
 EXAMPLE = "fairlead image save pytorch pytorch.tar"
 
@@ -24,8 +25,8 @@ def run(context: Context) -> int:
     from fairlead.images import bundle
 
     options, store = context.options, context.store
+    path = outputs.check(options.file)
     image = find(context, options.image)
-    path = check_output(options.file)
     called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
     if options.rewrite:  # a digest would be of another manifest than the file's
         called = [pin for pin in called if pinning.digest_in(pin.reference) is None]

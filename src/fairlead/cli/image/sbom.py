@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
-from fairlead.cli.image.common import add_image, check_output, find
+from fairlead.cli.image.common import add_image, find
+from fairlead.files import outputs
 
 if TYPE_CHECKING:
     from fairlead.model import Image
@@ -37,8 +38,8 @@ def run(context: Context) -> int:
     from fairlead.images.sbom import cyclonedx, inventory, spdx
 
     options, store = context.options, context.store
+    path = outputs.check(options.output) if options.output is not None else None
     image = find(context, options.image)
-    path = check_output(options.output) if options.output else None
     with store.guarded():
         found = inventory.take([store.layer(layer.diff_id) for layer in image.layers])
     form = spdx if options.format == "spdx" else cyclonedx
@@ -46,8 +47,7 @@ def run(context: Context) -> int:
     if path is None:
         console.result(text)
     else:
-        with store.guarded():
-            path.write_text(text + "\n")
+        outputs.write(path, f"{text}\n".encode())
         console.result(f"{path}: {len(found.packages):,} packages")
     for warning in found.warnings:
         console.note(f"warning: {warning}")

@@ -151,7 +151,7 @@ def _editable_sources(collection: Collection) -> list[str]:
     found = []
     for path, _ in list(collection.files()):
         if path.endswith(".dist-info/direct_url.json"):
-            origin = codec.from_json(read(path), dict[str, object], what=path)
+            origin = codec.from_json(read(path), dict[str, object], what=path, remedy="reinstall the package")
             details = origin.get("dir_info")
             url = str(origin.get("url", ""))
             if isinstance(details, dict) and details.get("editable") and url.startswith("file:///"):

@@ -383,7 +383,7 @@ def _part_of(index: Document, numbers: Sequence[int], entries: int) -> Document:
     """The index with only these entries: several architectures of one image."""
     if len(numbers) == entries:
         return index
-    read = codec.from_json(index.data, dict[str, Any], what="the index")
+    read = codec.from_json(index.data, dict[str, Any], what="the index", remedy="copy the image again")
     kept = [read["manifests"][number] for number in numbers]
     data = codec.to_json({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": kept})
     return document(data, OCI_INDEX)

@@ -6,6 +6,7 @@ Source of the format: https://www.kernel.org/doc/html/latest/filesystems/squashf
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shlex
@@ -13,7 +14,6 @@ import stat
 import struct
 import tempfile
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,13 +21,14 @@ import msgspec
 
 from fairlead import execute
 from fairlead.errors import ImageError, StoreError
+from fairlead.files import outputs
+from fairlead.files.trees import remove_tree
 from fairlead.images.layers import layer
 from fairlead.images.progress import Progress
 from fairlead.images.sources.archive import MAX_RATIO, open_regular
 from fairlead.images.sources.rootfs import Facts, FolderSource, read_facts
 from fairlead.images.sources.sif import read_sif
 from fairlead.images.sources.source import Blob, Descriptor, Document, LocalSource
-from fairlead.store import remove_tree
 
 MAGIC = b"hsqs"
 
@@ -283,7 +284,7 @@ def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: Non
         # The root folder is in no layer, so its time is that of the unpacking.
         os.utime(tree, (layer.EPOCH, layer.EPOCH))
     progress("packing the squashfs", 0, 0)
-    with _beside(path) as part:
+    with outputs.beside(path) as part:
         done = execute.run(
             (mksquashfs, os.path.abspath(tree), str(part), *options),
             environment=_plain_environment(),
@@ -298,7 +299,6 @@ def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: Non
                 context="\n".join(missing[:5]),
                 remedy=f"chmod -R u+rX {shlex.quote(str(tree))}",
             )
-        os.replace(part, path)
 
 
 def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None) -> None:
@@ -314,7 +314,7 @@ def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None)
             f"fairlead image convert … squashfs:{shlex.quote(str(path.with_suffix('.sqfs')))}",
         )
     progress("building the SIF", 0, 0)
-    with _beside(path) as part, tempfile.TemporaryDirectory() as short:
+    with outputs.beside(path) as part, tempfile.TemporaryDirectory() as short:
         # Apptainer takes what follows a colon in a path for a tag.
         source = Path(short) / "image.tar"
         source.symlink_to(os.path.abspath(archive))
@@ -327,17 +327,6 @@ def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None)
         )
         if not done.ok or not part.is_file():
             raise _failed(f"{path} cannot be made: {program} failed", done.stdout + done.stderr, path)
-        os.replace(part, path)
-
-
-@contextlib.contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A place on the same file system for what is renamed to `path` when it is whole."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name[:100]}-", dir=os.path.abspath(path.parent)))
-    try:
-        yield folder / "part"
-    finally:
-        remove_tree(folder)
 
 
 def _at(offset: int) -> tuple[str, ...]:
@@ -345,13 +334,11 @@ def _at(offset: int) -> tuple[str, ...]:
     return ("-o", str(offset)) if offset else ()
 
 
-def _failed(message: str, output: str, path: Path) -> ImageError | StoreError:
-    context = "\n".join(output.splitlines()[-5:])
-    if "No space left" in output or "Disk quota" in output:
-        return StoreError(
-            f"there is no room for {path}", context=context, remedy="free some space, or choose another place"
-        )
-    return ImageError(message, context=context)
+def _failed(message: str, output: str, path: Path) -> ImageError | OSError:
+    for code, words in ((errno.ENOSPC, "No space left"), (errno.EDQUOT, "Disk quota")):
+        if words in output:
+            return OSError(code, os.strerror(code), str(path))
+    return ImageError(message, context="\n".join(output.splitlines()[-5:]))
 
 
 def _tool(name: str, message: str) -> str:

@@ -17,10 +17,11 @@ from pathlib import Path
 from fairlead import digests
 from fairlead.errors import StoreError, UsageError
 from fairlead.files import ownership
+from fairlead.files.trees import remove_tree
 from fairlead.images.upkeep import contents
 from fairlead.images.upkeep.space import Amount, file_amount, layer_amount, total, walked
 from fairlead.model import Image
-from fairlead.store import VERSION, Store, owner, remove_tree
+from fairlead.store import VERSION, Store, owner
 
 #: A blob that nobody has fetched on for so long is not going to be finished; nor is a pull.
 _PARTS_KEPT_DAYS = 7.0

@@ -1,0 +1,60 @@
+"""Removes trees of any depth and with any modes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree, however deep it is, also one whose folders are read-only; or a file."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    # Neither shutil.rmtree, which is recursive, nor long paths: hostile layers nest folders by the thousand.
+    here = _enter(str(path), None)
+    trail: list[str] = []
+    try:
+        while True:
+            deeper = _empty(here)
+            if deeper is not None:
+                inner = _enter(deeper, here)
+                os.close(here)
+                here = inner
+                trail.append(deeper)
+            elif trail:
+                outer = os.open("..", _FOLDER, dir_fd=here)
+                os.close(here)
+                here = outer
+                os.rmdir(trail.pop(), dir_fd=here)
+            else:
+                break
+    finally:
+        os.close(here)
+    os.rmdir(path)
+
+
+def _enter(name: str, folder: int | None) -> int:
+    """Open a folder that is to be emptied, and make that possible."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    with contextlib.suppress(OSError):
+        if os.fstat(descriptor).st_mode & 0o700 != 0o700:
+            os.fchmod(descriptor, 0o700)
+    return descriptor
+
+
+def _empty(folder: int) -> str | None:
+    """Remove the files of a folder up to the first folder in it, and return that one's name."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                return entry.name
+            os.unlink(entry.name, dir_fd=folder)
+    return None
