@@ -31,7 +31,7 @@ def to_pretty_json(value: Any) -> str:
         return json.dumps(json.loads(data), indent=2)
 
 
-def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "") -> T:
+def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "restore it from a backup") -> T:
     """Read one `kind` back. Raises StoreError, naming `what`, when it is damaged or of another version.
 
     `remedy`: how to get it again, if that is possible; only the caller knows.

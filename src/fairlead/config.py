@@ -115,8 +115,8 @@ def resolve(
 ) -> Settings:
     """Find every setting's value. Raises UsageError for unknown keys, values of the wrong type, settings of
     the user's own that others may write, and keys of a project's file that the user has not agreed to; `ask`,
-    where somebody can be asked, asks for that. `folder`: None where the working directory is gone. `with_site`: False
-    where the site file is damaged, and what is looked at is the machine."""
+    where somebody can be asked, asks for that. `folder`: None where the working directory is gone.
+    `with_site`: False where the site file is damaged, and the machine is looked at all the same."""
     settings: dict[str, Setting] = {}
     files = [
         (name, file) for name, file in _files(folder, environment, with_site=with_site) if file is not None

@@ -53,7 +53,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fairlead import codec, digests, pinning
-from fairlead.errors import StoreError, UsageError
+from fairlead.errors import FairleadError, StoreError, UsageError
 from fairlead.files import failures, untrusted
 from fairlead.files.trees import remove_tree
 from fairlead.model import Image, Pin, Rootfs, StoredLayer
@@ -249,13 +249,13 @@ class Store:
                 raise
             raise explained from error
 
-    def explain(self, error: OSError) -> StoreError | None:
+    def explain(self, error: OSError) -> FairleadError | None:
         """The error for the user; None where it is not about the store, so that no wrong disk is blamed."""
         path = failures.path_of(error) or ""
         root = next((root for root in (self.root, self.own) if lies_in(path, str(root))), None)
         found = None if root is None else failures.explain(error)
-        if found is None:
-            return None
+        if not isinstance(found, StoreError | UsageError):
+            return found
         remedy = "choose another place: --store DIR, or FAIRLEAD_STORE=DIR"
         match error.errno:
             case errno.ENOSPC:
@@ -560,9 +560,22 @@ class Store:
                 run_id = f"{stem}-{moment}" + (f"-{serial}" if serial else "")
                 with contextlib.suppress(FileExistsError):
                     self.run(run_id).mkdir(mode=0o700)
-                    (self.run(run_id) / "order").write_text(f"{self._next_in_second(moment)}\n")
+                    with self.whole_run(run_id):
+                        order = self._next_in_second(moment)
+                        (self.run(run_id) / "order").write_text(f"{order}\n")
                     return run_id
         raise StoreError(f"cannot find a free name for a run in {self.own}")
+
+    @contextlib.contextmanager
+    def whole_run(self, run_id: str) -> Iterator[None]:
+        """Inside, what goes wrong removes the directory of a run that nobody has started yet."""
+        try:
+            with self.guarded():
+                yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                remove_tree(self.run(run_id))
+            raise
 
     def runs(self) -> list[str]:
         """The names of all runs in the order in which they were made, newest last.

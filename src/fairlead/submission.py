@@ -17,6 +17,7 @@ import dataclasses
 import logging
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -146,14 +147,15 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     submission = describe(plan, site, run_id)
-    # The nodes see it when the job starts there.
-    (folder / run_folder.CONTROL / "logs").mkdir(parents=True)
-    (folder / run_folder.RANKS).mkdir()
     script = folder / run_folder.CONTROL / "job.sh"
-    place = render.Place(run_id, str(folder))
-    store.write(script, os.fsencode(render.script(plan, place)))
-    store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
-    store.write(folder / "submission.json", codec.to_json(submission))
+    with store.whole_run(run_id):
+        # The nodes see it when the job starts there.
+        (folder / run_folder.CONTROL / "logs").mkdir(parents=True)
+        (folder / run_folder.RANKS).mkdir()
+        place = render.Place(run_id, str(folder))
+        store.write(script, os.fsencode(render.script(plan, place)))
+        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
+        store.write(folder / "submission.json", codec.to_json(submission))
     return hand_over_kept(store, scheduler, plan, submission, script)
 
 
@@ -170,9 +172,28 @@ def hand_over_kept(
             store.discard(store.run(run_id))
             raise
         submission = msgspec.structs.replace(submission, job_id=job_id)
-        store.write(store.run(run_id) / "submission.json", codec.to_json(submission))
-        proofs.expect(store, plan, run_id, points=submission.points)
+        with store.whole_run(run_id):
+            keep_job_id(store, scheduler, submission)
+        try:
+            proofs.expect(store, plan, run_id, points=submission.points)
+        except StoreError as error:  # the job runs all the same
+            log.warning("the result of the MPI check will not be kept: %s", error.message)
     return submission
+
+
+def keep_job_id(store: Store, scheduler: Scheduler, submission: Submission) -> None:
+    """Write the submission with its job ID. Where that fails, cancel the job, which nobody would find again.
+    Raises StoreError."""
+    assert submission.job_id is not None
+    try:
+        store.write(store.run(submission.run_id) / "submission.json", codec.to_json(submission))
+    except StoreError as error:
+        argv = scheduler.cancel(submission.job_id)
+        is_cancelled = execute.run(argv).ok
+        job = f"{scheduler.NAME} job {submission.job_id}"
+        done = f"{job} was cancelled" if is_cancelled else f"{job} is still in the queue"
+        remedy = error.remedy if is_cancelled else shlex.join(argv)
+        raise StoreError(f"{error.message}; {done}", context=error.context, remedy=remedy) from None
 
 
 def read(store: Store, run_id: str) -> Submission:
@@ -542,7 +563,8 @@ def cancel(store: Store, run_id: str) -> None:
     job_id = job_id_now(store, status.submission)
     if job_id is None:
         raise ToolError(status.reason, remedy="look for the job in the queue by its name")
-    store.write(store.run(run_id) / "cancelled", b"")
+    with contextlib.suppress(StoreError):  # a full disk does not keep the job running
+        store.write(store.run(run_id) / "cancelled", b"")
     outcome = execute.run(registry.scheduler(status.submission.scheduler).cancel(job_id))
     if not outcome.ok:
         (status,) = look(store, [run_id])

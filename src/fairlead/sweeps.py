@@ -32,10 +32,11 @@ def make(store: Store, plan: Plan) -> str:
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     place = render.Place(run_id, str(folder))
-    store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
-    store.write(folder / "table", sweep.table(plan.job.sweep))
-    store.write(folder / "job.sh", os.fsencode(render.script(plan, place)))
-    store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
+    with store.whole_run(run_id):
+        store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
+        store.write(folder / "table", sweep.table(plan.job.sweep))
+        store.write(folder / "job.sh", os.fsencode(render.script(plan, place)))
+        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
     return run_id
 
 
@@ -47,23 +48,24 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     run_id = make(store, plan)
     folder = store.run(run_id)
     made = msgspec.structs.replace(submission.describe(plan, site, run_id), points=len(plan.job.sweep.points))
-    store.write(folder / "submission.json", codec.to_json(made))
+    with store.whole_run(run_id):
+        store.write(folder / "submission.json", codec.to_json(made))
     script = folder / "job.sh"
     if scheduler.has_arrays(site):
         return submission.hand_over_kept(store, scheduler, plan, made, script)
     for index, point in enumerate(_names(run_id, len(plan.job.sweep.points))):
-        store.run(point).mkdir(parents=True)
         log = str(submission.output_log(store, point))
         try:
-            with execute.interrupts_held():
+            with execute.interrupts_held(), store.guarded():
+                store.run(point).mkdir(parents=True)
                 job_id = submission.hand_over(scheduler, plan, script, log, point)
                 own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
-                store.write(store.run(point) / "submission.json", codec.to_json(own))
+                submission.keep_job_id(store, scheduler, own)
         except (KeyboardInterrupt, Terminated):
             cancel(store, run_id)
             raise
-        except (PlanError, ToolError) as error:
-            if index == 0 and isinstance(error, PlanError):
+        except (PlanError, ToolError, StoreError) as error:
+            if index == 0 and not isinstance(error, ToolError):
                 store.discard(folder)
                 raise
             cancel(store, run_id)

@@ -5,6 +5,7 @@ The small file systems are real ones, mounted in a namespace of the test's own.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -209,3 +210,37 @@ def test_captures_killed_at_ten_moments_leave_no_visible_half(
     assert captured.image.digest in done.stdout
     assert store.image(captured.image.digest).layers == captured.image.layers
     assert os.listdir(tmp) == []
+
+
+#: What a disk that fills may leave that was not there: whole things only, which the next attempt uses.
+_LEFT = {
+    "study": r"runs/[^/]+/000[12](/.*)?",
+    "pull": r"(parts|layers|blobs|leases|pins|images)(/.*)?",
+    "convert": r"-",
+    "push": r"leases",
+    "submit": r"runs|leases|proofs(/pending)?",
+}
+
+
+@pytest.mark.parametrize("what", _LEFT)
+def test_a_disk_that_fills_at_twenty_points_spoils_nothing(what: str, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "bin").mkdir(parents=True)
+    for name, body in (("sbatch", "echo 17"), ("scancel", f"echo x >> {outside}/cancelled")):
+        (outside / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (outside / "bin" / name).chmod(0o755)
+    program = Path(__file__).parent / "filling.py"
+    script = 'PATH="$3/bin:$PATH" exec "$PYTHON" "$2" "$WHAT" "$1" "$3"'
+    point = tmp_path / "small"
+    done = in_small(point, "size=8m", script.replace("$WHAT", what), program, outside)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) == 20, done.stdout + done.stderr
+    for each in told:
+        assert each["message"] is not None, each
+        assert "is full" in each["message"], each
+        assert str(point) in each["message"], each
+        assert each["remedy"], each
+        assert each["code"] == 4, each
+        assert each["changed"] == [], each
+        odd = [name for name in each["new"] if not re.fullmatch(rf"store/({_LEFT[what]})", name)]
+        assert odd == [], each

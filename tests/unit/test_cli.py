@@ -238,7 +238,7 @@ def test_a_mistake_in_a_variable_is_refused(fairlead: Fairlead, monkeypatch: pyt
 
 def test_a_store_that_cannot_be_made_is_refused(fairlead: Fairlead) -> None:
     Path("file").write_text("")
-    refused(fairlead("doctor", "--store", "file"), "is not a folder", code=4)
+    refused(fairlead("doctor", "--store", "file"), "is not a directory", code=4)
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_anything_is_measured(

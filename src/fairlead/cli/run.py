@@ -59,7 +59,8 @@ def run(context: Context) -> int:
     run_id = context.store.new_run(job.name)
     folder = context.store.run(run_id)
     script = folder / "job.sh"
-    context.store.write(script, os.fsencode(render.script(plan)))
+    with context.store.whole_run(run_id):
+        context.store.write(script, os.fsencode(render.script(plan)))
     record = _run_one(context, plan, site, run_id, script)
     proofs.expect(context.store, plan, run_id)
     if context.options.json:

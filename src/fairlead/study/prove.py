@@ -38,8 +38,9 @@ def arms_of(plans: tuple[Plan, Plan]) -> tuple[Arm, Arm]:
 
 def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image, site: Site) -> Study:
     """Write down the design of a new study; nothing has run yet."""
+    run_id = store.new_run(job.name)
     study = Study(
-        id=store.new_run(job.name),
+        id=run_id,
         created_at=utc_now(),
         job=job,
         arms=arms_of(plans),
@@ -47,7 +48,8 @@ def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image,
         site=site,
         fairlead_version=__version__,
     )
-    _keep(store, study)
+    with store.whole_run(run_id):
+        _keep(store, study)
     return study
 
 

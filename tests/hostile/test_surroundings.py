@@ -1,0 +1,245 @@
+"""Whatever directories, descriptors, limits and permissions Fairlead is started with: one clear message, an
+exit code that is true, and no damage to what is kept."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import fake_digest, make_image
+
+from fairlead import codec
+from fairlead.cli.main import main
+from fairlead.store import Store
+
+FAIRLEAD = f'"{sys.executable}" -P -m fairlead'
+
+
+def shell(
+    script: str, folder: Path, *, timeout_s: float = 60, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script of sh in which `fairlead` is this Fairlead."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'fairlead() {{ {FAIRLEAD} "$@"; }}\n{script}'],
+        cwd=folder,
+        env={**os.environ, "FAIRLEAD_STORE": str(folder / "store"), "HOME": str(folder), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "Exception ignored" not in done.stderr, done.stderr
+    assert "this is a bug" not in done.stderr, done.stderr
+    return done
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str, code: int | None = None) -> None:
+    """One message, with these words and a remedy."""
+    assert 0 < done.returncode < 64, done
+    assert code in (None, done.returncode), done
+    assert done.stderr.count("fairlead: ") == 1, done.stderr
+    assert "\n  try: " in done.stderr, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["--version", "--help", "run --help", "config", "config --json", "report --json"]
+)
+def test_a_result_that_cannot_be_written_is_an_error(tmp_path: Path, words: str) -> None:
+    refused(shell(f"fairlead {words} >/dev/full", tmp_path), "standard output", "No space left", code=1)
+    refused(shell(f"fairlead {words} >&-", tmp_path), "standard output", "closed", code=1)
+
+
+def test_notes_that_cannot_be_written_are_not_silence(tmp_path: Path) -> None:
+    assert shell("fairlead report 2>/dev/full", tmp_path).returncode == 1
+    assert shell("fairlead report 2>&-", tmp_path).returncode == 0
+    assert shell("fairlead nonsense 2>/dev/full", tmp_path).returncode == 2
+    assert shell("fairlead nonsense 2>&-", tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [c for n in (1, 2, 3) for c in itertools.combinations((0, 1, 2), n)],
+    ids=lambda c: "".join(map(str, c)),
+)
+def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    closing = " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in closed)
+    shell(f"fairlead run --engine native -- sh -c 'echo output; echo errors >&2' {closing}", tmp_path)
+    (folder,) = (tmp_path / "store/runs").iterdir()
+    record = json.loads((folder / "record.json").read_text())
+    assert record["exit_code"] in (0, 1, 2)
+    assert (tmp_path / "store/version").read_text() == "2\n"
+    for path in (tmp_path / "store").rglob("*"):
+        if path.is_file() and path.suffix != ".sh":
+            data = path.read_bytes()
+            assert not data.startswith((b"output", b"errors", b"fairlead: ", b"run "))
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    gone = "mkdir gone && cd gone && rmdir ../gone && "
+    for words in ("config", "report", "image ls", "status", "config --store /tmp", "site add --partition x"):
+        assert shell(f"{gone} fairlead {words}", tmp_path).returncode == 0, words
+    for words in (
+        "run --engine native -- true",
+        "plan --engine native -- true",
+        "trust x",
+        "image pull oci:x",
+        "capture --save x.tar",
+        "report x -o x.html",
+        "config --store x",
+    ):
+        refused(shell(f"{gone} fairlead {words}", tmp_path), "working directory")
+
+
+def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
+    for words in ("config", "report", "image ls", "run job.toml"):
+        script = f"mkdir -p closed; cd closed; chmod 0 .; fairlead {words}; code=$?; chmod 700 $PWD"
+        done = shell(f"{script}; exit $code", tmp_path)
+        if words == "run job.toml":
+            refused(done, "job.toml")
+        else:
+            assert done.returncode == 0, words
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "said"),
+    [
+        ("echo > store", "image ls", "is not a directory"),
+        ("echo > store", "run --engine native -- true", "is not a directory"),
+        ("mkdir store && chmod 0 store", "image ls", "may not use the store"),
+        ("mkdir -p store/tmp && echo 2 > store/version && chmod 0 store/version",
+         "run --engine native -- true", "may not use the store"),
+        ("mkdir -p store/runs && echo 2 > store/version && chmod 0 store/runs", "report",
+         "may not use the store"),
+        ("mkdir -p .config/fairlead; echo > .config/fairlead/site.toml; chmod 0 .config/fairlead/*", "config",
+         "site.toml"),
+        ("mkdir -p .config/fairlead && chmod 0 .config/fairlead", "config", "site.toml"),
+        ("mkdir .config && chmod 500 .config", "site add --partition x", ".config/fairlead"),
+        ("echo > .config", "site add --partition x", ".config"),
+        ("mkdir job.toml", "run job.toml", "job.toml"),
+        ("ln -s job.toml job.toml", "run job.toml", "job.toml"),
+        ("true", f"run {'x' * 300}.toml", "too long"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_named(tmp_path: Path, make: str, words: str, said: str) -> None:
+    script = f"{make}; fairlead {words}; code=$?; chmod -R u+rwX .; exit $code"
+    refused(shell(script, tmp_path, XDG_CONFIG_HOME=""), said)
+
+
+def test_a_home_that_is_missing_or_read_only(tmp_path: Path) -> None:
+    for home in ("/nonexistent", "$PWD/read-only"):
+        script = f"mkdir -p read-only; chmod 500 read-only; export HOME={home}; unset XDG_CONFIG_HOME\n"
+        assert shell(script + "fairlead config >/dev/null", tmp_path).returncode == 0
+        refused(shell(script + "fairlead site add --partition x", tmp_path), "permission")
+        assert shell(script + "fairlead run -q --engine native -- true", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "words", "said"),
+    [
+        ("ulimit -f 0", "run --engine native -- true", "limit on file sizes"),
+        ("ulimit -n 16", "run --engine native -- true", "too many files"),
+    ],
+)
+def test_a_limit_of_the_process_is_named(tmp_path: Path, limit: str, words: str, said: str) -> None:
+    refused(shell(f"{limit}; fairlead {words}", tmp_path), said, code=1)
+
+
+def test_few_files_and_little_memory_are_enough_for_small_things(tmp_path: Path) -> None:
+    for limit in ("ulimit -n 16", "ulimit -v 3000000"):
+        for words in ("config", "report"):
+            assert shell(f"{limit}; fairlead {words}", tmp_path).returncode == 0, (limit, words)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("folder", "is a directory"),
+        ("nowhere/x", "does not exist"),
+        ("file/x", "is not a directory"),
+        ("locked/x", "cannot be written"),
+        ("pipe", "not a regular file"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "prove --engine native -o {} -- true",
+        "report none -o {}",
+        "capture --save {}",
+        "image save none {}",
+        "image sbom none -o {}",
+        "image convert none oci-archive:{}",
+    ],
+)
+def test_outputs_are_checked_before_the_work(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    output: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAIRLEAD_STORE", str(tmp_path / "store"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "locked").mkdir(mode=0o500)
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    assert main([word.format(output) for word in words.split()]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "\n  try: " in told
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("words", ["image pull oci:nowhere", "image load nowhere", "capture"])
+def test_a_name_is_checked_before_the_work(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    assert main([*words.split(), "--name", "a/b"]) == 2
+    assert "'a/b' is not a name" in capsys.readouterr().err
+
+
+def test_a_damaged_entry_costs_its_own_line(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    bad, good = fake_digest("a"), fake_digest("b")
+    store.write(store.entry(bad), b"{}")
+    store.write(store.entry(good), codec.to_json(make_image(digest=good)))
+    store.write(store.root / "pins/x.json", b"nothing")
+    store.write(store.site("slurm-debug"), b"[")
+    done = shell("fairlead image ls", tmp_path)
+    assert done.returncode == 4
+    (line,) = [line for line in done.stdout.splitlines() if "damaged" in line]
+    assert "aaaaaaaa" in line
+    assert "bbbbbbbb" in done.stdout
+    assert "ignored a damaged pin" in done.stderr
+    told = json.loads(shell("fairlead image ls --json", tmp_path).stdout)
+    assert [len(told[key]) for key in ("images", "damaged", "pins")] == [1, 1, 0]
+    (tmp_path / ".config/fairlead").mkdir(parents=True)
+    (tmp_path / ".config/fairlead/site.toml").write_text("partition = [")
+    done = shell("fairlead doctor", tmp_path, XDG_CONFIG_HOME="")
+    assert "engines" in done.stdout
+    assert "slurm-debug.json" in done.stderr
+    assert "site.toml" in done.stderr
+    assert done.returncode != 0
+
+
+def test_a_damaged_run_is_listed_among_others(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    runs = [store.new_run(name) for name in ("first", "second", "third")]
+    for run_id, data in zip(runs, (b"{}", b"{", b"{}"), strict=True):
+        name = "study.json" if run_id == runs[1] else "record.json"
+        store.write(store.run(run_id) / name, data)
+    done = shell("fairlead report", tmp_path)
+    assert done.returncode == 4
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == runs
+    assert ["damaged" in line for line in lines] == [False, True, False]
+    assert "restore it from a backup" in shell(f"fairlead report {runs[1]}", tmp_path).stderr
