@@ -22,9 +22,16 @@ class FairleadError(Exception):
 
 
 class UsageError(FairleadError):
-    """The command line, a job file or a setting is wrong: nothing was done."""
+    """The command line, a job file or a setting is wrong: nothing was done. `key`: the job file's key, with
+    dots, whose value is wrong; who has read the file adds the line."""
 
     code = 2
+
+    def __init__(
+        self, message: str, *, context: str = "", remedy: str = "", code: int | None = None, key: str = ""
+    ) -> None:
+        super().__init__(message, context=context, remedy=remedy, code=code)
+        self.key = key
 
 
 class PlanError(FairleadError):

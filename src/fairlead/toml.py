@@ -1,63 +1,84 @@
-"""TOML files of the user's: read, checked key by key, and complained about with the line."""
+"""TOML files of the user's: read, checked key by key, with errors that name the line."""
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args, get_origin
+from types import UnionType
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from fairlead.errors import UsageError
+from fairlead import ranges
+from fairlead.errors import FairleadError, UsageError
+from fairlead.files import untrusted
+from fairlead.printable import one_line
 
 T = TypeVar("T")
+
+#: A sweep of a hundred thousand points fits.
+_LARGEST = 16 * 2**20
+#: Types as TOML has them, and a value of each.
+_KINDS: dict[Any, tuple[str, str]] = {
+    str: ("text in quotes", '"text"'),
+    int: ("a whole number", "1"),
+    float: ("a number", "0.5"),
+    bool: ("true or false", "true"),
+    list: ("a list", '["a", "b"]'),
+    tuple: ("a list", '["a", "b"]'),
+    dict: ("a table", "{ NAME = 1 }"),
+}
+#: What tomllib's errors begin with -> what is wrong, and what to do.
+_MISTAKES = (
+    (r"Invalid value", "a value is neither a number, true, false, a list, a table nor text in quotes",
+     'write text in quotes: name = "digits"'),
+    (r"Expected '='", "a key has no value", 'write KEY = VALUE, such as name = "digits"'),
+    (r"Cannot|Duplicate", "a key or table is set twice", "keep one of the two"),
+    (r"Unclosed|Unterminated|Illegal character '\\n'|Expected '\]", "a quote or bracket is not closed",
+     "close it, on the same line for text in single quotation marks or brackets of tables"),
+    (r"Unescaped|Invalid hex|Invalid Unicode", "text in double quotes has a backslash that begins no escape",
+     "write such text in single quotes: 'C:\\data'"),
+)  # fmt: skip
 
 
 class TomlFile:
     """A parsed file that knows the line on which each of its keys is set."""
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
-        """Raises UsageError when the file is missing, not text, or not TOML. `content`: what was read of the
-        file, and agreed to."""
+        """Raises UsageError when the file is missing, no regular file, not TOML, or has a number that is
+        none. `content`: what was read of the file, and agreed to."""
         self.path = path
         self.agreed = content is not None
         try:
-            self._text = path.read_text(encoding="utf-8") if content is None else content.decode("utf-8")
-        except FileNotFoundError:
-            raise UsageError(f"there is no file {path}", remedy="check the path") from None
-        except IsADirectoryError:
-            raise UsageError(f"{path} is a folder, not a file", remedy="name the file in it") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"{path} is not a text file in UTF-8", remedy="name a TOML file") from None
+            data = untrusted.read_bytes(path, limit=_LARGEST, follow=True) if content is None else content
+            self._text = data.decode("utf-8").replace("\r\n", "\n")
         except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from None
+            raise untrusted.unreadable(path, error) from None
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise UsageError(
+                f"{path} is not a text file in UTF-8",
+                context=f"{path}, line {line}",
+                remedy="name a TOML file, saved as UTF-8",
+            ) from None
         try:
             self.values: dict[str, Any] = tomllib.loads(self._text)
-        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, tables in tables
-            raise UsageError(f"{path} is not valid TOML: {error}", remedy="mend that line") from None
+        except (ValueError, RecursionError) as error:
+            raise self._not_toml(error) from None
+        self._check_numbers()
 
     def line(self, *keys: str) -> int | None:
-        """The line, from 1, on which the key is set; None when it is not in the file.
-
-        tomllib keeps no positions, so longer and longer beginnings of the file are parsed until the key
-        is there; its statement begins after the last beginning that parsed without it.
-        """
-        lines = self._text.split("\n")  # splitlines() would also split at what TOML allows in a line
-        without = 0
-        for end in range(1, len(lines) + 1):
-            try:
-                values: Any = tomllib.loads("\n".join(lines[:end]))
-            except (ValueError, RecursionError):
-                continue
-            for key in keys:
-                values = values.get(key) if isinstance(values, dict) else None
-            if values is not None:
-                while without < end - 1 and lines[without].strip()[:1] in ("", "#"):
-                    without += 1
-                return without + 1
-            without = end
+        """The line, from 1, on which the key is set first; None when it is not in the file."""
+        for line, table, values in self._statements:
+            if values is None:
+                if table[: len(keys)] == keys:
+                    return line
+            elif keys[: len(table)] == table and _holds(values, keys[len(table) :]):
+                return line
         return None
 
     def at(self, *keys: str) -> str:
@@ -82,28 +103,145 @@ class TomlFile:
 
     def convert(self, value: Any, kind: type[T], *keys: str) -> T:
         """The value as `kind`, or UsageError with the line of the offending key."""
-        if get_origin(kind) is dict and isinstance(value, dict):
-            # One by one: msgspec does not say which key of a dict holds the wrong value.
-            of = get_args(kind)[1]
-            return cast(T, {key: self.convert(item, of, *keys, key) for key, item in value.items()})
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            # msgspec ends its message with the place: " - at `$.goals[...]`", "$[1]" or nothing.
-            text, _, path = str(error).partition(" - at `$")
-            path = path.rstrip("`").replace("[...]", "")
-            inner = tuple(part for part in re.sub(r"\[\d+\]", "", path).split(".") if part)
-            name = ".".join(keys) + path
             if isinstance(error.__cause__, UsageError):
                 raise self.placed(error.__cause__, *keys) from None
-            raise UsageError(
-                f"{name}: {text[:1].lower()}{text[1:]}",
-                context=self.at(*keys, *inner),
-                remedy=f"correct the value of {name}",
-            ) from None
+            self._explain(value, kind, ".".join(keys), keys)
         except UsageError as error:
             raise self.placed(error, *keys) from None
 
-    def placed(self, error: UsageError, *keys: str) -> UsageError:
-        """The same error, with the place in this file added."""
-        return UsageError(error.message, context=error.context or self.at(*keys), remedy=error.remedy)
+    def placed(self, error: FairleadError, *keys: str) -> FairleadError:
+        """The same error, with the place in this file added: of the key that it names, or of these."""
+        named = tuple(error.key.split(".")) if isinstance(error, UsageError) and error.key else ()
+        place = self.at(*named) if named and self.line(*named) else self.at(*keys)
+        return type(error)(
+            error.message, context=error.context or place, remedy=error.remedy, code=error.code
+        )
+
+    @functools.cached_property
+    def _statements(self) -> list[tuple[int, tuple[str, ...], dict[str, Any] | None]]:
+        """Line, table and values of each statement; of a table's header the table, and no values.
+
+        tomllib keeps no positions. So the file, which is valid, is cut where a line ends outside of strings
+        and brackets, and each piece is parsed alone.
+        """
+        found: list[tuple[int, tuple[str, ...], dict[str, Any] | None]] = []
+        table: tuple[str, ...] = ()
+        for line, text in _cut(self._text):
+            values: Any = tomllib.loads(text)
+            if not values:  # a comment
+                continue
+            if text.lstrip()[0] != "[":
+                found.append((line, table, values))
+                continue
+            path = []
+            while values:  # {"a": {"b": {}}}, of an array of tables {"a": {"b": [{}]}}
+                ((key, values),) = values.items()
+                values = values[0] if isinstance(values, list) else values
+                path.append(key)
+            table = tuple(path)
+            found.append((line, table, None))
+        return found
+
+    def _not_toml(self, error: Exception) -> UsageError:
+        """What tomllib could not read, with the line and what to do."""
+        text = str(error)
+        position = re.search(r"\(at line (\d+)", text)
+        lines = self._text.split("\n")
+        number = int(position[1]) if position else len(lines) if "at end of document" in text else None
+        default = ("it cannot be read", 'write KEY = VALUE, such as name = "digits", or a table: [topology]')
+        if isinstance(error, RecursionError):
+            default = ("its values are nested too deeply", "write lists and tables of a few levels")
+        elif number is None:
+            default = ("a number has thousands of digits", "write long numbers as text, in quotes")
+        wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
+        place = str(self.path)
+        if number is not None:
+            place += f", line {number}: {one_line(lines[number - 1], limit=100)}"
+        return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
+
+    def _check_numbers(self) -> None:
+        """Raise UsageError for a number that a job cannot have, under whichever key."""
+        rest: list[tuple[tuple[str, ...], Any]] = [((), self.values)]
+        while rest:
+            keys, value = rest.pop()
+            if isinstance(value, dict):
+                rest += [((*keys, key), each) for key, each in value.items()]
+            elif isinstance(value, list):
+                rest += [(keys, each) for each in value]
+            elif isinstance(value, int | float) and not (
+                math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
+            ):
+                raise UsageError(
+                    f"{'.'.join(keys)} is {ranges.shown(value)}; a number has at most 64 bits, and is not "
+                    "nan or inf",
+                    context=self.at(*keys),
+                    remedy=f"set {keys[-1]} = 1; text for a command stands in quotes",
+                )
+
+    def _explain(self, value: Any, kind: Any, name: str, keys: tuple[str, ...]) -> NoReturn:
+        """Raise UsageError for a value that is not of its kind: for the first part of it that is not."""
+        origin, of = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            kind = next(each for each in of if each not in (type(None), msgspec.UnsetType))
+            origin, of = get_origin(kind), get_args(kind)
+        parts: list[tuple[Any, Any, str, tuple[str, ...]]] = []
+        if isinstance(value, dict) and origin is dict:
+            parts = [(each, of[1], f"{name}.{key}", (*keys, key)) for key, each in value.items()]
+        elif isinstance(value, list) and origin in (list, tuple):
+            parts = [(each, of[0], f"{name}[{index}]", keys) for index, each in enumerate(value)]
+        elif isinstance(value, dict) and hasattr(kind, "__struct_fields__"):
+            fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+            parts = [
+                (each, fields[key], f"{name}.{key}", (*keys, key))
+                for key, each in value.items()
+                if key in fields
+            ]
+        for part, of_kind, called, where in parts:
+            try:
+                msgspec.convert(part, of_kind)
+            except msgspec.ValidationError:
+                self._explain(part, of_kind, called, where)
+        allowed, example = _KINDS.get(origin or kind, _KINDS[dict])
+        if kind in (int, float) and name in ranges.RANGES:
+            allowed, example = str(ranges.RANGES[name]), ranges.RANGES[name].example
+        raise UsageError(
+            f"{name} is {ranges.shown(value)}; it must be {allowed}",
+            context=self.at(*keys),
+            remedy=f"write {example} as {name}" if name.endswith("]") else ranges.setting(name, example),
+        )
+
+
+def _cut(text: str) -> Iterator[tuple[int, str]]:
+    """The statements of a valid document, and its comments, each with the line on which it begins."""
+    tokens = re.compile(
+        r'"""[^"\\]*(?:(?:\\.|"{1,2}(?!"))[^"\\]*)*"{3,5}'
+        r"|'''.*?'{3,5}"
+        r'|"[^"\\]*(?:\\.[^"\\]*)*"'
+        r"|'[^']*'|#[^\n]*|[\[\]{}\n]",
+        re.DOTALL,
+    )
+    line, start, depth = 1, 0, 0
+    for token in tokens.finditer(text):
+        if token[0] in ("[", "{"):
+            depth += 1
+        elif token[0] in ("]", "}"):
+            depth -= 1
+        elif token[0] == "\n" and not depth:
+            piece = text[start : token.start()]
+            if piece.strip():
+                yield line, piece
+            line += piece.count("\n") + 1
+            start = token.end()
+    if text[start:].strip():
+        yield line, text[start:]
+
+
+def _holds(values: Any, keys: tuple[str, ...]) -> bool:
+    for key in keys:
+        if not isinstance(values, dict) or key not in values:
+            return False
+        values = values[key]
+    return True

@@ -7,13 +7,24 @@ are read, and never more than a limit.
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import stat
 from pathlib import Path
+
+from fairlead.errors import UsageError
 
 #: Enough for every small file of a run directory: exit codes, starts, host names of ten thousand nodes.
 SMALL_BYTES = 1 << 20
 
+_KINDS = (
+    (stat.S_ISDIR, "is a directory"),
+    (stat.S_ISFIFO, "is a pipe"),
+    (stat.S_ISCHR, "is a device"),
+    (stat.S_ISBLK, "is a device"),
+    (stat.S_ISSOCK, "is a socket"),
+)
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -21,36 +32,39 @@ class UntrustedFileError(OSError):
     """The file is not what it should be: a link, not a regular file, or too large."""
 
 
-def open_regular(path: str | Path) -> int:
-    """Return a descriptor of a regular file, opened for reading.
+def open_regular(path: str | Path, *, follow: bool = False) -> int:
+    """Return a descriptor of a regular file, opened for reading. `follow`: the name is one that the user
+    gave, and may be a link.
 
-    Raises FileNotFoundError when there is none, UntrustedFileError when it is a link, a FIFO, a device or a
-    directory, and OSError as open(2) does.
+    Raises FileNotFoundError when there is none, UntrustedFileError when it is a link, a FIFO, a device, a
+    socket or a directory, and OSError as open(2) does.
     """
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
     except OSError as error:
-        # ELOOP: a link; ENXIO: a socket or a FIFO that is opened for writing; both may also be real errors.
-        if os.path.islink(path):
+        if error.errno == errno.ENXIO:
+            raise UntrustedFileError(error.errno, "is a socket, not a regular file", str(path)) from None
+        if not follow and os.path.islink(path):
             raise UntrustedFileError(error.errno, "is a symbolic link", str(path)) from None
         raise
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise UntrustedFileError(0, "is not a regular file", str(path))
+            kind = next((name for test, name in _KINDS if test(mode)), "is something else")
+            raise UntrustedFileError(0, f"{kind}, not a regular file", str(path))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def read_bytes(path: str | Path, *, limit: int = SMALL_BYTES) -> bytes:
-    """Read a whole regular file of at most `limit` bytes.
+def read_bytes(path: str | Path, *, limit: int = SMALL_BYTES, follow: bool = False) -> bytes:
+    """Read a whole regular file of at most `limit` bytes. `follow` as in `open_regular`.
 
     Raises what `open_regular` raises, and UntrustedFileError for a larger file: its size is checked before it
     is read, so that a sparse file costs no memory.
     """
-    descriptor = open_regular(path)
+    descriptor = open_regular(path, follow=follow)
     try:
         data = b""
         if os.fstat(descriptor).st_size <= limit:
@@ -86,3 +100,19 @@ def read_tail(path: str | Path, *, limit: int) -> bytes:
         return os.pread(descriptor, limit, max(size - limit, 0))
     finally:
         os.close(descriptor)
+
+
+def unreadable(path: str | Path, error: OSError) -> UsageError:
+    """The error for a file of the user's own that was to be read."""
+    quoted = shlex.quote(str(path))
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            folder = os.path.dirname(os.path.abspath(path))
+            return UsageError(f"there is no file {path}", remedy=f"ls {shlex.quote(folder)}")
+        case UntrustedFileError():
+            remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else f"ls -lL {quoted}"
+            return UsageError(f"{path} {error.strerror}", remedy=remedy)
+        case PermissionError():
+            return UsageError(f"{path} cannot be read: no permission", remedy=f"chmod u+r {quoted}")
+        case _:
+            return UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -lL {quoted}")
