@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
+import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead import consent
-from fairlead.errors import UsageError
+from fairlead import consent, ranges
+from fairlead.errors import FairleadError, UsageError
 from fairlead.files import failures, ownership, untrusted
 from fairlead.model import ProveRequest
+from fairlead.model.job import DELIVERIES, check_node_scratch
+from fairlead.model.names import check_name
 from fairlead.printable import one_line
 from fairlead.toml import TomlFile
 
@@ -42,17 +46,56 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    kind: Callable[[str], Any]
+    """`key`: of the range of a number, in `ranges`; `values`: all that there are, where they are few."""
+
+    kind: type
     default: Any
     meaning: str
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+    def parsed(self, text: str, name: str) -> Any:
+        """The value of an environment variable of this name. Raises UsageError."""
+        if not text.strip():
+            raise UsageError(
+                f"the environment variable {name} is empty", remedy=f"unset {name}, or give it a value"
+            )
+        if self.kind is bool:
+            if text.lower() not in _TRUTH:
+                raise UsageError(
+                    f"{name} is {text[:60]!r}; it must be true or false", remedy=f"export {name}=true"
+                )
+            return _TRUTH[text.lower()]
+        return ranges.parse(self.key, text, name=name) if self.key else text
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise UsageError for a value that the setting cannot have."""
+        if self.key:
+            ranges.check(self.key, value, name=name)
+        elif isinstance(value, str) and not value.strip() and self.default is None:
+            raise UsageError(f"{name} is empty", remedy=f"give {name} a value, or leave it out")
+        elif self.values and value not in (None, *self.values):
+            raise UsageError(
+                f"{name} is {value!r}; it must be one of: {', '.join(self.values)}",
+                remedy=f"set {name} = {self.values[0]}",
+            )
+        elif name == "store" and value is not None and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
+            raise UsageError(
+                f"the store is {value!r}; it must be a directory",
+                remedy="--store DIR, or export FAIRLEAD_STORE=DIR",
+            )
+        elif name == "node_scratch" and value is not None:
+            check_node_scratch(value)
+        elif isinstance(value, str) and value and name not in _PATHS:
+            check_name(name, value)
 
 
-def _truth(text: str) -> bool:
-    if text.lower() in ("1", "true", "yes", "on"):
-        return True
-    if text.lower() in ("0", "false", "no", "off"):
-        return False
-    raise ValueError(text)
+#: Paths may hold any byte.
+_PATHS = ("store", "ca_file", "policy")
+_TRUTH = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 _PROVE = ProveRequest()
@@ -67,17 +110,19 @@ KNOWN = {
     "reservation": _Known(str, None, "the reservation that jobs run in"),
     "constraint": _Known(str, None, "features that nodes must have"),
     "modules": _Known(str, "", "environment modules that jobs load, with commas between"),
-    "delivery": _Known(str, None, "where ranks read the image: shared, node, or auto"),
+    "delivery": _Known(str, None, "where ranks read the image: shared, node, or auto", values=DELIVERIES),
     "node_scratch": _Known(str, None, "the folder of each node that images are brought to; without it /tmp"),
     "mirrors": _Known(str, "", "places asked before a registry itself: docker.io=HOST,…"),
     "plain_http": _Known(str, "", "registries that are spoken to without TLS, with commas between"),
     "ca_file": _Known(str, "", "a certificate authority that registries may be signed by"),
     "policy": _Known(str, "", "the signature policy; without it the user's or the machine's policy.json"),
-    "require_digest": _Known(_truth, False, "refuse references to images without a digest"),
-    "repeats": _Known(int, _PROVE.repeats, "measured runs of a proof"),
-    "margin": _Known(float, _PROVE.margin, "relative difference that counts as none"),
-    "confidence": _Known(float, _PROVE.confidence, "confidence of the interval and of the tests"),
-    "seed": _Known(int, _PROVE.seed, "seed of the order in which the arms take turns"),
+    "require_digest": _Known(bool, False, "refuse references to images without a digest"),
+    "repeats": _Known(int, _PROVE.repeats, "measured runs of a proof", key="prove.repeats"),
+    "margin": _Known(float, _PROVE.margin, "relative difference that counts as none", key="prove.margin"),
+    "confidence": _Known(
+        float, _PROVE.confidence, "confidence of the interval and of the tests", key="prove.confidence"
+    ),
+    "seed": _Known(int, _PROVE.seed, "seed of the order in which the arms take turns", key="prove.seed"),
 }
 
 
@@ -138,12 +183,12 @@ def resolve(
                 continue  # the site's rule, which no project may lift
             if name in file.values:
                 setting = Setting(value_of(file, name), f"{label} {file.path}, line {file.line(name)}")
-        if environment.get(variable):
-            setting = Setting(
-                _parsed(known, environment[variable], f"the variable {variable}"), f"environment {variable}"
-            )
+        if variable in environment:
+            setting = Setting(known.parsed(environment[variable], variable), f"environment {variable}")
         if flags.get(name) is not None:
-            setting = Setting(flags[name], f"flag --{name}")
+            setting = Setting(flags[name], f"flag --{name.replace('_', '-')}")
+        with placed(setting):
+            known.check(name, setting.value)
         settings[name] = setting
     for label, file in files:
         if label == _PROJECT:
@@ -158,7 +203,13 @@ def resolve(
 
 def value_of(file: TomlFile, name: str) -> Any:
     """A file's value of a setting, whose path is relative to the file. Raises UsageError for a wrong type."""
-    value = file.convert(file.values[name], type(KNOWN[name].kind("1")), name)
+    try:
+        if KNOWN[name].key:
+            KNOWN[name].check(name, file.values[name])
+        value: Any = file.convert(file.values[name], KNOWN[name].kind, name)
+        KNOWN[name].check(name, value)
+    except UsageError as error:
+        raise file.placed(error, name) from None
     is_path = name == "store" or (name == "policy" and value)
     return str(file.path.parent / os.path.expanduser(value)) if is_path else value
 
@@ -177,14 +228,14 @@ def _chosen_store(environment: Mapping[str, str]) -> Setting:
     return Setting(chosen.path, f"default: {chosen.reason}")
 
 
-def _parsed(known: _Known, text: str, where: str) -> Any:
+@contextlib.contextmanager
+def placed(setting: Setting) -> Iterator[None]:
+    """Add to an error about a setting's value where the value came from."""
     try:
-        return known.kind(text)
-    except ValueError:
-        raise UsageError(
-            f"{where} is {text!r}, which is not of type {known.kind.__name__}",
-            remedy="correct or unset it",
-        ) from None
+        yield
+    except FairleadError as error:
+        error.context = error.context or setting.source
+        raise
 
 
 _PROJECT = "project file"
@@ -200,7 +251,7 @@ def _files(
     sites = (user_site_file(environment), SITE_FILE)
     site = None
     try:
-        site = next((path for path in sites if path.is_file()), None) if with_site else None
+        site = next((path for path in sites if path.exists()), None) if with_site else None
     except OSError as error:
         raise failures.explain(error) or error from None
     if site is not None and (doubt := ownership.doubt(site)):
@@ -284,9 +335,9 @@ def agree(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     """Keep the user's agreement to a project's file; return what it sets. Raises UsageError for a file that
     cannot be one."""
     try:
-        content = untrusted.read_bytes(os.path.realpath(path))
+        content = untrusted.read_bytes(path, follow=True)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from None
+        raise untrusted.unreadable(path, error) from None
     file = TomlFile(path, content)
     file.check_keys(file.values, KNOWN)
     for name in file.values:

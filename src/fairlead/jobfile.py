@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from fairlead import sweep
+from fairlead import registry, sweep
 from fairlead.config import Settings
-from fairlead.errors import UsageError
+from fairlead.errors import PlanError, UsageError
 from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Scheduling, Topology, check_variable
 from fairlead.sweep import Sweep
 from fairlead.toml import TomlFile
@@ -44,7 +44,15 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
         if not isinstance(table, dict):
             raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
         file.check_keys(table, kind.__struct_fields__, name)
-    image = image or file.convert(values.get("image", _CAPTURE), str, "image")
+
+    def given(key: str, kind: type[T], default: T) -> T:
+        if values.get(key) == "":
+            raise UsageError(
+                f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or leave it out"
+            )
+        return file.convert(values[key], kind, key) if key in values else default
+
+    image = image or given("image", str, _CAPTURE)
     if "command" not in values and image == _CAPTURE:
         raise UsageError(
             "the job has no command", context=str(path), remedy='add command = ["python", "train.py"]'
@@ -79,9 +87,6 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
     prove = values.get("prove", {})
     file.convert(prove, ProveRequest, "prove")  # alone first: a flag's mistake is not one of the file
 
-    def given(key: str, kind: type[T], default: T) -> T:
-        return file.convert(values[key], kind, key) if key in values else default
-
     try:
         return Job(
             name=given("name", str, path.stem),
@@ -96,9 +101,9 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             walltime_s=file.convert(values["walltime_s"], int, "walltime_s")
             if "walltime_s" in values
             else None,
-            engine=given("engine", str, "") or None,
-            launcher=given("launcher", str, "") or None,
-            scheduler=given("scheduler", str, "") or None,
+            engine=_known("engine", given("engine", str, "") or None),
+            launcher=_known("launcher", given("launcher", str, "") or None),
+            scheduler=_known("scheduler", given("scheduler", str, "") or None),
             scheduling=file.convert(values.get("scheduling", {}), Scheduling, "scheduling"),
             modules=given("modules", tuple[str, ...], ()),
             writable=given("writable", bool, False),
@@ -141,6 +146,16 @@ def job_of_command(
         image=image,
         prove=ProveRequest(**settings.over_job({})),
     )
+
+
+def _known(kind: str, name: str | None) -> str | None:
+    """The name of an engine, launcher or scheduler. Raises UsageError for one that there is not."""
+    if name is not None:
+        try:
+            getattr(registry, kind)(name)
+        except PlanError as error:
+            raise UsageError(error.message, remedy=error.remedy, code=error.code, key=kind) from None
+    return name
 
 
 def _sweep(file: TomlFile) -> Sweep | UnsetType:

@@ -8,12 +8,14 @@ its run's name, SWEEP.NUMBER, and the values in the table's line. Nothing of the
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from fairlead import ranges
 from fairlead.errors import UsageError
 
 #: What the command finds: the point's number, from 0, and each value, by its name in capitals.
@@ -43,8 +45,9 @@ class Sweep(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.points:
             raise UsageError("the sweep has no points", remedy="under [sweep], write lr = [0.1, 0.01]")
-        if self.at_once is not None and self.at_once < 1:
-            raise UsageError(f"{self.at_once} points at once are none", remedy="--at-once 1, or more")
+        _check_count(len(self.points))
+        if self.at_once is not None:
+            ranges.check("--at-once", self.at_once)
 
     def values(self, index: int) -> dict[str, str]:
         return dict(zip(self.names, self.points[index], strict=True))
@@ -65,6 +68,7 @@ def read(table: Mapping[str, Any]) -> Sweep:
                 raise UsageError(
                     f"sweep.{name} is not a list of values", remedy=f"write {name} = [0.1, 0.01]"
                 )
+        _check_count(math.prod(len(values) for values in table.values()))
         points = tuple(itertools.product(*([_text(name, value) for value in table[name]] for name in names)))
         return Sweep(names=_checked(names), points=points if names else ())
     if len(table) > 1:
@@ -85,6 +89,16 @@ def read(table: Mapping[str, Any]) -> Sweep:
                 remedy="give each point a value of each name",
             )
     return Sweep(names=_checked(names), points=tuple(tuple(_text(n, row[n]) for n in names) for row in rows))
+
+
+def _check_count(points: int) -> None:
+    """Before they are built: lists of a hundred values have soon a million combinations."""
+    if points > ranges.MOST_POINTS:
+        count = f"{points:,}" if points < 10**18 else "more than 10^18"
+        raise UsageError(
+            f"the sweep has {count} points; at most {ranges.MOST_POINTS:,} are supported",
+            remedy="shorten the lists under [sweep], or write several job files",
+        )
 
 
 def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -113,7 +127,10 @@ def _text(name: str, value: Any) -> str:
             remedy=f'write {name} = ["a", "b"]',
         )
     if "\0" in value:
-        raise UsageError(f"a value of sweep.{name} holds a NUL byte, which no program can be given")
+        raise UsageError(
+            f"a value of sweep.{name} holds a NUL byte, which no program can be given",
+            remedy=f"write the values to files, and their paths under sweep.{name}",
+        )
     return value
 
 

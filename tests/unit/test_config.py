@@ -99,7 +99,7 @@ def test_each_source_wins_over_all_below_it_and_is_named(
     flags = {name: values["flag"]} if "flag" in given else {name: None}
     found = config.resolve(flags, folder=project, environment=environment)
     sources = {
-        "flag": f"flag --{name}",
+        "flag": f"flag --{name.replace('_', '-')}",
         "environment": f"environment FAIRLEAD_{name.upper()}",
         "project": f"project file {project}/fairlead.toml, line 2",
         "site": f"site file {home}/.config/fairlead/site.toml, line 3",
@@ -175,11 +175,12 @@ def test_a_tilde_in_the_store_is_the_home_folder(
     assert config.resolve({}, folder=project, environment=environment).store == home / "other"
 
 
-def test_an_empty_variable_is_as_good_as_none(home: Path, project: Path) -> None:
-    environment = {"HOME": str(home), "FAIRLEAD_SEED": "", "FAIRLEAD_STORE": ""}
-    found = config.resolve({}, folder=project, environment=environment)
-    assert found.settings["seed"].source == "default"
-    assert found.settings["store"].source.startswith("default: ")
+@pytest.mark.parametrize("name", config.KNOWN)
+def test_an_empty_variable_is_refused(home: Path, project: Path, name: str) -> None:
+    variable = f"FAIRLEAD_{name.upper()}"
+    with pytest.raises(UsageError, match=f"{variable} is empty") as caught:
+        config.resolve({}, folder=project, environment={"HOME": str(home), variable: " "})
+    assert caught.value.remedy.startswith(f"unset {variable}")
 
 
 @pytest.mark.parametrize(
@@ -202,14 +203,17 @@ def test_a_variable_of_the_wrong_type_is_refused_by_name(project: Path, name: st
 def test_a_value_of_the_wrong_type_is_refused_with_its_line(project: Path, statement: str) -> None:
     name = statement.split()[0]
     (project / "fairlead.toml").write_text(f"# c\n\n{statement}\n")
-    with pytest.raises(UsageError, match=f"{name}: expected ") as caught:
+    with pytest.raises(UsageError, match=f"{name} is .*; it must be ") as caught:
         config.resolve({}, folder=project, environment={})
     assert caught.value.context == f"{project}/fairlead.toml, line 3"
 
 
-def test_a_whole_number_serves_as_a_fraction(project: Path) -> None:
-    (project / "fairlead.toml").write_text("margin = 0\n")
-    assert config.resolve({}, folder=project, environment={})["margin"] == 0.0
+def test_a_fraction_stays_in_its_range(project: Path) -> None:
+    (project / "fairlead.toml").write_text("margin = 0.5\n")
+    assert config.resolve({}, folder=project, environment={})["margin"] == 0.5
+    (project / "fairlead.toml").write_text("margin = 1\n")
+    with pytest.raises(UsageError, match="margin is 1; it must be a number between 0 and 1"):
+        config.resolve({}, folder=project, environment={})
 
 
 @pytest.mark.parametrize("where", ["project", "site"])
@@ -224,7 +228,7 @@ def test_an_unknown_key_is_refused_with_what_was_meant(home: Path, project: Path
 
 def test_a_site_file_is_checked_even_where_a_flag_makes_it_idle(home: Path, project: Path) -> None:
     (home / ".config/fairlead/site.toml").write_text("seed = 'x'\n")
-    with pytest.raises(UsageError, match="seed: expected"):
+    with pytest.raises(UsageError, match="seed is 'x'; it must be "):
         config.resolve({"seed": 1}, folder=project, environment={"HOME": str(home)})
 
 

@@ -228,7 +228,7 @@ def test_no_limit_where_there_are_no_arrays(facts: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match=r"a job of its own|as it can"):
         planned(name, facts=facts, sweep=Sweep(names=GRID.names, points=GRID.points, at_once=2))
     assert not any("0-5" in line for line in planned(name, facts=facts).directives)
-    with pytest.raises(UsageError, match="0 points at once"):
+    with pytest.raises(UsageError, match="--at-once is 0"):
         Sweep(names=GRID.names, points=GRID.points, at_once=0)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead import digests
 from fairlead.cli import console
+from fairlead.cli.command_line import number
 from fairlead.errors import ImageError, StoreError, UsageError
 
 if TYPE_CHECKING:  # `fairlead --help` builds every verb's parser, and must stay quick on a login node
@@ -87,7 +88,10 @@ def add_scheduling(parser: argparse.ArgumentParser) -> None:
 
 def add_at_once(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--at-once", metavar="N", type=int, help="of a sweep's points no more than N at the same time"
+        "--at-once",
+        metavar="N",
+        type=number("--at-once"),
+        help="of a sweep's points no more than N at the same time",
     )
 
 
@@ -185,10 +189,16 @@ def read_job(context: Context) -> Job:
 def _over(context: Context, name: str, value: str | None) -> str | None:
     """A setting over the job's value: a flag's or a variable's always, a file's where the job has none."""
     setting = context.settings.settings[name]
-    if setting.value and (value is None or setting.source.startswith(("flag", "environment"))):
-        found: str = setting.value
-        return found
-    return value
+    if not setting.value or (value is not None and not setting.source.startswith(("flag", "environment"))):
+        return value
+    from fairlead import registry
+    from fairlead.config import placed
+
+    found: str = setting.value
+    with placed(setting):
+        if name in ("engine", "launcher", "scheduler"):
+            getattr(registry, name)(found)
+    return found
 
 
 def probe_site(context: Context, *, thorough: bool = False) -> Site:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fairlead import run_folder
 from fairlead.cli import console
+from fairlead.cli.command_line import number
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.status import add_run, newest
 from fairlead.errors import StoreError, ToolError, UsageError
@@ -34,7 +35,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_run(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the run is over")
-    parser.add_argument("--rank", metavar="N", type=int, help="what this rank printed, its errors after it")
+    parser.add_argument(
+        "--rank", metavar="N", type=number("--rank"), help="what this rank printed, its errors after it"
+    )
 
 
 def run(context: Context) -> int:

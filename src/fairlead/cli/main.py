@@ -8,15 +8,12 @@ import io
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairlead import __version__
-from fairlead.cli import common, console
+from fairlead.cli import command_line, common, console
 from fairlead.errors import FairleadError, Terminated, UsageError
 from fairlead.files import failures
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
 
 #: In the order in which a newcomer meets them. Only the verb asked for is imported: it has `EXAMPLE`,
 #: `add(parser)` for its flags, and `run(context) -> int`.
@@ -47,6 +44,7 @@ def main(argv: list[str]) -> int:
     console.log_to_stderr()
     store = None
     try:
+        command_line.check_empty(argv)
         _check_order(argv)
         options = _parser(argv).parse_args(argv)
         options.command = command
@@ -140,20 +138,8 @@ def _check_order(argv: list[str]) -> None:
         raise UsageError(f"{argv[0]} stands before the verb", remedy=f"fairlead {verb} {argv[0]} …")
 
 
-class _Parser(argparse.ArgumentParser):
-    """Errors of the command line are Fairlead's errors."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(message, remedy=f"{self.prog} --help")
-
-    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        """Help and the version: argparse would ignore that they cannot be written."""
-        show = console.note if file is sys.stderr else console.result
-        show(message.rstrip("\n"))
-
-
 def _parser(argv: list[str]) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = command_line.Parser(
         prog="fairlead",
         description="Run any environment on any cluster, rootless, and prove what the container costs.",
         allow_abbrev=False,

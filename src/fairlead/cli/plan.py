@@ -21,7 +21,7 @@ from fairlead.cli.common import (
     make_plan,
     prepare,
 )
-from fairlead.errors import StoreError
+from fairlead.errors import StoreError, UsageError
 
 EXAMPLE = "fairlead plan --script job.toml > job.sh && bash job.sh"
 
@@ -39,6 +39,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    if context.options.script and context.options.json:
+        raise UsageError("--script and --json exclude each other", remedy="leave one of them out")
     job, site, image = prepare(context)
     if context.options.script and image.site_layer is not None and not image.site_layer.made:
         raise StoreError(

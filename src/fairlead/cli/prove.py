@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from fairlead import render
 from fairlead.cli import console
+from fairlead.cli.command_line import number
 from fairlead.cli.common import (
     Context,
     add_common,
@@ -37,10 +38,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_python(parser)
     add_root(parser)
     add_trust(parser)
-    parser.add_argument("--repeats", type=int, metavar="N", help="measured runs, beside the warm-up")
-    parser.add_argument("--margin", type=float, metavar="X", help="relative difference that counts as none")
-    parser.add_argument("--confidence", type=float, metavar="X", help="confidence of interval and tests")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the order of the arms")
+    parser.add_argument(
+        "--repeats",
+        type=number("--repeats", "prove.repeats"),
+        metavar="N",
+        help="measured runs, beside the warm-up",
+    )
+    parser.add_argument(
+        "--margin",
+        type=number("--margin", "prove.margin"),
+        metavar="X",
+        help="relative difference that counts as none",
+    )
+    parser.add_argument(
+        "--confidence",
+        type=number("--confidence", "prove.confidence"),
+        metavar="X",
+        help="confidence of interval and tests",
+    )
+    parser.add_argument(
+        "--seed", type=number("--seed", "prove.seed"), metavar="N", help="seed of the order of the arms"
+    )
     parser.add_argument(
         "--resume",
         action="store_true",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from pathlib import Path
 
 from fairlead import config
@@ -101,8 +100,6 @@ def _given(context: Context) -> dict[str, object]:
     options = context.options
     values: dict[str, object] = {}
     if options.file:
-        if not Path(options.file).is_file():
-            raise UsageError(f"there is no file {options.file}", remedy=f"ls {shlex.quote(options.file)}")
         file = TomlFile(Path(options.file))
         file.check_keys(file.values, config.KNOWN)
         # All of it is looked at now: a file that no verb can read would be in the way of mending it.
@@ -111,6 +108,7 @@ def _given(context: Context) -> dict[str, object]:
     if options.store:
         flags["store"] = os.path.abspath(options.store)
     for name, value in flags.items():
+        config.KNOWN[name].check(name, value)
         if name in ("scheduler", "launcher"):
             getattr(registry, name)(value)
         elif name == "engine":

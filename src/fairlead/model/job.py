@@ -8,8 +8,12 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from fairlead.errors import UsageError
 from fairlead.model.host_files import Mount
+from fairlead.model.names import check_name
 from fairlead.model.variables import check_passed_on, check_variable
+from fairlead.ranges import MOST_RANKS, check
 from fairlead.sweep import Sweep
+
+DELIVERIES = ("auto", "shared", "node")
 
 
 class Topology(Struct, frozen=True, kw_only=True):
@@ -21,17 +25,17 @@ class Topology(Struct, frozen=True, kw_only=True):
     gpus_per_rank: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("nodes", self.nodes, 1),
-            ("ranks_per_node", self.ranks_per_node, 1),
-            ("cpus_per_rank", self.cpus_per_rank, 1),
-            ("gpus_per_rank", self.gpus_per_rank, 0),
-        ):
-            if value is not None and value < least:
-                raise UsageError(
-                    f"topology.{name} is {value}; it must be at least {least}",
-                    remedy=f"set {name} = {max(least, 1)} under [topology]",
-                )
+        for name in ("nodes", "ranks_per_node", "gpus_per_rank"):
+            check(f"topology.{name}", getattr(self, name))
+        if self.cpus_per_rank is not None:
+            check("topology.cpus_per_rank", self.cpus_per_rank)
+        if self.world_size > MOST_RANKS:
+            raise UsageError(
+                f"{self.nodes:,} nodes of {self.ranks_per_node:,} ranks are {self.world_size:,} ranks; "
+                f"at most {MOST_RANKS:,} are supported",
+                key="topology.ranks_per_node",
+                remedy="set ranks_per_node = 1 under [topology]",
+            )
 
     @property
     def world_size(self) -> int:
@@ -58,25 +62,11 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     goals: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.repeats < 2:
-            raise UsageError(
-                f"prove.repeats is {self.repeats}; a confidence interval needs at least 2 runs",
-                remedy="set repeats = 10 under [prove], or pass --repeats 10",
-            )
-        if not 0 < self.margin < 1:
-            raise UsageError(
-                f"prove.margin is {self.margin}; it is a fraction between 0 and 1",
-                remedy="set margin = 0.02 for 2 %",
-            )
-        if not 0.5 < self.confidence < 1:
-            raise UsageError(
-                f"prove.confidence is {self.confidence}; it lies between 0.5 and 1",
-                remedy="set confidence = 0.95",
-            )
-        if self.window_s <= 0:
-            raise UsageError(
-                f"prove.window_s is {self.window_s}; a window takes time", remedy="set window_s = 0.2"
-            )
+        for name in ("repeats", "margin", "confidence", "seed", "window_s"):
+            check(f"prove.{name}", getattr(self, name))
+        for goal, least in self.goals.items():
+            check_name("the goal", goal, key="prove.goals")
+            check("prove.goals", least, name=f"prove.goals.{goal}")
 
 
 class Scheduling(Struct, frozen=True, kw_only=True):
@@ -103,23 +93,17 @@ class Scheduling(Struct, frozen=True, kw_only=True):
     watchdog_s: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if self.warning_s < 0:
-            raise UsageError(
-                f"scheduling.warning_s is {self.warning_s}; it counts seconds before the end",
-                remedy="set warning_s = 120",
-            )
-        if self.watchdog_s is not UNSET and self.watchdog_s < 0:
-            raise UsageError(
-                f"scheduling.watchdog_s is {self.watchdog_s}; it counts seconds of silence",
-                remedy="set watchdog_s = 600, or 0 for no watchdog",
-            )
-        words = (self.partition, self.account, self.qos, self.reservation, self.constraint)
-        for word in (*words, *self.after, *self.options):
-            if word is not None and (not word or any(ord(c) < 32 or ord(c) == 127 for c in word)):
-                raise UsageError(
-                    f"{word!r} under [scheduling] is empty or holds a control character",
-                    remedy="write it on one line",
-                )
+        check("scheduling.warning_s", self.warning_s)
+        if self.watchdog_s is not UNSET:
+            check("scheduling.watchdog_s", self.watchdog_s)
+        if self.mem_per_node_bytes is not None:
+            check("scheduling.mem_per_node_bytes", self.mem_per_node_bytes)
+        for name in ("partition", "account", "qos", "reservation", "constraint"):
+            if (text := getattr(self, name)) is not None:
+                check_name(f"scheduling.{name}", text, key=f"scheduling.{name}")
+        for name in ("after", "options"):
+            for text in getattr(self, name):
+                check_name(f"scheduling.{name}", text, key=f"scheduling.{name}")
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -167,39 +151,53 @@ class Job(Struct, frozen=True, kw_only=True):
     seccomp: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if self.walltime_s is not None and self.walltime_s < 1:
-            raise UsageError(
-                f"walltime_s is {self.walltime_s}; it must be at least 1",
-                remedy="set walltime_s, or leave it out",
-            )
+        check_name("name", self.name, key="name")
+        for key in ("image", "engine", "launcher", "scheduler"):
+            if (text := getattr(self, key)) is not None:
+                check_name(key, text, key=key)
+        if self.walltime_s is not None:
+            check("walltime_s", self.walltime_s)
         if self.form not in (None, "tree", "file"):
-            raise UsageError(f"form is {self.form!r}", remedy='write form = "tree" or form = "file"')
-        if self.delivery not in (UNSET, "auto", "shared", "node"):
             raise UsageError(
-                f"delivery is {self.delivery!r}", remedy='write delivery = "auto", "shared" or "node"'
+                f'form is {self.form!r}; it must be "tree" or "file"', key="form", remedy='set form = "tree"'
             )
-        if self.node_scratch is not UNSET and not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", self.node_scratch):
+        if self.delivery not in (UNSET, *DELIVERIES):
             raise UsageError(
-                f"node_scratch is {self.node_scratch!r}; it is the path of a folder of each node, "
-                "of letters, digits and . _ + - between slashes",
-                remedy='set node_scratch = "/tmp"',
+                f'delivery is {self.delivery!r}; it must be "auto", "shared" or "node"',
+                key="delivery",
+                remedy='set delivery = "auto"',
             )
+        if self.node_scratch is not UNSET:
+            check_node_scratch(self.node_scratch)
         if self.fabric not in (UNSET, "mark", "require"):
             raise UsageError(
-                f"fabric is {self.fabric!r}", remedy='write fabric = "mark" or fabric = "require"'
+                f'fabric is {self.fabric!r}; it must be "mark" or "require"',
+                key="fabric",
+                remedy='set fabric = "mark"',
             )
         if self.writable and self.form == "file":
             raise UsageError(
                 'writable = true and form = "file" exclude each other: an image as one file is read-only',
+                key="form",
                 remedy="leave one of them out",
             )
         if self.command and not self.command[0]:
-            raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
+            raise UsageError(
+                "the job has no command", key="command", remedy='set command = ["python", "train.py"]'
+            )
         if isinstance(self.entrypoint, tuple) and not (self.entrypoint and self.entrypoint[0]):
-            raise UsageError("the entrypoint is empty", remedy="entrypoint = false puts nothing before it")
+            raise UsageError(
+                "the entrypoint is empty",
+                key="entrypoint",
+                remedy="set entrypoint = false, which puts nothing before the command",
+            )
         words = self.entrypoint if isinstance(self.entrypoint, tuple) else ()
         if any("\0" in word for word in (*words, *self.command)):
-            raise UsageError("the command holds a NUL byte, which no program can be given")
+            raise UsageError(
+                "the command holds a NUL byte, which no program can be given",
+                key="command",
+                remedy="write the bytes to a file, and give the command the file's path",
+            )
         for name, value in self.environment.items():
             check_variable(name, value)
         for name in self.environment_from:
@@ -207,16 +205,40 @@ class Job(Struct, frozen=True, kw_only=True):
             if name in self.environment:
                 raise UsageError(
                     f"{name} is in environment_from and under [environment]",
+                    key="environment_from",
                     remedy="leave one of them out",
                 )
         for module in self.modules:
             if not module or any(c.isspace() or not c.isprintable() for c in module):
                 raise UsageError(
                     f"{module!r} is not the name of an environment module",
+                    key="modules",
                     remedy='write modules = ["openmpi/4.1.4"]',
                 )
-        if self.scheduling.warning_s and self.walltime_s is None:
+        targets: set[str] = set()
+        for mount in self.mounts:
+            if mount.target in targets:
+                raise UsageError(
+                    f"two mounts have the target {mount.target}, where only one can be seen",
+                    key="mounts",
+                    remedy='give each its own: mounts = ["a:/data/a", "b:/data/b"]',
+                )
+            targets.add(mount.target)
+        warning_s = self.scheduling.warning_s
+        if warning_s and (self.walltime_s is None or warning_s >= self.walltime_s):
+            has = "the job has none" if self.walltime_s is None else f"that is {self.walltime_s}"
             raise UsageError(
-                "scheduling.warning_s counts back from walltime_s, and the job has none",
-                remedy="set walltime_s",
+                f"scheduling.warning_s is {warning_s}: it counts back from walltime_s, and {has}",
+                key="scheduling.warning_s",
+                remedy=f"set walltime_s = {max(3600, 2 * warning_s)}, or warning_s = 0 under [scheduling]",
             )
+
+
+def check_node_scratch(path: str) -> None:
+    if not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+/?", path):
+        raise UsageError(
+            f"node_scratch is {path!r}; it must be an absolute path on each node, of letters, digits and "
+            ". _ + -",
+            key="node_scratch",
+            remedy='set node_scratch = "/tmp"',
+        )

@@ -17,7 +17,10 @@ def check_variable(name: str, value: str) -> None:
             remedy="use letters, digits and underscores under [environment]",
         )
     if "\0" in value:
-        raise UsageError(f"the value of {name} holds a NUL byte, which no environment can carry")
+        raise UsageError(
+            f"the value of {name} holds a NUL byte, which no environment can carry",
+            remedy="write the value to a file, and set the file's path",
+        )
     if (reason := fault(environment={name: value})) is not None:
         raise UsageError(f"the job {reason}", remedy="write the value to a file, and set the file's path")
 

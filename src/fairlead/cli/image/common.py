@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from fairlead import digests
+from fairlead.cli.command_line import number
 from fairlead.cli.common import Context, registry_access
 from fairlead.errors import FairleadError, StoreError
 
@@ -34,9 +35,15 @@ def add_access(parser: argparse.ArgumentParser) -> None:
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """The flags that allow more than an ordinary image needs."""
-    parser.add_argument("--max-unpacked", metavar="BYTES", type=int, help="a layer may unpack to so much")
-    parser.add_argument("--max-entries", metavar="N", type=int, help="a layer may hold so many files")
-    parser.add_argument("--max-ratio", metavar="X", type=float, help="a layer may inflate by this factor")
+    parser.add_argument(
+        "--max-unpacked", metavar="BYTES", type=number("--max-unpacked"), help="a layer may unpack to so much"
+    )
+    parser.add_argument(
+        "--max-entries", metavar="N", type=number("--max-entries"), help="a layer may hold so many files"
+    )
+    parser.add_argument(
+        "--max-ratio", metavar="X", type=number("--max-ratio"), help="a layer may inflate by this factor"
+    )
 
 
 def add_image(parser: argparse.ArgumentParser, *, many: bool = False) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from fairlead.cli import console
+from fairlead.cli.command_line import number
 from fairlead.cli.common import Context, add_common, add_dry_run
 from fairlead.cli.image.common import size
-from fairlead.errors import UsageError
 
 EXAMPLE = "fairlead image gc --older-than 30 --dry-run"
 
@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--older-than",
         metavar="DAYS",
-        type=float,
+        type=number("--older-than"),
         help="also remove images without a name or a pin that are older than this",
     )
     add_dry_run(parser)
@@ -27,8 +27,6 @@ def run(context: Context) -> int:
     from fairlead.images import upkeep
 
     options = context.options
-    if options.older_than is not None and not options.older_than >= 0:
-        raise UsageError(f"--older-than is {options.older_than}", remedy="give a number of days")
     found = upkeep.collect_garbage(context.store, dry_run=options.dry_run, older_than_days=options.older_than)
     if options.json:
         console.result_json(found)

@@ -1,0 +1,18 @@
+"""Names that a user gives: one line of text that can be shown, compared and encoded."""
+
+from __future__ import annotations
+
+from fairlead.errors import UsageError
+from fairlead.printable import printable
+
+
+def check_name(what: str, text: str, *, key: str = "") -> None:
+    """Raise UsageError for an empty text, and one with control characters or bytes that are not UTF-8."""
+    if not text.strip():
+        raise UsageError(f"{what} is empty", key=key, remedy="give it a value, or leave it out")
+    if "\n" in text or "\t" in text or printable(text) != text:
+        raise UsageError(
+            f"{what} is {text[:60]!r}, with a control character or bytes that are not UTF-8",
+            key=key,
+            remedy="write it on one line, in letters, digits and punctuation",
+        )
