@@ -117,6 +117,12 @@ KNOWN = {
     "ca_file": _Known(str, "", "a certificate authority that registries may be signed by"),
     "policy": _Known(str, "", "the signature policy; without it the user's or the machine's policy.json"),
     "require_digest": _Known(bool, False, "refuse references to images without a digest"),
+    "tool_timeout_s": _Known(
+        float,
+        None,
+        "seconds that tools have to answer; without it 20, and 120 to take a job",
+        key="tool_timeout_s",
+    ),
     "repeats": _Known(int, _PROVE.repeats, "measured runs of a proof", key="prove.repeats"),
     "margin": _Known(float, _PROVE.margin, "relative difference that counts as none", key="prove.margin"),
     "confidence": _Known(

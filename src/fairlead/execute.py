@@ -16,12 +16,17 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from fairlead.errors import Terminated, ToolError
 from fairlead.model import Outcome
+from fairlead.printable import one_line
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger("fairlead")
 
@@ -32,9 +37,37 @@ STOP_GRACE_S = 15.0
 #: SIGKILL works at once, or not at all.
 _KILL_GRACE_S = 5.0
 
+#: What is kept of a tool's output: a line of a queue has 120 bytes, and queues have 100,000 lines.
+MOST_BYTES = 32 * 2**20
+TIMEOUT_VARIABLE = "FAIRLEAD_TOOL_TIMEOUT_S"
+#: The setting, once it was read.
+tool_timeout_s: float | None = None
+_PATIENCE_S = 30.0
+#: From SIGTERM to SIGKILL.
+_TERM_GRACE_S = 1.0
+#: How often it is looked whether a silent tool has ended, and how long its output may stay open then.
+_LOOK_S = 0.1
+_LEFT_OPEN_S = 0.5
+_CHUNK_BYTES = 2**16
+_MOST_SHOWN = 400
+
+#: Set while the threads of `side_by_side` are to end what they run.
+_stopped = threading.Event()
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def set_patience(seconds: float | None) -> None:
+    """Use the setting tool_timeout_s."""
+    global tool_timeout_s
+    tool_timeout_s = seconds
+
+
+def patience(default_s: float) -> float:
+    """The time in seconds within which a tool must answer: the setting tool_timeout_s, else the default."""
+    return default_s if tool_timeout_s is None else tool_timeout_s
 
 
 def run(
@@ -42,41 +75,237 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     stdin: str | None = None,
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
     folder: str | None = None,
+    most_bytes: int = MOST_BYTES,
+    may_leave: bool = False,
 ) -> Outcome:
     """Run a short command to its end and keep what it prints.
 
-    A missing program is exit code 127, not an exception. Raises ToolError after `timeout_s` seconds.
+    It runs in a session of its own, without a terminal. What it leaves of that session is killed, unless it
+    `may_leave` processes. A missing program is exit code 127, not an exception. Raises ToolError after
+    `timeout_s` seconds (None: `patience`), and for more than `most_bytes` on stdout; of stderr the rest is
+    dropped. Then it ends the tool and all processes below it.
     """
     log.debug("+ %s", shlex.join(argv))
+    limit_s = patience(_PATIENCE_S) if timeout_s is None else timeout_s
     began = time.monotonic()
     try:
-        done = subprocess.run(
+        given = None if stdin is None else stdin.encode("utf-8", "surrogateescape")
+        process = subprocess.Popen(
             list(argv),
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=None if environment is None else dict(environment),
-            timeout=timeout_s,
             cwd=folder,
-            check=False,
+            start_new_session=True,
         )
-    except OSError as error:  # not there, not ours to start, or no program of this machine's
+    # Not there, not ours to start, or no program of this machine's; or a word that no program can be given.
+    except (OSError, ValueError) as error:
         return Outcome(argv=tuple(argv), exit_code=127, stdout="", stderr=str(error), wall_s=0.0)
-    except subprocess.TimeoutExpired:
-        raise ToolError(
-            f"{argv[0]} did not answer within {timeout_s:.0f} s", context=shlex.join(argv)
-        ) from None
+    try:
+        stdout, stderr = _converse(process, given or b"", began + limit_s, most_bytes)
+        if not may_leave:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+    except BaseException as error:
+        _end_tool(process)
+        if isinstance(error, TimeoutError):
+            raise _late(argv, limit_s) from None
+        if isinstance(error, _TooMuch):
+            raise _flooded(argv, most_bytes) from None
+        raise
+    finally:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
     return Outcome(
         argv=tuple(argv),
-        exit_code=done.returncode,
-        stdout=done.stdout,
-        stderr=done.stderr,
+        exit_code=process.returncode,
+        stdout=_text(stdout),
+        stderr=_text(stderr),
         wall_s=time.monotonic() - began,
     )
+
+
+class _TooMuch(Exception):
+    """A tool prints more than is kept."""
+
+
+def _converse(
+    process: subprocess.Popen[bytes], given: bytes, deadline: float, most_bytes: int
+) -> tuple[bytes, bytes]:
+    """What the tool prints until it ends. Raises TimeoutError and _TooMuch.
+
+    The end of the tool counts, and not that of its output: a process that it left behind may keep that open.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = process.stdout.fileno(), process.stderr.fileno()
+    kept = {out: bytearray(), err: bytearray()}
+    reading, left = {out, err}, memoryview(given)
+    poll = select.poll()
+    for descriptor in reading:
+        poll.register(descriptor, select.POLLIN)
+    if process.stdin is not None:
+        os.set_blocking(process.stdin.fileno(), False)
+        poll.register(process.stdin.fileno(), select.POLLOUT)
+    with _told_of_end(process.pid, poll):
+        while reading or process.returncode is None:
+            now = time.monotonic()
+            if now >= deadline:
+                if process.returncode is None:
+                    raise TimeoutError
+                break
+            if _stopped.is_set():
+                raise ToolError("the tool was stopped: Fairlead ends")
+            for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
+                if process.stdin is not None and descriptor == process.stdin.fileno():
+                    try:
+                        left = left[os.write(descriptor, left[:_CHUNK_BYTES]) :]
+                    except BlockingIOError:
+                        continue
+                    except OSError:  # it does not read all of it
+                        left = left[:0]
+                    if not left:
+                        poll.unregister(descriptor)
+                        process.stdin.close()
+                        process.stdin = None
+                elif descriptor not in kept:
+                    poll.unregister(descriptor)  # it has ended
+                else:
+                    data = os.read(descriptor, _CHUNK_BYTES)
+                    if not data:
+                        poll.unregister(descriptor)
+                        reading.discard(descriptor)
+                    elif len(kept[descriptor]) + len(data) <= most_bytes:
+                        kept[descriptor] += data
+                    elif descriptor == out:
+                        raise _TooMuch
+            if process.returncode is None and process.poll() is not None:
+                deadline = min(deadline, time.monotonic() + _LEFT_OPEN_S)
+    return bytes(kept[out]), bytes(kept[err])
+
+
+@contextlib.contextmanager
+def _told_of_end(pid: int, poll: select.poll) -> Iterator[None]:
+    """Inside, the poll returns when the process ends; kernels before 5.3 cannot."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        yield
+        return
+    poll.register(descriptor, select.POLLIN)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _text(data: bytes) -> str:
+    """As text, with a newline at the end of each line; what is not UTF-8 as lone surrogates."""
+    text = data.decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _late(argv: Sequence[str], limit_s: float) -> ToolError:
+    words = one_line(shlex.join(argv), limit=_MOST_SHOWN)
+    return ToolError(
+        f"{argv[0]} did not answer within {limit_s:g} s",
+        context=words,
+        remedy="run the command by hand to see what it waits for; or give tools more time: "
+        f"export {TIMEOUT_VARIABLE}={max(60, round(4 * limit_s))}",
+    )
+
+
+def _flooded(argv: Sequence[str], most_bytes: int) -> ToolError:
+    words = one_line(shlex.join(argv), limit=_MOST_SHOWN)
+    return ToolError(
+        f"{argv[0]} printed more than {most_bytes / 2**20:g} MiB and was stopped",
+        context=words,
+        remedy=f"{words} | head   # shows what it prints",
+    )
+
+
+@contextlib.contextmanager
+def side_by_side(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads that run tools. When the caller is stopped, or fails, the tools end at once: they
+    have no terminal whose Ctrl-C they would get."""
+    from concurrent.futures import ThreadPoolExecutor  # here, because most verbs need none
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="tool") as pool:
+        try:
+            yield pool
+        except BaseException:
+            _stopped.set()
+            try:
+                pool.shutdown(cancel_futures=True)
+            finally:
+                _stopped.clear()
+            raise
+
+
+def _end_tool(process: subprocess.Popen[bytes]) -> None:
+    """End a tool that does not end by itself, and what it started: its session, the processes below it, and
+    those that hold its output open. Not found is only a process that has left all three."""
+    mine = os.getpid()
+    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+    pipes = {f"pipe:[{os.fstat(stream.fileno()).st_ino}]" for stream in streams if not stream.closed}
+    first = _processes()
+    belong = _of_tool(process.pid, first)
+    # A child of our own that was just forked has all our files open for a moment.
+    belong |= {pid for pid in _holders(pipes) if pid in first and first[pid].parent != mine}
+
+    def left() -> list[int]:
+        now = _processes()
+        same = {pid for pid in belong if pid in now and now[pid].started == first[pid].started}
+        return sorted(same | _of_tool(process.pid, now))
+
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        for pid in left():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+    deadline = time.monotonic() + _TERM_GRACE_S
+    while (process.poll() is None or left()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    _end(left)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_GRACE_S)
+
+
+class _Process(NamedTuple):
+    parent: int
+    session: int
+    started: int
+
+
+def _processes() -> dict[int, _Process]:
+    """All processes that have not ended; by proc_pid_stat(5)."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stream:
+            words = stream.read().rpartition(b") ")[2].split()
+            if words[0] not in (b"Z", b"X"):
+                found[int(name)] = _Process(int(words[1]), int(words[3]), int(words[19]))
+    return found
+
+
+def _of_tool(pid: int, processes: Mapping[int, _Process]) -> set[int]:
+    """The tool, the processes below it, and those of its session, of which it is the leader."""
+    found = {pid} if pid in processes else set()
+    return found | set(_below(pid, processes)) | {p for p, each in processes.items() if each.session == pid}
+
+
+def _holders(pipes: Collection[str]) -> Iterator[int]:
+    """The processes of this user, but for this one, that have one of the pipes open."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            folder = f"/proc/{name}/fd"
+            if int(name) != os.getpid() and any(
+                os.readlink(f"{folder}/{each}") in pipes for each in os.listdir(folder)
+            ):
+                yield int(name)
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:
@@ -224,13 +453,14 @@ def end_strays(run_id: str) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below one, however deep, that have not ended; by proc_pid_stat(5)."""
+    """The processes below one, however deep, that have not ended."""
+    return _below(pid, _processes())
+
+
+def _below(pid: int, processes: Mapping[int, _Process]) -> list[int]:
     children: dict[int, list[int]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stream:
-            state, parent = stream.read().rpartition(b") ")[2].split()[:2]
-            if state not in (b"Z", b"X"):
-                children.setdefault(int(parent), []).append(int(name))
+    for each, facts in processes.items():
+        children.setdefault(facts.parent, []).append(each)
     found = [pid]
     for each in found:
         found += children.get(each, ())

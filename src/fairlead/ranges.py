@@ -52,6 +52,7 @@ RANGES = {
     "prove.seed": Range(0, _COUNT, "1"),
     "prove.window_s": Range(0.001, 3600, "0.2", whole=False),
     "prove.goals": Range(-math.inf, math.inf, "0.9", whole=False, open=True),
+    "tool_timeout_s": Range(0.01, 86_400, "60", whole=False),
     "--at-once": Range(1, 100_000, "8"),
     "--rank": Range(0, _COUNT, "0"),
     "--older-than": Range(0, 1_000_000, "30", whole=False),

@@ -56,6 +56,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "margin": {"flag": 0.11, "environment": 0.12, "project": 0.13, "site": 0.14},
     "confidence": {"flag": 0.81, "environment": 0.82, "project": 0.83, "site": 0.84},
     "seed": {"flag": 31, "environment": 32, "project": 33, "site": 34},
+    "tool_timeout_s": {"flag": 41.5, "environment": 42.5, "project": 43.5, "site": 44.5},
 }
 ORDER = ["flag", "environment", "project", "site"]
 

@@ -34,4 +34,4 @@ def test_it_does_not_work_and_says_why(
     assert [facts.works for facts in found] == [False]
     verdict = registry.engine(chosen).judge(make_site(engines=found), make_image())
     assert isinstance(verdict, Unsuitable)
-    assert verdict.reason == "when tried, sleep did not answer within 0 s"
+    assert verdict.reason == "when tried, sleep did not answer within 0.1 s"

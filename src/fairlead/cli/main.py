@@ -70,6 +70,7 @@ def main(argv: list[str]) -> int:
             console.show_error(error)
             settings = config.resolve(vars(options), folder=None, environment=os.environ, with_site=False)
             damage = error.code
+        execute.set_patience(settings["tool_timeout_s"])
         chosen = settings.settings["store"].source
         own = settings.store
         store = Store(settings.store)

@@ -29,7 +29,7 @@ class RealHost:
         return execute.which(name)
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
-        return execute.run(argv, timeout_s=timeout_s)
+        return execute.run(argv, timeout_s=execute.patience(timeout_s))
 
     def tool(self, name: str) -> str | None:
         folder = None if self._tools is None else access.tool(self._tools, name)
