@@ -30,11 +30,11 @@ from fairlead import codec, deliveries, execute, proofs, registry, render, run_f
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, StoreError, Terminated, ToolError, UsageError
 from fairlead.hostlist import shortened
-from fairlead.model import JobStart, JobState, Plan, QueueEntry, Record, Site, Submission
+from fairlead.model import JobStart, JobState, Outcome, Plan, QueueEntry, Record, Site, Submission
 from fairlead.printable import one_line
 from fairlead.progress import look_for_straggler
 from fairlead.render.watchdog import EXIT_CODE as HUNG
-from fairlead.schedulers import Scheduler, said
+from fairlead.schedulers import Scheduler, job_name, odd_lines, said
 from fairlead.store import Store
 from fairlead.stragglers import Straggler
 
@@ -51,6 +51,8 @@ _CODES = {
 }
 #: Controllers are restarted now and then; who waits for days waits for that, too.
 _OUTAGE_S = 900.0
+#: A busy controller may take its time for a new job.
+_SUBMISSION_S = 120.0
 #: How long a shared file system may take to show what another node wrote.
 _SETTLE_S = 10.0
 #: More than any machine has; who is believed to have had more would make lists of that length.
@@ -125,10 +127,26 @@ def hand_over(scheduler: Scheduler, plan: Plan, script: Path, log: str, *argumen
     refusal."""
     argv = (*scheduler.submit(str(script), log), *arguments)
     stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
-    number = scheduler.job_id(execute.run(argv, stdin=stdin, timeout_s=120.0, folder=plan.job.workdir))
-    if not is_job_id(scheduler, number):
-        raise ToolError(f"{argv[0]} returned {one_line(number)!r}, which is no job ID of {scheduler.NAME}")
+    try:
+        number = scheduler.job_id(submit_by(argv, stdin, plan.job.workdir))
+        if not is_job_id(scheduler, number):
+            raise ToolError(
+                f"{argv[0]} returned {one_line(number)!r}, which is no job ID of {scheduler.NAME}"
+            )
+    except ToolError as error:
+        raise ToolError(
+            f"{error.message}: the job may or may not be in the queue",
+            context=error.context,
+            remedy=f"{scheduler.LIST}   # shows whether the job {job_name(plan.job)} is there: cancel it, "
+            "or let it run, before you submit again",
+        ) from None
     return number
+
+
+def submit_by(argv: Sequence[str], stdin: str | None, folder: str | None = None) -> Outcome:
+    """Run a scheduler's command that takes a job, which has time, and may leave the job itself behind."""
+    limit_s = execute.patience(_SUBMISSION_S)
+    return execute.run(argv, stdin=stdin, timeout_s=limit_s, folder=folder, may_leave=True)
 
 
 @contextlib.contextmanager
@@ -411,14 +429,20 @@ def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
 
 
 def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
-    """What the scheduler says of the jobs that it knows."""
+    """What the scheduler says of the jobs that it knows. Where an answer has lines that are not understood, a
+    job that is missing in it is unknown, and not over."""
     found: dict[str, QueueEntry] = {}
+    odd: list[str] = []
     scheduler = registry.scheduler(name)
     for query in scheduler.queries(job_ids) if job_ids else ():
         if all(job_id in found for job_id in job_ids):
             break
-        for entry in query.parse(execute.run(query.argv)):
+        outcome = execute.run(query.argv)
+        for entry in query.parse(outcome):
             found.setdefault(entry.job_id, entry)
+        odd += odd_lines(query.argv[0], list(query.odd(outcome)))
+    for job_id in job_ids if odd else ():
+        found.setdefault(job_id, QueueEntry(job_id=job_id, state=JobState.UNKNOWN, reason="; ".join(odd)))
     return found
 
 

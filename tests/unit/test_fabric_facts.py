@@ -10,7 +10,6 @@ from elves import make_elf
 from fabric_words import adapter, interface
 from tools import tool
 
-from fairlead.errors import ToolError
 from fairlead.fabric.facts import Kind, Network
 from fairlead.images.inside import look
 from fairlead.probe.fabrics import SCRIPT, parse
@@ -88,9 +87,9 @@ def test_this_machine_can_be_read() -> None:
     assert "lo" not in [each.name for each in found.interfaces]
 
 
-def test_a_line_that_the_script_cannot_have_printed_is_an_error() -> None:
-    with pytest.raises(ToolError, match="cannot be read"):
-        parse("bash: command not found\n")
+def test_a_line_that_the_script_cannot_have_printed_is_skipped() -> None:
+    found = parse("Welcome to the cluster\n/sys/class/net/eth0/operstate\tup\n")
+    assert [(each.name, each.up) for each in found.interfaces] == [("eth0", True)]
 
 
 def test_the_libraries_of_an_image(tmp_path: Path) -> None:

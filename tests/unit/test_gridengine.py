@@ -82,7 +82,7 @@ def test_refusals() -> None:
     with pytest.raises(PlanError, match="refuses") as caught:
         gridengine.job_id(outcome(stderr='Unable to run job: unknown queue "nowhere".', code=1))
     assert "nowhere" in (caught.value.context or "")
-    with pytest.raises(ToolError, match="did not tell"):
+    with pytest.raises(ToolError, match="no job ID"):
         gridengine.job_id(outcome("Your job has been submitted\n"))
 
 

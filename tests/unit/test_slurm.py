@@ -118,7 +118,7 @@ def test_the_number_behind_a_sites_notices(stdout: str, number: str) -> None:
 
 @pytest.mark.parametrize("stdout", ["", "queued\n", "Submitted batch job\n"])
 def test_an_answer_without_a_number_is_shown(stdout: str) -> None:
-    with pytest.raises(ToolError, match="did not tell the job's number"):
+    with pytest.raises(ToolError, match="returned no job ID"):
         slurm.job_id(outcome(stdout))
 
 

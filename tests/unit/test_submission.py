@@ -96,7 +96,7 @@ def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(
     says(sbatch="echo thanks")
     site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
     job = make_job(scheduler="slurm", engine="native", workdir=str(tmp_path), topology=Topology(nodes=2))
-    with pytest.raises(ToolError, match="did not tell the job's number"):
+    with pytest.raises(ToolError, match="returned no job ID"):
         submission.submit(store, plan(job, None, None, site), site)
     (run,) = submission.submitted(store)
     (status,) = submission.look(store, [run])

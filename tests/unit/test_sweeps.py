@@ -210,7 +210,7 @@ def test_a_cancellation_that_was_refused_leaves_no_mark(store: Store, says: Says
     says()
     assert sweeps.look(store, [run])[0].state is JobState.UNKNOWN
     says(sbatch="echo thanks")
-    with pytest.raises(ToolError, match="did not tell the job's number"):
+    with pytest.raises(ToolError, match="returned no job ID"):
         submit(store, tmp_path, 2)
     (lost,) = [name for name in submission.submitted(store) if name != run]
     with pytest.raises(ToolError, match="nobody heard its answer"):

@@ -225,6 +225,7 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
             lines.append(f"       {_partition(partition)}")
         if scheduler.accounts is not None:
             lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
+        lines += [f"       mind: {remark}" for remark in scheduler.remarks]
     if site.mpis or proofs:
         lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
     for proof in proofs:
@@ -240,6 +241,8 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
             lines.append(f"       try: {check.remedy}")
     lines += ["", console.bold("places")]
     lines += [f"  {_place(system)}" for system in site.file_systems]
+    if site.remarks:
+        lines += ["", console.bold("not probed"), *(f"  {console.mark(False)}  {r}" for r in site.remarks)]
     if site.other_tools:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]

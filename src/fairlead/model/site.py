@@ -91,7 +91,8 @@ class Partition(Struct, frozen=True, kw_only=True):
 
 class SchedulerFacts(Struct, frozen=True, kw_only=True):
     """A scheduler found on a machine. `accounts`: those that this user can charge, None when the scheduler
-    keeps no such list. `settings`: what else a scheduler's module wants to know, by its own names."""
+    keeps no such list. `settings`: what else a scheduler's module wants to know, by its own names. `remarks`:
+    what its commands printed that is not understood."""
 
     name: str
     version: str
@@ -101,6 +102,7 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
     accounts: tuple[str, ...] | None = None
     mpi_plugins: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def partition(self, name: str | None) -> Partition | None:
         """The partition of this name; without a name, the default one."""
@@ -109,7 +111,7 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
 
 class Site(Struct, frozen=True, kw_only=True):
     """Facts about one machine, as one probe saw them. `unseen`: paths of the login node that are not there on
-    this compute node. `network`: None when nobody looked."""
+    this compute node. `network`: None when nobody looked. `remarks`: what could not be probed, and why."""
 
     hostname: str
     kernel: str
@@ -135,6 +137,7 @@ class Site(Struct, frozen=True, kw_only=True):
     schedulers: tuple[SchedulerFacts, ...] = ()
     unseen: tuple[str, ...] = ()
     network: Network | None = None
+    remarks: tuple[str, ...] = ()
     probed_at: str = ""
 
     def scheduler(self, name: str) -> SchedulerFacts | None:

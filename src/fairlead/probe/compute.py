@@ -12,12 +12,11 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
-from fairlead import access, codec, execute, registry
+from fairlead import access, codec, execute, registry, submission
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, ToolError
 from fairlead.files.mounts import Mount, find_mount
@@ -181,9 +180,7 @@ def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:
     script = folder / "look.sh"
     script.write_bytes(os.fsencode(text))
     argv = scheduler.submit(str(script), str(folder / "output.log"))
-    return scheduler.job_id(
-        execute.run(argv, stdin=text if scheduler.SUBMITS_STDIN else None, timeout_s=120.0)
-    )
+    return scheduler.job_id(submission.submit_by(argv, text if scheduler.SUBMITS_STDIN else None))
 
 
 def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str], None]) -> bool:
@@ -211,11 +208,7 @@ def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str],
 
 
 def _entry(scheduler: Scheduler, number: str) -> QueueEntry | None:
-    for query in scheduler.queries([number]):
-        for entry in query.parse(execute.run(query.argv)):
-            if entry.job_id == number:
-                return entry
-    return None
+    return submission.ask(scheduler.NAME, [number]).get(number)
 
 
 def _blind(store: Store, login: Site) -> Site:
@@ -236,7 +229,7 @@ def _site(host: NodeHost, store: Store, login: Site) -> Site:
         facts.setdefault(name, []).append(value)
     one = {name: values[0] for name, values in facts.items()}
     names = registry.names("engines")
-    with ThreadPoolExecutor(len(names), thread_name_prefix="probe") as pool:
+    with execute.side_by_side(len(names)) as pool:
         engines = tuple(pool.map(lambda name: probe_engine(name, host), names))
     purposes = {path: purpose for purpose, path in asked.items()}
     return msgspec.structs.replace(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from fairlead import registry
 from fairlead.engines import Host
-from fairlead.errors import ToolError
 from fairlead.model import EngineFacts
+from fairlead.probe.attempts import reason
 
 
 def probe_engine(name: str, host: Host) -> tuple[EngineFacts, ...]:
-    """An engine whose program hangs does not work; that is no reason to know nothing of the others."""
+    """An engine whose probe fails does not work; that is no reason to know nothing of the others."""
     try:
         return registry.engine(name).probe(host)
-    except ToolError as error:
+    except Exception as error:
+        why = f"when tried, {reason(error)}"
         modes = (mode.partition(":")[2] for mode in registry.modes(name))
         return (
             EngineFacts(
                 name=name, path=host.which(name) or "", version="", origin="on PATH", works=False,
-                detail=f"when tried, {error.message}", remedy="fairlead doctor",
-                faults={mode: f"when tried, {error.message}" for mode in modes if mode},
+                detail=why, remedy="fairlead doctor", faults={mode: why for mode in modes if mode},
             ),
         )  # fmt: skip

@@ -75,6 +75,7 @@ _PRIVATE = re.compile(
     r"|br-[0-9a-f]{12}"
 )
 _ACTIVE = "4: ACTIVE"
+_COUNT = re.compile(r"[0-9]{1,12}")
 _IPOIB = "32"  # ARPHRD_INFINIBAND
 
 
@@ -87,13 +88,12 @@ def probe_network(host: RealHost, *, root: str = "") -> Network:
 
 
 def parse(text: str) -> Network:
-    """What the script printed. Raises ToolError for lines that it cannot have printed."""
+    """What the script printed; what it cannot have printed, such as a notice of the site's, is skipped."""
     facts: dict[str, list[str]] = defaultdict(list)
     for line in text.splitlines():
         path, tab, value = line.partition("\t")
-        if not tab:
-            raise ToolError("the machine's networks cannot be read", context=line)
-        facts[path].append(value.strip())
+        if tab:
+            facts[path].append(value.strip())
     routed = frozenset(facts.get("/proc/net/route", ()))
     one = {path: values[0] for path, values in facts.items()}
     interfaces = _interfaces(one, routed)
@@ -105,7 +105,7 @@ def parse(text: str) -> Network:
         interfaces=interfaces,
         devices=devices,
         closed=tuple(path for path in devices if one[path] == "closed"),
-        locked_memory_bytes=int(locked) * 1024 if locked.isdigit() else None,
+        locked_memory_bytes=int(locked) * 1024 if _COUNT.fullmatch(locked) else None,
     )
 
 
@@ -122,10 +122,10 @@ def _infiniband(facts: dict[str, str]) -> list[Port]:
         driver = facts.get(f"{top}/device/uevent", "")
         if driver in _SOFT or _SOFT_DEVICE.match(device):
             continue
-        for number in _below(facts, f"{top}/ports/"):
+        for number in filter(_COUNT.fullmatch, _below(facts, f"{top}/ports/")):
             port = f"{top}/ports/{number}"
             state = facts.get(f"{port}/state", "")
-            rate = re.match(r"([0-9.]+) Gb/sec", facts.get(f"{port}/rate", ""))
+            rate = re.match(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) Gb/sec", facts.get(f"{port}/rate", ""))
             found.append(
                 Port(
                     kind=_kind(
@@ -189,7 +189,7 @@ def _interfaces(facts: dict[str, str], routed: frozenset[str]) -> tuple[Interfac
                 # What has no carrier to tell of (a tunnel, some drivers) is "unknown".
                 up=facts.get(f"{top}/operstate", "") in ("up", "unknown"),
                 routed=name in routed,
-                speed_mbps=int(speed) if speed.isdigit() else None,  # -1: not known
+                speed_mbps=int(speed) if _COUNT.fullmatch(speed) else None,  # -1: not known
                 driver=facts.get(f"{top}/device/uevent", ""),
                 ipoib=facts.get(f"{top}/type") == _IPOIB,
                 private=_PRIVATE.fullmatch(name) is not None or (is_bridge and not physical),

@@ -7,7 +7,7 @@ import platform
 import pwd
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from fairlead import access, execute, registry
 from fairlead.clock import utc_now
@@ -16,6 +16,7 @@ from fairlead.gpu import find
 from fairlead.model import FileSystem, Site
 from fairlead.plan.watchdog import PY_SPY
 from fairlead.probe import mpi_library, permits
+from fairlead.probe.attempts import attempt
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.fabrics import probe_network
 from fairlead.probe.files import read_text
@@ -39,29 +40,42 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
     user = _user(uid)
     home = os.path.expanduser("~")
     places = (("store", str(store.root)), ("home", home), ("tmp", "/tmp"), ("shm", "/dev/shm"))
-    file_systems = tuple(_file_system(purpose, path) for purpose, path in places)
+    remarks: list[str] = []
+    systems = (
+        attempt(f"the file system of {path}", partial(_file_system, purpose, path), None, remarks)
+        for purpose, path in places
+    )
+    file_systems = tuple(system for system in systems if system is not None)
     with store.scratch(own=True) as scratch:
         host = RealHost(scratch, user=user, tools=store.tools)
         names = registry.names("engines")
         # Side by side, because what they do is start programs and wait for them.
-        with ThreadPoolExecutor(len(names) + 1, thread_name_prefix="probe") as pool:
+        with execute.side_by_side(len(names) + 1) as pool:
             if thorough:
                 pool.submit(host.trials.answers)
             found = pool.map(lambda name: probe_engine(name, host), names)
             schedulers = probe_schedulers(host)
             engines = tuple(facts for each in found for facts in each)
-        mpis = tuple(mpi_library.complete(mpi, store, os.environ) for mpi in probe_mpis(host))
-        network = probe_network(host)
+        found_mpis = attempt("MPI", partial(probe_mpis, host), (), remarks)
+        mpis = tuple(
+            attempt(mpi.title, partial(mpi_library.complete, mpi, store, os.environ), mpi, remarks)
+            for mpi in found_mpis
+        )
+        network = attempt("the network", partial(probe_network, host), None, remarks)
         # PRoot cannot say why it may not trace.
         thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
         in_namespace = any(
             facts.works and facts.name in _IN_NAMESPACES and not _WITHOUT_NAMESPACES & set(facts.modes)
             for facts in engines
         )
-        checks = permits.checks(
-            host.trials, file_systems, engine_in_namespace=in_namespace, thorough=thorough
-        )
-    drivers = find.find(environment=os.environ)
+        checks = attempt(
+            "what this machine permits",
+            partial(
+                permits.checks, host.trials, file_systems,
+                engine_in_namespace=in_namespace, thorough=thorough,
+            ), (), remarks,
+        )  # fmt: skip
+    drivers = attempt("the GPU drivers", partial(find.find, environment=os.environ), (), remarks)
     return Site(
         hostname=platform.node(),
         kernel=platform.release(),
@@ -86,6 +100,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         mpis=mpis,
         network=network,
         other_tools=_other_tools(store),
+        remarks=tuple(remarks),
         probed_at=utc_now(),
     )
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from fairlead.errors import ToolError
 from fairlead.model import MpiFacts, MpiFamily, Outcome, Pmi
+from fairlead.printable import one_line
 from fairlead.probe.host import RealHost
+from fairlead.versions import numbers
 
 #: What launchers are called. Debian has both families side by side, under names of their own.
 _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpirun.mpich", "mpiexec.mpich")
@@ -30,6 +32,8 @@ _MODULES = {
 }
 _DEEPEST_MODULE = 4
 _MOST_MODULES = 200
+#: Where a version is looked for: a search may take the square of it.
+_MOST_VERSION = 20_000
 
 
 def probe_mpis(host: RealHost) -> tuple[MpiFacts, ...]:
@@ -52,9 +56,9 @@ def parse_version(text: str) -> tuple[MpiFamily, str] | None:
         (MpiFamily.MVAPICH, r"MVAPICH2?.*?Version:?\s+(\d[\w.]*)"),
         (MpiFamily.MPICH, r"HYDRA build details:\s+Version:\s+(\d[\w.]*)"),
     ):
-        found = re.search(pattern, text)
+        found = re.search(pattern, text[:_MOST_VERSION])
         if found:
-            return family, found[1]
+            return family, found[1][:60]
     return None
 
 
@@ -74,7 +78,7 @@ def parse_ompi_info(text: str) -> OmpiInfo:
     components = set(re.findall(r"^mca:(\w+:\w+):version:", text, re.MULTILINE))
     if "path:prefix" not in lines or "ompi:version:full" not in lines:
         raise ToolError("ompi_info --parsable is not understood", context=text[:2000])
-    new = int(lines["ompi:version:full"].split(".")[0]) >= 5
+    new = numbers(lines["ompi:version:full"])[:1] >= (5,)
     options = lines.get("config:cli", "")
     spoken = []
     if new or any(re.fullmatch(r"pmix:(?:ext|pmix)\d\w*", each) for each in components):
@@ -139,7 +143,7 @@ def _probe_launcher(host: RealHost, path: str) -> MpiFacts | None:
             family=MpiFamily.UNKNOWN,
             launcher=path,
             prefix=prefix,
-            origin=f"on PATH; --version is not understood: {first[:120]}",
+            origin=f"on PATH; --version is not understood: {one_line(first, limit=120)}",
         )
     family, version = told
     if family is MpiFamily.OPENMPI:
@@ -171,7 +175,16 @@ def _openmpi(host: RealHost, path: str, version: str, prefix: str) -> MpiFacts:
             prefix=prefix,
             origin="on PATH; without ompi_info it is not known what it speaks",
         )
-    info = parse_ompi_info(said.stdout)
+    try:
+        info = parse_ompi_info(said.stdout)
+    except ToolError as error:
+        return MpiFacts(
+            family=MpiFamily.OPENMPI,
+            version=version,
+            launcher=path,
+            prefix=prefix,
+            origin=f"on PATH; {error.message}: it is not known which PMI it supports",
+        )
     asked = _ask(host, program, "--parsable", "--path", "libdir") if program is not None else None
     told = re.search(r"^path:libdir:(/.*)$", asked.stdout, re.MULTILINE) if asked is not None else None
     # Its own place first: a wheel says where it was built for.

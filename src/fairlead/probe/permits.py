@@ -113,11 +113,12 @@ class Trials:
 
 
 def parse(said: str) -> dict[str, Answer]:
-    """The lines that the trial prints."""
+    """The lines that the trial prints; of a trial whose line is not understood nothing is known."""
     found = {}
     for line in said.splitlines():
         name, step, number, text = (*line.split("\t", 3), "", "", "", "")[:4]
-        found[name] = Answer(step, int(number) if number else errno.EIO, text)
+        if re.fullmatch(r"-?[0-9]{0,4}", number):
+            found[name] = Answer(step, int(number) if number.strip("-") else errno.EIO, text)
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fairlead import registry
-from fairlead.errors import ToolError
 from fairlead.model import SchedulerFacts
+from fairlead.probe.attempts import reason
 from fairlead.schedulers import Asks
 
 
@@ -13,8 +13,8 @@ def probe_schedulers(host: Asks) -> tuple[SchedulerFacts, ...]:
     for name in registry.names("schedulers"):
         try:
             facts = registry.scheduler(name).probe(host)
-        except ToolError as error:  # a controller that is down does not answer in time
-            facts = SchedulerFacts(name=name, version="", works=False, detail=error.message)
+        except Exception as error:  # a controller that is down does not answer in time
+            facts = SchedulerFacts(name=name, version="", works=False, detail=reason(error))
         if facts is not None:
             found.append(facts)
     return tuple(found)

@@ -7,14 +7,24 @@ and gives the job script three functions of bash that reach its nodes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import UNSET
 
 from fairlead.errors import ToolError
 from fairlead.model import Job, Outcome, QueueEntry, SchedulerFacts, Site
+from fairlead.printable import one_line
+
+T = TypeVar("T")
+
+#: Of the lines that are not understood, so many are shown.
+_MOST_REMARKS = 3
+_MOST_SAID_LINES = 20
+#: Where a tool's version is looked for: a search may take the square of it.
+_MOST_VERSION = 4000
+_LONGEST_LINE = 100_000
 
 
 class Asks(Protocol):
@@ -27,10 +37,12 @@ class Asks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question about jobs, and how its answer is read: ToolError for what it does not know."""
+    """A question about jobs, and how its answer is read: ToolError for what it does not know. `odd`: the
+    lines of an answer that are not understood; a job that is missing may stand in one of them."""
 
     argv: tuple[str, ...]
     parse: Callable[[Outcome], tuple[QueueEntry, ...]]
+    odd: Callable[[Outcome], Iterable[str]] = lambda _: ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +82,8 @@ class Scheduler(Protocol):
     SUBMITS_STDIN: bool
     #: For sweeps.
     ARRAY: Array
+    #: The command that lists the user's own jobs.
+    LIST: str
     #: Why nobody has seen it run on the real scheduler; "" when the tests do.
     UNTESTED: str
 
@@ -134,10 +148,78 @@ def at_once(job: Job) -> int | None:
 
 
 def said(outcome: Outcome) -> str:
-    """What a command printed, for an error's context."""
-    return "\n".join(filter(None, (outcome.stderr.strip(), outcome.stdout.strip()))) or (
-        f"exit code {outcome.exit_code}"
-    )
+    """The end of what a command printed, for an error's context."""
+    lines = [line for text in (outcome.stderr, outcome.stdout) for line in text.strip().splitlines()]
+    return "\n".join(map(one_line, lines[-_MOST_SAID_LINES:])) or f"exit code {outcome.exit_code}"
+
+
+def each_line(tool: str, text: str, read: Callable[[str], T], remarks: list[str]) -> list[T]:
+    """What `read` makes of each line that is not empty. For a line that it does not understand (it raises
+    ValueError or LookupError) there is a remark."""
+    found, odd = [], []
+    for line in text.splitlines():
+        try:
+            if len(line) > _LONGEST_LINE:
+                odd.append(line)
+            elif line.strip():
+                found.append(read(line))
+        except (ValueError, LookupError):
+            odd.append(line)
+    remarks += odd_lines(tool, odd)
+    return found
+
+
+def odd_lines(tool: str, lines: Sequence[str]) -> list[str]:
+    """Remarks on lines of a tool's output that are not understood."""
+    shown = [
+        f"{tool} printed a line that is not understood: {one_line(line)}" for line in lines[:_MOST_REMARKS]
+    ]
+    more = len(lines) - len(shown)
+    return [*shown, f"{tool} printed {more} more such lines"] if more else shown
+
+
+def number(text: str) -> int:
+    """A count that a tool printed. Raises ValueError for what is none, and for one beyond all reason."""
+    if not re.fullmatch(r"[0-9]{1,12}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def number_or_none(text: str) -> int | None:
+    """The same; None for what is no count."""
+    try:
+        return number(text)
+    except ValueError:
+        return None
+
+
+def name_in(text: str) -> str:
+    """A name that a tool printed. Raises ValueError for what cannot be one."""
+    if not re.fullmatch(r"[\w.@:+/-]{1,255}", text):
+        raise ValueError(text)
+    return text
+
+
+def version_in(text: str, pattern: str = r"(\d[\w.+-]{0,40})") -> str:
+    """The first group of the pattern's first match; "" without one."""
+    found = re.search(pattern, text[:_MOST_VERSION])
+    return found[1][:60] if found else ""
+
+
+def pairs(text: str, separator: str | None = None) -> dict[str, str]:
+    """The first word of each line, or what stands before the separator, and what follows it."""
+    parts = (line.strip().split(separator, 1) for line in text.splitlines())
+    return {part[0]: part[1].strip() for part in parts if len(part) == 2}
+
+
+def check_answered(outcome: Outcome, forgotten: str) -> None:
+    """Raise ToolError for a question about jobs that was not answered. `forgotten`: the pattern of what a
+    command says, also by its exit code, of jobs that it does not know."""
+    failed = not outcome.ok and not outcome.stdout.strip() and outcome.stderr.strip()
+    if failed and not re.search(forgotten, outcome.stderr[:_MOST_VERSION], re.IGNORECASE):
+        raise ToolError(
+            f"{outcome.argv[0]} does not answer", context=said(outcome), remedy=" ".join(outcome.argv[:2])
+        )
 
 
 def found_job_id(outcome: Outcome, pattern: str) -> str:
@@ -145,7 +227,7 @@ def found_job_id(outcome: Outcome, pattern: str) -> str:
     Raises ToolError when there is none."""
     found = re.findall(pattern, outcome.stdout, re.MULTILINE)
     if not found:
-        raise ToolError(f"{outcome.argv[0]} did not tell the job's number", context=said(outcome))
+        raise ToolError(f"{outcome.argv[0]} returned no job ID", context=said(outcome))
     return str(found[-1])
 
 

@@ -103,7 +103,7 @@ def _elsewhere(job: Job, facts: SchedulerFacts) -> str:
 
 def warnings(name: str, job: Job, site: Site) -> tuple[str, ...]:
     facts = site.scheduler(name)
-    found = []
+    found = list(facts.remarks) if facts is not None else []
     if job.walltime_s is None:
         partition = facts.partition(job.scheduling.partition) if facts is not None else None
         limit = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from fairlead.errors import PlanError
@@ -14,10 +13,14 @@ from fairlead.schedulers import (
     at_once,
     by_host,
     by_partition,
+    check_answered,
+    each_line,
     found_job_id,
     gpus_per_node,
     job_name,
+    name_in,
     said,
+    version_in,
 )
 
 NAME = "flux"
@@ -28,6 +31,7 @@ SUBMITS_STDIN = False
 UNTESTED = "no Flux was at hand; from its documentation"
 JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
+LIST = "flux jobs"
 
 _AGAIN = """\
 again() { flux batch --output="${FAIRLEAD_CONTROL%/*}/output.log" "$script"; }
@@ -71,22 +75,23 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("flux") is None:
         return None
     told = asks.run(["flux", "version"])
-    version = re.search(r"(?m)^commands:\s*(\S+)", told.stdout)
+    version = version_in(told.stdout, r"(?m)^commands:\s*(\S+)")
     queues = asks.run(["flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"])
     if not queues.ok:
         return SchedulerFacts(
             name=NAME, version="", works=False, detail=f"Flux does not answer: {said(queues)}"
         )
-    partitions = []
-    for line in queues.stdout.splitlines():
-        name, _, rest = line.partition("|")
-        if name.strip():
-            partitions.append(
-                Partition(
-                    name=name.strip().rstrip("*"), default=name.strip().endswith("*"), up="✗" not in rest
-                )
-            )
-    return SchedulerFacts(name=NAME, version=version[1] if version else "", partitions=tuple(partitions))
+    remarks: list[str] = []
+
+    def read(line: str) -> Partition | None:
+        name, enabled, started = (word.strip() for word in line.split("|"))
+        if not name:  # a Flux without queues
+            return None
+        up = "✗" not in enabled + started
+        return Partition(name=name_in(name.rstrip("*")), default=name.endswith("*"), up=up)
+
+    partitions = tuple(filter(None, each_line("flux", queues.stdout, read, remarks)))
+    return SchedulerFacts(name=NAME, version=version, partitions=partitions, remarks=tuple(remarks))
 
 
 def objection(job: Job, site: Site) -> tuple[str, str] | None:
@@ -141,10 +146,15 @@ def job_id(outcome: Outcome) -> str:
 
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     form = "{id}|{state}|{result}|{nodelist}|{contextual_info}"
-    return (Query(("flux", "jobs", "--all", "--no-header", f"--format={form}", *job_ids), _entries),)
+    return (Query(("flux", "jobs", "--all", "--no-header", f"--format={form}", *job_ids), _entries, _odd),)
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    return [line for line in outcome.stdout.splitlines() if line.strip() and line.count("|") < 4]
 
 
 def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    check_answered(outcome, r"unknown|not found|no such")
     found = []
     for line in outcome.stdout.splitlines():
         words = [word.strip() for word in line.split("|")]
@@ -155,8 +165,10 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             told = JobState.RUNNING
         elif state == "INACTIVE":
             told = _RESULTS.get(result, JobState.UNKNOWN)
-        else:  # NEW, DEPEND, PRIORITY, SCHED
+        elif state in ("NEW", "DEPEND", "PRIORITY", "SCHED"):
             told = JobState.PENDING
+        else:
+            told = JobState.UNKNOWN
         found.append(QueueEntry(job_id=number, state=told, reason=reason, nodes=nodes))
     return tuple(found)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fairlead.errors import PlanError
+from fairlead.errors import PlanError, ToolError
 from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.printable import one_line
 from fairlead.schedulers import (
     Array,
     Asks,
@@ -19,10 +20,14 @@ from fairlead.schedulers import (
     by_host,
     by_partition,
     cpus_per_node,
+    each_line,
     found_job_id,
     gpus_per_node,
     job_name,
     mebibytes,
+    name_in,
+    number,
+    pairs,
     said,
 )
 
@@ -34,6 +39,7 @@ SUBMITS_STDIN = False
 UNTESTED = ""
 JOB_ID = '"${JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
+LIST = 'qstat -u "$USER"'
 
 _AGAIN = """\
 again() { # prints the number under which the job goes on
@@ -88,20 +94,26 @@ ARRAY = Array(
 )
 
 
+#: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
+_STATE = re.compile(r"[dEhrRsStTNwqPxcmoa]{1,12}")
+_MOST_NAMES = 10_000
+
+
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("qconf") is None or asks.which("qsub") is None:
         return None
     told = asks.run(["qstat", "-help"])
-    version = (told.stdout or told.stderr).partition("\n")[0].strip()
+    version = one_line((told.stdout or told.stderr).partition("\n")[0], limit=60)
     queues = asks.run(["qconf", "-sql"])
     if not queues.ok:
         return SchedulerFacts(
             name=NAME, version=version, works=False, detail=f"Grid Engine does not answer: {said(queues)}"
         )
-    settings = {}
+    settings: dict[str, str] = {}
+    remarks: list[str] = []
     environments = asks.run(["qconf", "-spl"])
-    for name in environments.stdout.split() if environments.ok else ():
-        shown = dict(re.findall(r"(?m)^(\S+)\s+(.*?)\s*$", asks.run(["qconf", "-sp", name]).stdout))
+    for name in _names(environments.stdout, remarks) if environments.ok else ():
+        shown = pairs(asks.run(["qconf", "-sp", name]).stdout)
         if shown.get("control_slaves", "").upper() == "TRUE" or shown.get("allocation_rule") == "$pe_slots":
             settings[f"pe {name}"] = f"{shown.get('allocation_rule', '')} {shown.get('slots', '')}"
     complexes = asks.run(["qconf", "-sc"])
@@ -109,24 +121,33 @@ def probe(asks: Asks) -> SchedulerFacts | None:
         if re.search(rf"(?m)^{resource}\s", complexes.stdout):
             settings["gpu"] = resource
             break
-    largest = re.search(r"(?m)^max_aj_tasks\s+(\d+)", asks.run(["qconf", "-sconf"]).stdout)
+    largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", asks.run(["qconf", "-sconf"]).stdout)
     if largest is not None and int(largest[1]):  # 0: as many as one likes
         settings[by_partition.MAX_ARRAY] = largest[1]
     return SchedulerFacts(
         name=NAME,
         version=version,
-        partitions=_queues(queues.stdout.split(), asks.run(["qstat", "-g", "c"]).stdout),
+        partitions=_queues(_names(queues.stdout, remarks), asks.run(["qstat", "-g", "c"]).stdout, remarks),
         settings=settings,
+        remarks=tuple(remarks),
     )
 
 
-def _queues(names: Sequence[str], counts: str) -> tuple[Partition, ...]:
+def _names(text: str, remarks: list[str]) -> list[str]:
+    """Of a list that qconf prints, at most as many as any site has."""
+    return each_line("qconf", text, lambda line: name_in(line.strip()), remarks)[:_MOST_NAMES]
+
+
+def _queues(names: Sequence[str], counts: str, remarks: list[str]) -> tuple[Partition, ...]:
     """`qstat -g c`: CLUSTER QUEUE, CQLOAD, USED, RES, AVAIL, TOTAL, aoACDS, cdsuE, in slots."""
-    slots = {}
-    for line in counts.splitlines():
+    slots: dict[str, tuple[int, int]] = {}
+
+    def read(line: str) -> None:
         words = line.split()
-        if len(words) >= 8 and words[-1].isdigit() and words[-3].isdigit():
-            slots[words[0]] = (int(words[-3]), int(words[-1]))
+        if line[0] != "-" and words[:2] != ["CLUSTER", "QUEUE"]:
+            slots[words[-8]] = (number(words[-3]), number(words[-1]))
+
+    each_line("qstat", counts, read, remarks)
     return tuple(
         Partition(name=name, up=name not in slots or slots[name][0] > slots[name][1]) for name in names
     )
@@ -233,6 +254,8 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     wanted = frozenset(job_ids)
 
     def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        if not outcome.ok:
+            raise ToolError("qstat does not answer", context=said(outcome), remedy="qstat -g c")
         found = []
         for line in outcome.stdout.splitlines():
             words = line.split()
@@ -243,6 +266,8 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
                 continue
             nodes = next((word.partition("@")[2] for word in words[5:] if "@" in word), "")
             state = JobState.RUNNING if set(words[4]) & set("rtsSTN") else JobState.PENDING
+            if not _STATE.fullmatch(words[4]):
+                state = JobState.UNKNOWN
             reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
             found.append(QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes))
         return tuple(found)
@@ -256,17 +281,18 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         return tuple(found.values())
 
     def one(paragraph: str) -> Iterator[QueueEntry]:
-        values = dict(re.findall(r"(?m)^(\S+)\s+(.*?)\s*$", paragraph))
+        values = pairs(paragraph)
         job_id = values.get("jobnumber", "")
         if job_id not in wanted:
             job_id += "." + values.get("taskid", "")
         if job_id not in wanted:
             return
-        code, failed = values.get("exit_status", "0"), values.get("failed", "0")
+        code, failed = values.get("exit_status", ""), values.get("failed", "")
         state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
         if code in ("137", "143") or failed.startswith("100"):  # "100 : assumedly after job"
             state = JobState.CANCELLED
-        if failed.startswith("25"):  # "25 : rescheduling"
+        known = code.isdecimal() and failed[:1].isdecimal()
+        if failed.startswith("25") or not known:  # "25 : rescheduling"
             state = JobState.UNKNOWN
         reason = "" if failed == "0" else failed
         yield QueueEntry(job_id=job_id, state=state, reason=reason)
@@ -274,12 +300,29 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     # JOB.ELEMENT: then each element is told of by itself.
     apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
     return (
-        Query(("qstat", *apart, "-u", "*"), live),
+        Query(("qstat", *apart, "-u", "*"), live, _odd),
         *(
-            Query(("qacct", "-j", number), ended)
+            Query(("qacct", "-j", number), ended, _odd_accounting)
             for number in dict.fromkeys(job_id.partition(".")[0] for job_id in job_ids)
         ),
     )
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """The lines of qstat that are neither a job's nor its heading."""
+    return [
+        line
+        for line in outcome.stdout.splitlines()
+        if (words := line.split())
+        and words[0] != "job-ID"
+        and not re.fullmatch(r"-+", words[0])
+        and not (len(words) >= 5 and words[0].isdecimal() and _STATE.fullmatch(words[4]))
+    ]
+
+
+def _odd_accounting(outcome: Outcome) -> list[str]:
+    found = re.search(r"(?m)^jobnumber\s+\d+", outcome.stdout)
+    return [] if found or not outcome.ok else [line for line in outcome.stdout.splitlines() if line.strip()]
 
 
 def element(job_id: str, index: int) -> str:

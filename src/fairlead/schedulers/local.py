@@ -17,6 +17,7 @@ SNIPPET = ""
 SUBMITS_STDIN = False
 ARRAY = Array(index="", job_id="$$", snippet="")
 UNTESTED = ""
+LIST = ""
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

@@ -17,12 +17,16 @@ from fairlead.schedulers import (
     at_once,
     by_host,
     by_partition,
+    check_answered,
     cpus_per_node,
+    each_line,
     found_job_id,
     gpus_per_node,
     job_name,
     mebibytes,
+    name_in,
     said,
+    version_in,
 )
 
 NAME = "lsf"
@@ -33,6 +37,7 @@ SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
 UNTESTED = "no LSF was at hand; from its documentation"
 JOB_ID = '"${LSB_JOBID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
+LIST = "bjobs"
 
 _AGAIN = """\
 again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }
@@ -81,17 +86,20 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("bsub") is None:
         return None
     told = asks.run(["lsid"])
-    version = re.search(r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*([\d.]+)", told.stdout)
+    version = version_in(told.stdout, r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*(\d[\d.]*)")
     queues = asks.run(["bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"])
     if not queues.ok:
         return SchedulerFacts(
             name=NAME, version="", works=False, detail=f"LSF does not answer: {said(queues)}"
         )
-    partitions = []
-    for line in queues.stdout.splitlines():
-        name, _, rest = line.partition("|")
-        partitions.append(Partition(name=name.strip(), up="Open:Active" in rest))
-    return SchedulerFacts(name=NAME, version=version[1] if version else "", partitions=tuple(partitions))
+    remarks: list[str] = []
+
+    def read(line: str) -> Partition:
+        name, status, _ = line.split("|")
+        return Partition(name=name_in(name.strip()), up="Open:Active" in status)
+
+    partitions = each_line("bqueues", queues.stdout, read, remarks)
+    return SchedulerFacts(name=NAME, version=version, partitions=tuple(partitions), remarks=tuple(remarks))
 
 
 def objection(job: Job, site: Site) -> tuple[str, str] | None:
@@ -153,15 +161,32 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     asked = dict.fromkeys(job_id.partition("[")[0] for job_id in job_ids)
     return (
         Query(
-            ("bjobs", "-a", "-noheader", "-o", columns, *asked), _elements_of(job_ids) if arrays else _entries
+            ("bjobs", "-a", "-noheader", "-o", columns, *asked),
+            _elements_of(job_ids) if arrays else _entries,
+            _odd,
         ),
     )
+
+
+_FORGOTTEN = r"is not found|no (matching|unfinished)? ?jobs? found"
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """The lines that do not begin with a job's number, or are too short."""
+    return [
+        line
+        for line in outcome.stdout.splitlines()
+        if line.strip()
+        and (line.count("|") < 4 or not line.partition("|")[0].strip().isdecimal())
+        and not re.search(_FORGOTTEN, line, re.IGNORECASE)
+    ]
 
 
 def _elements_of(job_ids: Sequence[str]) -> Callable[[Outcome], tuple[QueueEntry, ...]]:
     wanted = frozenset(job_ids)
 
     def parse(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        check_answered(outcome, _FORGOTTEN)
         found = []
         for line in outcome.stdout.splitlines():
             number, _, rest = line.partition("|")
@@ -175,10 +200,11 @@ def _elements_of(job_ids: Sequence[str]) -> Callable[[Outcome], tuple[QueueEntry
 
 
 def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    check_answered(outcome, _FORGOTTEN)
     found = []
     for line in outcome.stdout.splitlines():
         words = line.split("|")
-        if len(words) < 5 or not words[0].strip().isdigit():
+        if len(words) < 5 or not words[0].strip().isdecimal():
             continue
         number, state, code, hosts, reason = (word.strip() for word in words[:5])
         told = _STATES.get(state, JobState.UNKNOWN)

@@ -21,13 +21,19 @@ from fairlead.schedulers import (
     at_once,
     by_host,
     by_partition,
+    check_answered,
     clock,
     cpus_per_node,
     found_job_id,
     gpus_per_node,
     job_name,
     mebibytes,
+    name_in,
+    number_or_none,
+    odd_lines,
+    pairs,
     said,
+    version_in,
 )
 
 NAME = "pbs"
@@ -38,6 +44,7 @@ SUBMITS_STDIN = False
 UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
 JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
+LIST = 'qstat -u "$USER"'
 
 _AGAIN = """\
 again() { # prints the number under which the job goes on
@@ -128,46 +135,56 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     told = asks.run(["qsub", "--version"])
     version, flavour = _flavour(told.stdout + told.stderr)
     if flavour == "front":
-        version = asks.run(["sinfo", "--version"]).stdout.removeprefix("slurm").strip()
+        version = version_in(asks.run(["sinfo", "--version"]).stdout)
     queues = asks.run(["qstat", "-Q", "-f"])
+    remarks: list[str] = []
+    known = queues.ok and flavour != "front"
     return SchedulerFacts(
         name=NAME,
         version=version,
         detail="Torque's commands over Slurm" if flavour == "front" else "",
-        partitions=_queues(queues.stdout) if queues.ok and flavour != "front" else (),
+        partitions=_queues(queues.stdout, remarks) if known else (),
         settings={"flavour": flavour},
+        remarks=tuple(remarks),
     )
 
 
 def _flavour(text: str) -> tuple[str, str]:
     """`pbs_version = 20.0.1` (Professional), `Version: 6.1.3` (Torque), or the usage of Slurm's front."""
-    pro = re.search(r"pbs_version\s*=\s*(\S+)", text)
-    if pro is not None:
-        return pro[1], "pro"
-    torque = re.search(r"[Vv]ersion:?\s*(\d[\w.]*)", text)
-    return (torque[1], "torque") if torque is not None else ("", "front")
+    if pro := version_in(text, r"pbs_version\s*=\s*([\w.-]+)"):
+        return pro, "pro"
+    torque = version_in(text, r"[Vv]ersion:?\s*(\d[\w.]*)")
+    return torque, "torque" if torque else "front"
 
 
-def _queues(text: str) -> tuple[Partition, ...]:
+def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
     """Of `qstat -Q -f`, whose queues are paragraphs of `name = value` below `Queue: NAME`."""
     found = []
-    for paragraph in re.split(r"(?m)^Queue:?\s*", text)[1:]:
-        name, _, rest = paragraph.partition("\n")
-        values = dict(re.findall(r"(?m)^\s+(\S+) = (.*)$", rest))
+    before, *paragraphs = re.split(r"(?m)^Queue:?\s*", text)
+    odd = [line for line in before.splitlines() if line.strip()]
+    for paragraph in paragraphs:
+        first, _, rest = paragraph.partition("\n")
+        values = pairs(rest, " = ")
+        try:
+            name = name_in(first.strip())
+        except ValueError:
+            odd.append(first)
+            continue
         if values.get("queue_type", "").startswith("R"):  # a routing queue runs nothing by itself
             continue
-        walltime = re.fullmatch(r"(\d+):(\d+):(\d+)", values.get("resources_max.walltime", ""))
-        nodes = values.get("resources_max.nodect", "")
+        part = r"([0-9]{1,9})"
+        walltime = re.fullmatch(f"{part}:{part}:{part}", values.get("resources_max.walltime", ""))
         found.append(
             Partition(
-                name=name.strip(),
+                name=name,
                 up=values.get("enabled") == "True" and values.get("started") == "True",
-                max_nodes=int(nodes) if nodes.isdigit() else None,
+                max_nodes=number_or_none(values.get("resources_max.nodect", "")),
                 max_time_s=int(walltime[1]) * 3600 + int(walltime[2]) * 60 + int(walltime[3])
                 if walltime
                 else None,
             )
         )
+    remarks += odd_lines("qstat", odd)
     return tuple(found)
 
 
@@ -278,20 +295,37 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
     apart = ("-t",) if any("[]" in number for number in asked) else ()
     return (
-        Query(("qstat", *apart, "-f", *asked), _entries),
+        Query(("qstat", *apart, "-f", *asked), _entries, _odd),
         Query(("qstat", "-x", *apart, "-f", *asked), _entries),
     )
 
 
+#: What the servers say of jobs that they do not know.
+_FORGOTTEN = r"unknown job|has finished|not found|no such job"
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """What stands before the first job, but for what is said of unknown ones."""
+    before = re.split(r"(?m)^Job Id:", outcome.stdout, maxsplit=1)[0]
+    return [
+        line
+        for line in before.splitlines()
+        if line.strip() and not re.search(_FORGOTTEN, line, re.IGNORECASE)
+    ]
+
+
 def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    # -x is not understood by all.
+    if "-x" not in outcome.argv:
+        check_answered(outcome, _FORGOTTEN)
     # Long values go on in the next line, after a tab; Slurm's front has a tab before each name, too.
     text = re.sub(r"\n\t(?![A-Za-z_][\w.]* = )", "", outcome.stdout)
     found = []
     for paragraph in re.split(r"(?m)^Job Id:\s*", text)[1:]:
         number, _, rest = paragraph.partition("\n")
-        values: dict[str, str] = dict(re.findall(r"(?m)^\s+(\S+) = (.*)$", rest))
+        values = pairs(rest, " = ")
         state = _STATES.get(values.get("job_state", ""), JobState.UNKNOWN)
-        code: str = values.get("exit_status", values.get("Exit_status", ""))
+        code = values.get("exit_status", values.get("Exit_status", ""))
         if state is JobState.COMPLETED and code not in ("0", ""):
             state = _ENDED.get(code, JobState.FAILED)
         hosts = re.findall(r"([\w.-]+)/", values.get("exec_host", ""))

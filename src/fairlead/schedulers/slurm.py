@@ -17,11 +17,16 @@ from fairlead.schedulers import (
     at_once,
     by_partition,
     clock,
+    each_line,
     found_job_id,
     gpus_per_node,
     job_name,
     mebibytes,
+    name_in,
+    number,
+    number_or_none,
     said,
+    version_in,
 )
 
 NAME = "slurm"
@@ -32,6 +37,7 @@ SUBMITS_STDIN = False
 UNTESTED = ""
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
+LIST = "squeue --me"
 
 _AGAIN = """\
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
@@ -106,23 +112,27 @@ _STATES = {
 }  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 
 
+_MOST_ELEMENTS = 4_000_001
+
+
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("sbatch") is None or asks.which("sinfo") is None:
         return None
     # "slurm 24.11.5"; Debian's says "slurm-wlm 22.05.8".
-    version = asks.run(["sbatch", "--version"]).stdout.strip().rpartition(" ")[2]
+    version = version_in(asks.run(["sbatch", "--version"]).stdout, r"slurm\S*\s+(\d[\w.-]*)")
     shown = asks.run(["scontrol", "--oneliner", "show", "partition"])
     if not shown.ok:
         return SchedulerFacts(
             name=NAME, version=version, works=False, detail=f"Slurm does not answer: {said(shown)}"
         )
     nodes = asks.run(["sinfo", "--noheader", "--format=%R|%c|%m|%G"])
-    partitions = _partitions(shown.stdout, nodes.stdout)
+    remarks: list[str] = []
+    partitions = _partitions(shown.stdout, nodes.stdout, remarks)
     plugins = asks.run(["srun", "--mpi=list"])
     config = asks.run(["scontrol", "show", "config"])
     accounts, settings = _accounts(asks, config.stdout)
     # Elements are numbered from 0, and this is the first number that is too large.
-    largest = re.search(r"^MaxArraySize\s*=\s*(\d+)", config.stdout, re.MULTILINE)
+    largest = re.search(r"^MaxArraySize\s*=\s*(\d{1,12})$", config.stdout, re.MULTILINE)
     if largest is not None:
         settings[by_partition.MAX_ARRAY] = largest[1]
     return SchedulerFacts(
@@ -132,46 +142,51 @@ def probe(asks: Asks) -> SchedulerFacts | None:
         accounts=accounts,
         mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
         settings=settings,
+        remarks=tuple(remarks),
     )
 
 
-def _partitions(shown: str, nodes: str) -> tuple[Partition, ...]:
+def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, ...]:
     """Of `scontrol -o show partition` and `sinfo -h -o '%R|%c|%m|%G'`, whose numbers may end with +."""
     largest: dict[str, tuple[int, int, int]] = {}
-    for line in nodes.splitlines():
+
+    def read_nodes(line: str) -> None:
         name, cpus, mem_mb, gres = line.strip().split("|")
-        gpus = sum(int(count or 1) for count in re.findall(r"gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?", gres))
+        counts = re.findall(r"gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?", gres)
+        now = (
+            number(cpus.rstrip("+")),
+            number(mem_mb.rstrip("+")),
+            sum(number(each or "1") for each in counts),
+        )
         before = largest.get(name, (0, 0, 0))
-        now = (int(cpus.rstrip("+")), int(mem_mb.rstrip("+")), gpus)
         largest[name] = (max(before[0], now[0]), max(before[1], now[1]), max(before[2], now[2]))
-    found = []
-    for line in shown.splitlines():
-        fields = dict(re.findall(r"(\w+)=(\S*)", line))
-        if "PartitionName" not in fields:
-            continue
-        name = fields["PartitionName"]
+
+    def read_partition(line: str) -> Partition:
+        fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        name = name_in(fields["PartitionName"])
         cpus_each, mem_each, gpus_each = largest.get(name, (0, 0, 0))
         accounts = fields.get("AllowAccounts", "ALL")
-        found.append(
-            Partition(
-                name=name,
-                default=fields.get("Default") == "YES",
-                up=fields.get("State", "UP") == "UP",
-                nodes=int(fields["TotalNodes"]) if fields.get("TotalNodes", "").isdigit() else None,
-                max_nodes=int(fields["MaxNodes"]) if fields.get("MaxNodes", "").isdigit() else None,
-                max_time_s=seconds(fields.get("MaxTime", "UNLIMITED")),
-                cpus_per_node=cpus_each or None,
-                mem_per_node_bytes=mem_each * 2**20 if mem_each > 1 else None,
-                gpus_per_node=gpus_each if name in largest else None,
-                accounts=() if accounts in ("ALL", "(null)") else tuple(accounts.split(",")),
-            )
+        return Partition(
+            name=name,
+            default=fields.get("Default") == "YES",
+            up=fields.get("State", "UP") == "UP",
+            nodes=number_or_none(fields.get("TotalNodes", "")),
+            max_nodes=number_or_none(fields.get("MaxNodes", "")),
+            max_time_s=seconds(fields.get("MaxTime", "UNLIMITED")),
+            cpus_per_node=cpus_each or None,
+            mem_per_node_bytes=mem_each * 2**20 if mem_each > 1 else None,
+            gpus_per_node=gpus_each if name in largest else None,
+            accounts=() if accounts in ("ALL", "(null)") else tuple(accounts.split(",")),
         )
-    return tuple(found)
+
+    each_line("sinfo", nodes, read_nodes, remarks)
+    return tuple(each_line("scontrol", shown, read_partition, remarks))
 
 
 def seconds(text: str) -> int | None:
-    """Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for no limit."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    """Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for no limit, and for what is no time."""
+    part = r"([0-9]{1,9})"
+    found = re.fullmatch(rf"(?:{part}-)?{part}(?::{part})?(?::{part})?", text)
     if found is None:
         return None
     days, *rest = (int(part) if part is not None else None for part in found.groups())
@@ -308,14 +323,21 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
 
     return (
         Query(
-            ("squeue", "--noheader", "--me", *(["--array"] if arrays else []), "--format=%i|%T|%r|%N"), live
+            ("squeue", "--noheader", "--me", *(["--array"] if arrays else []), "--format=%i|%T|%r|%N"), live,
+            _odd,
         ),
         Query(
             ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(asked)}",
              f"--format={'JobID' if arrays else 'JobIDRaw'},State,Reason,NodeList"),
-            ended,
+            ended, _odd,
         ),
     )  # fmt: skip
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """The lines that do not begin with the number and the state of a job."""
+    shape = re.compile(r"\d[\w\[\],%+.-]*\|[A-Z_]+(?: by \d+)?\+?(?:\||$)")
+    return [line for line in outcome.stdout.splitlines() if line.strip() and not shape.match(line.strip())]
 
 
 def _elements(job_id: str) -> Iterator[str]:
@@ -326,7 +348,8 @@ def _elements(job_id: str) -> Iterator[str]:
         return
     for part in re.findall(r"\d+(?:-\d+)?(?=[,\]%])", listed.partition("%")[0].rstrip("]") + "]"):
         first, _, last = part.partition("-")
-        for index in range(int(first), int(last or first) + 1):
+        # Slurm's own limit is 4,000,001 (MaxArraySize).
+        for index in range(int(first[:9]), min(int((last or first)[:9]), _MOST_ELEMENTS) + 1):
             yield f"{number}_{index}"
 
 
