@@ -1,0 +1,194 @@
+"""What a command's first word leads to in a container, and why it cannot be executed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from elves import AARCH64, make_elf
+
+from fairlead.images.command import Fault, Program, Sight, resolve
+
+LOADER = "/lib64/ld-linux-x86-64.so.2"
+PATH = "/usr/local/bin:/usr/bin:/bin"
+SHELL = make_elf(interpreter=LOADER, needed=["libc.so.6"])
+
+
+def fill(tree: Path, files: dict[str, str | bytes | None]) -> Path:
+    """Programs (bytes), texts that are not executable, and links ("-> TARGET")."""
+    for path, content in files.items():
+        place = tree / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            place.mkdir()
+        elif isinstance(content, bytes):
+            place.write_bytes(content)
+            place.chmod(0o755)
+        elif content.startswith("-> "):
+            place.symlink_to(content[3:])
+        else:
+            place.write_text(content)
+    return tree
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    return fill(
+        tmp_path / "image",
+        {
+            "bin": "-> usr/bin",
+            "lib64/ld-linux-x86-64.so.2": make_elf(),
+            "usr/bin/dash": SHELL,
+            "usr/bin/sh": "-> /etc/alternatives/sh",
+            "etc/alternatives/sh": "-> ../../usr/bin/dash",
+            "usr/bin/env": SHELL,
+            "usr/bin/python3": SHELL,
+            "usr/bin/static": make_elf(),
+            "usr/bin/arm": make_elf(machine=AARCH64),
+            "usr/bin/musl": make_elf(interpreter="/lib/ld-musl-x86_64.so.1"),
+            "usr/bin/launch": b"#!/bin/sh -e\nexec true\n",
+            "usr/bin/by-env": b"#!/usr/bin/env python3\n",
+            "usr/bin/by-env-python": b"#!/usr/bin/env python\n",
+            "usr/bin/dos": b"#!/bin/sh\r\nexit 0\r\n",
+            "usr/bin/bare": b"exit 0\n",
+            "usr/bin/no-interpreter": b"#!/opt/perl/bin/perl -w\n",
+            "usr/bin/data": "no program",
+            "usr/bin/folder": None,
+            "opt/tool": b"#!opt/rel\n",
+            "usr/bin/loop": "-> loop",
+        },
+    )
+
+
+def judge(word: str, sight: Sight, *, path: str = PATH, workdir: str = "/") -> Program | Fault | None:
+    return resolve(word, sight, path=path, workdir=workdir, machine="x86_64")
+
+
+def test_links_are_followed_inside_the_image(image: Path) -> None:
+    found = judge("sh", Sight([image]))
+    assert isinstance(found, Program)
+    assert (found.path, found.place) == ("/usr/bin/dash", str(image / "usr/bin/dash"))
+    assert (found.machine, found.loader, found.needed) == ("x86_64", LOADER, ("libc.so.6",))
+    assert not found.mounted
+
+
+@pytest.mark.parametrize(
+    ("word", "words", "interpreter"),
+    [
+        ("launch", ("/bin/sh", "-e"), "/usr/bin/dash"),
+        ("by-env", ("/usr/bin/env", "python3"), "/usr/bin/python3"),
+    ],
+)
+def test_a_script_leads_to_its_interpreter(
+    image: Path, word: str, words: tuple[str, ...], interpreter: str
+) -> None:
+    found = judge(word, Sight([image]))
+    assert isinstance(found, Program)
+    assert found.script == words
+    assert found.interpreter is not None
+    assert found.interpreter.path == interpreter
+
+
+def test_a_file_of_no_known_format_is_left_to_the_shell(image: Path) -> None:
+    found = judge("bare", Sight([image]))
+    assert isinstance(found, Program)
+    assert (found.machine, found.script) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "reason", "remedy"),
+    [
+        ("pyhton3", 127, f"is not in debian: not found in PATH={PATH}", "did you mean python3?"),
+        ("python", 127, "is not in debian", "did you mean python3"),
+        ("python3.12", 127, "is not in debian", "did you mean python3"),
+        ("/usr/bin/dahs", 127, "is not in debian: no file /usr/bin/dahs", "did you mean /usr/bin/dash?"),
+        ("loop", 127, "is not in debian", ""),
+        ("sh -c true", 127, "is one word", 'command = ["sh", "-c", "true"]'),
+        ("data", 126, "is not executable in debian: /usr/bin/data", "chmod +x"),
+        ("folder", 126, "is a directory: /usr/bin/folder", ""),
+        ("/usr/bin", 126, "is a directory: /usr/bin", ""),
+        ("arm", 126, "is built for aarch64, and the job runs on x86_64: /usr/bin/arm", "a build for x86_64"),
+        (
+            "musl",
+            127,
+            "requires the program loader /lib/ld-musl-x86_64.so.1, which is not in debian",
+            "static",
+        ),
+        ("no-interpreter", 127, "is a script for /opt/perl/bin/perl, which is not in debian", "first line"),
+        ("by-env-python", 127, "is a script for python, which is not in debian", 'command = ["python3"'),
+        ("dos", 127, "has Windows line endings", "sed -i"),
+    ],
+)
+def test_what_cannot_be_executed_is_named_with_its_remedy(
+    image: Path, word: str, code: int, reason: str, remedy: str
+) -> None:
+    found = judge(word, Sight([image], name="debian"))
+    assert isinstance(found, Fault)
+    assert found.code == code
+    assert reason in found.reason
+    assert remedy in found.remedy
+
+
+def test_upper_layers_hide_lower_ones(image: Path, tmp_path: Path) -> None:
+    upper = fill(tmp_path / "upper", {"usr/bin/.wh.python3": "", "usr/bin/new": SHELL})
+    sight = Sight([image, upper])
+    assert isinstance(judge("python3", sight), Fault)
+    assert isinstance(judge("new", sight), Program)
+
+
+def test_a_later_folder_of_path_is_taken_where_an_earlier_one_has_no_program(tmp_path: Path) -> None:
+    tree = fill(tmp_path / "t", {"a/x": "text", "b/x": make_elf()})
+    found = judge("x", Sight([tree]), path="/a:/b")
+    assert isinstance(found, Program)
+    assert found.path == "/b/x"
+
+
+def test_mounts_show_the_host_and_unknown_ones_decide_nothing(image: Path, tmp_path: Path) -> None:
+    host = fill(
+        tmp_path / "host",
+        {
+            "train.py": "print()\n",
+            "run.sh": b"#!/bin/sh\n",
+            "env/bin/python": "the host's",
+            "out": "-> /usr/bin/dash",
+            "perl.sh": b"#!/opt/perl/bin/perl\n",
+        },
+    )
+    sight = Sight([image], mounts={"/work": str(host), "/tmp": None}, kept=("/work/env/bin",))
+    run = judge("./run.sh", sight, workdir="/work")
+    assert isinstance(run, Program)
+    assert run.mounted
+    assert run.place == str(host / "run.sh")
+    assert run.interpreter is not None
+    assert run.interpreter.path == "/usr/bin/dash"
+    out = judge("/work/out", sight)
+    assert isinstance(out, Program)
+    assert out.path == "/usr/bin/dash"
+    assert judge("/tmp/x", sight) is None
+    assert judge("x", sight, path="/tmp/bin:/usr/bin") is None
+    assert isinstance(judge("/work/env/bin/python", sight), Fault)  # the image has none there
+    missing = judge("./rum.sh", sight, workdir="/work")
+    assert isinstance(missing, Fault)
+    assert missing.remedy == "did you mean ./run.sh?"
+    beside = judge("run.sh", sight, workdir="/work")
+    assert isinstance(beside, Fault)
+    assert beside.remedy == 'command = ["./run.sh"]'
+    python = judge("train.py", sight, workdir="/work")
+    assert isinstance(python, Fault)
+    assert python.remedy == 'command = ["python", "train.py"]'
+    shut = judge("./train.py", sight, workdir="/work")
+    assert isinstance(shut, Fault)
+    assert shut.code == 126
+    assert f"chmod +x {host}/train.py" in shut.remedy
+
+
+@pytest.mark.parametrize("word", ["sh", "true", "no-such-program-here", "/etc/passwd", "/bin", "python3"])
+def test_bare_metal_is_judged_as_a_shell_judges_it(word: str) -> None:
+    """The exit code of env(1), which executes it, is the reference."""
+    code = subprocess.run(["env", word, "-c", ":"], capture_output=True, check=False).returncode
+    found = resolve(
+        word, Sight([], mounts={"/": "/"}, name="this machine"), path=PATH, workdir="/", machine="x86_64"
+    )
+    assert found is not None
+    assert (found.code if isinstance(found, Fault) else 0) == (code if code in (126, 127) else 0)
