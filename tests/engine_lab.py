@@ -22,6 +22,7 @@ from environments import Captured
 
 from fairlead import programs, registry, render
 from fairlead.engines import Unsuitable, bubblewrap, untested
+from fairlead.images.executable import look
 from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Image, Job, Site
 from fairlead.plan import plan
@@ -91,7 +92,8 @@ class Lab:
         facts: dict[str, Any] = {"name": name, "command": command, "workdir": str(self.workdir)}
         job = Job(**(facts | {"engine": self.case.engine, "writable": self.case.writable} | changes))
         store, image = self.captured.store, image or self.image
-        made = plan(job, image, self.captured.rootfs(self.site, image), self.site)
+        program = look(store, image, self.site, job)
+        made = plan(job, image, self.captured.rootfs(self.site, image), self.site, program=program)
         assert made.needs_flat == (self.contains and not self.case.writable)
         if made.needs_flat:
             make_flat(store, image, made.mount_points, relinked=made.relinked)

@@ -40,6 +40,15 @@ class PlanError(FairleadError):
     code = 3
 
 
+class ProgramError(PlanError):
+    """The job's program is missing or cannot be executed. `status`: the exit code of a shell that is told to
+    run it, 127 or 126."""
+
+    def __init__(self, message: str, *, context: str = "", remedy: str = "", status: int) -> None:
+        super().__init__(message, context=context, remedy=remedy)
+        self.status = status
+
+
 class StoreError(FairleadError):
     """The store cannot take or give what was asked: no space, no permission, a damaged entry."""
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from elves import AARCH64, make_elf
 from engine_lab import Lab
 
-from fairlead.errors import PlanError
+from fairlead.errors import PlanError, ProgramError
 from fairlead.model import Image, Mount, Process
+from fairlead.sweep import Sweep
 
 #: Prints its arguments, each between brackets.
 SAYS = ("sh", "-c", 'printf "[%s]" "$@"', "entry")
+ARM = make_elf(machine=AARCH64)
 WHERE = ("python", "-c", "import os; print(os.getcwd(), sorted(os.listdir('.')))")
 
 
@@ -105,3 +110,71 @@ def test_env_is_the_image_s_below_the_job_s(lab: Lab) -> None:
         environment={"B": "job"},
     )
     assert said == "image job Asia/Tokyo C"
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "says"),
+    [
+        ("pyhton", 127, "is not on the PATH of"),
+        ("/usr/bin/no-such-program", 127, "there is no file /usr/bin/no-such-program"),
+        ("./no-such-program", 127, "there is no file"),
+        ("./text", 126, "is not executable"),
+        ("./by-nobody", 127, "is a script for /opt/no/interpreter, which is not in"),
+        ("./arm", 126, "is built for aarch64, and the job runs on"),
+        (".", 126, "is a directory"),
+        ("./folder", 126, "is a directory"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_is_refused_in_the_plan(
+    lab: Lab, word: str, status: int, says: str
+) -> None:
+    (lab.workdir / "folder").mkdir()
+    for name, content in (("text", b"x"), ("by-nobody", b"#!/opt/no/interpreter\n"), ("arm", ARM)):
+        (lab.workdir / name).write_bytes(content)
+        (lab.workdir / name).chmod(0o644 if name == "text" else 0o755)
+    with pytest.raises(ProgramError) as caught:
+        lab.script(word)
+    assert f'"{word}"' in caught.value.message
+    assert says in caught.value.message
+    assert caught.value.remedy
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "says"), [(None, 127, "is missing"), (0o644, 126, "is not executable")]
+)
+def test_a_program_that_changes_before_the_start_is_named(
+    lab: Lab, mode: int | None, code: int, says: str
+) -> None:
+    program = lab.workdir / "program"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    script = lab.script("./program")
+    if mode is None:
+        program.unlink()
+    else:
+        program.chmod(mode)
+    done = subprocess.run(["bash", str(script)], capture_output=True, check=False)
+    assert done.returncode == code
+    said = done.stderr.decode()
+    assert f'"./program" {says}' in said
+    assert str(program) in said
+    assert "try: " in said
+
+
+@pytest.mark.parametrize(("word", "code"), [("no-such-program", 127), ("./text", 126)])
+def test_a_program_that_only_the_start_knows_ends_with_the_code_of_a_shell(
+    lab: Lab, tmp_path: Path, word: str, code: int
+) -> None:
+    (lab.workdir / "text").write_text("x")
+    (tmp_path / "points" / "0").mkdir(parents=True)
+    (tmp_path / "table").write_text(f"FAIRLEAD_SWEEP_PROGRAM\n{word}\n")
+    script = lab.script("{program}", sweep=Sweep(names=("program",), points=((word,),)))
+    done = subprocess.run(
+        ["bash", str(script), "sweep.0"],
+        env={**os.environ, "FAIRLEAD_CONTROL": str(tmp_path / "points" / "0")},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr.decode()
+    assert Path(word).name in done.stderr.decode()

@@ -303,6 +303,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     import msgspec
 
     from fairlead.images.capture import capture, describe
+    from fairlead.images.executable import look
     from fairlead.plan import plan
 
     job = read_job(context)
@@ -332,8 +333,9 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     if job.image != "capture":
         return job, site, _with_site_layer(context, job, _bring(context, job), site)
     described = describe(job.capture)
-    plan(job, _described_with_site_layer(context, job, described, site), None, site,
-         node=compute_node(context, job, site))  # fmt: skip
+    node = compute_node(context, job, site)
+    plan(job, _described_with_site_layer(context, job, described, site), None, site, node=node,
+         program=look(context.store, described, node or site, job))  # fmt: skip
     if job.engine == "native" and not always:
         return job, site, described
     try:
@@ -480,6 +482,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     import msgspec
 
     from fairlead import proofs
+    from fairlead.images.executable import look
     from fairlead.images.present import present
     from fairlead.plan import plan
 
@@ -488,7 +491,8 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     if image.digest:
         rootfs = present(context.store, image, site, job, node=node)
     before = proofs.gather(context.store) if image.mpis or image.mpi_users else ()
-    made = plan(job, image, rootfs, site, node=node, proofs=before)
+    program = look(context.store, image, node or site, job)
+    made = plan(job, image, rootfs, site, node=node, proofs=before, program=program)
     if rootfs is None:
         return made
     if made.needs_flat:

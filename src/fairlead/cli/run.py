@@ -24,6 +24,7 @@ from fairlead.cli.common import (
     prepare,
 )
 from fairlead.clock import utc_now
+from fairlead.errors import ProgramError
 from fairlead.model import MemorySample, Plan, Record, Site
 from fairlead.progress import look_for_straggler
 from fairlead.sweep import Sweep
@@ -47,8 +48,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """The exit code is that of the job, of its first rank that failed; of a sweep that of the first point
     with another than 0."""
-    job, site, image = prepare(context)
-    plan = make_plan(context, job, image, site)
+    try:
+        job, site, image = prepare(context)
+        plan = make_plan(context, job, image, site)
+    except ProgramError as error:  # as a shell would end
+        error.code = error.status
+        raise
     if context.options.dry_run:
         console.result_json(render.shown(plan)) if context.options.json else console.result(render.text(plan))
         return 0

@@ -98,7 +98,8 @@ class Container:
     been given them. `passed`: variables of the job script that the command gets when they are set, by name
     and by the beginning of their names; `given`: variables with values that only the script knows.
     `driver`: the GPU driver whose files are among the mounts. `guard`: the filter of system calls;
-    `seccomp`: whether an engine that has one of its own uses it."""
+    `seccomp`: whether an engine that has one of its own uses it. `env`: where the command's program is
+    not known before the start, the image's env(1), which exits with 127 or 126 where an engine does not."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
@@ -115,6 +116,7 @@ class Container:
     driver: GpuDriver | None = None
     guard: Guard | None = None
     seccomp: bool = True
+    env: str = ""
 
     @property
     def root(self) -> str | None:

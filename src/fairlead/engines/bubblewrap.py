@@ -215,6 +215,9 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words.append(WhenSet(name, ("--setenv", name, inside_name(name) if is_fixed else Variable(name))))
     words += passed_on(container, "--setenv", PASSED_NAME, PASSED_VALUE)
     words += ["--chdir", command.workdir, "--die-with-parent", "--"]
+    if container.env:  # where bwrap cannot execute the command, it exits with 1
+        plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
+        words += [container.env] if plain else ["/bin/sh", "-c", 'exec "$0" "$@"']
     return Command(
         argv=(*words, *(inside(command.argv) if fixed else command.argv)),
         sealed=sealed.by_descriptor(

@@ -7,7 +7,6 @@ for what cannot be executed.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -15,9 +14,12 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fairlead.images import binary
 from fairlead.images.view import View
+
+if TYPE_CHECKING:
+    from fairlead.images.binary import Binary
 
 #: Where programs are looked for when no PATH is set; the same as in `images.inside`.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -53,11 +55,14 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why a word cannot be executed. `reason` follows the word: '"foo" is not in …'."""
+    """Why a word cannot be executed. `reason` follows the word: '"foo" is not in …'. `at`: the path of the
+    file that is missing, where the word names one."""
 
     code: int
     reason: str
+    context: str = ""
     remedy: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +87,18 @@ class Sight:
         *,
         mounts: Mapping[str, str | None] | None = None,
         kept: Iterable[str] = (),
+        tree: Path | None = None,
         name: str = "the image",
     ) -> None:
-        """`layers`: unpacked, bottom first. `mounts`: target -> source on this machine, or None for what is
-        known at the start only. `kept`: paths below mounts at which the image's own files are shown. For bare
-        metal: no layers, and {"/": "/"}. `name`: what messages call the place."""
+        """`layers`: unpacked, bottom first; `tree`: all of them as one, where that is made. `mounts`: target
+        -> source on this machine, or None for what is known at the start only. `kept`: paths below mounts at
+        which the image's own files are shown. For bare metal: no layers, and {"/": "/"}. `name`: what
+        messages call the place."""
         self.name = name
         self._view = View(layers)
+        self._tree = None if tree is None else str(tree)
         self._mounts = {_normal(target): source for target, source in (mounts or {}).items()}
-        self._kept = frozenset(map(_normal, kept))
+        self._kept = frozenset(map(_normal, kept)) - self._mounts.keys()
         self._root = (self._at("/") if "/" in self._mounts else None) or _Node("/", "folder", None, False)
 
     def find(self, path: str) -> _Node | None:
@@ -126,7 +134,7 @@ class Sight:
         found = self.find(path)
         if found is None or found.kind != "folder":
             return
-        if found.mounted and found.place is not None:
+        if found.place is not None and (found.mounted or self._tree is not None):
             try:
                 yield from sorted(os.listdir(found.place))
             except OSError:
@@ -134,20 +142,32 @@ class Sight:
         else:
             yield from sorted(self._view.names(found.path))
 
+    def source(self, path: str) -> str | None:
+        """Where on this machine a mount shows an absolute path from; None where the image shows it."""
+        if not path:
+            return None
+        target = self._shown_by(path)
+        source = self._mounts.get(target)
+        return None if source is None else source.rstrip("/") + path[len(target.rstrip("/")) :] or "/"
+
+    def _shown_by(self, path: str) -> str:
+        """The mount, or what is kept of the image, that a path lies in; else "/"."""
+        while path not in self._mounts and path not in self._kept and path != "/":
+            path = os.path.dirname(path)
+        return path
+
     def _at(self, path: str) -> _Node | None:
         """What is at a path whose directory has no links in it."""
         if path == "/" and "/" not in self._mounts:
             return self._root
-        target = path
-        while target not in self._mounts and target not in self._kept and target != "/":
-            target = os.path.dirname(target)
-        if target in self._mounts and target not in self._kept:
-            source = self._mounts[target]
-            if source is None:
+        target = self._shown_by(path)
+        if target in self._mounts:
+            place = self.source(path)
+            if place is None:
                 return _Node(path, _UNKNOWN, None, mounted=True)
-            place = source.rstrip("/") + path[len(target.rstrip("/")) :] or "/"
-            found = _on_host(path, place, is_mount=path == target)
-            return found or self._made(path)
+            return _on_host(path, place, is_mount=path == target) or self._made(path)
+        if self._tree is not None:
+            return _on_host(path, self._tree + path, is_mounted=False) or self._made(path)
         parent, _, name = path.rpartition("/")
         node = self._view.names(parent or "/").get(name)
         if node is not None:
@@ -173,17 +193,17 @@ def _target(node: _Node) -> str:
         return ""
 
 
-def _on_host(path: str, place: str, *, is_mount: bool) -> _Node | None:
-    """A mount's source is followed to its end, as mount(2) does."""
+def _on_host(path: str, place: str, *, is_mount: bool = False, is_mounted: bool = True) -> _Node | None:
+    """What is at a place of this machine. A mount's source is followed to its end, as mount(2) does."""
     try:
         mode = (os.stat if is_mount else os.lstat)(place).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return _Node(path, _UNKNOWN, None, mounted=True)
+        return _Node(path, _UNKNOWN, None, is_mounted)
     kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link"))
     kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "other")
-    return _Node(path, kind, place, mounted=True)
+    return _Node(path, kind, place, is_mounted)
 
 
 _Result = Program | Fault | None
@@ -229,6 +249,8 @@ class _Search:
             return Fault(code=NOT_EXECUTABLE, reason=f"is a directory: {at}", remedy="name a program in it")
         if node.kind != "file" or node.place is None:
             return Fault(code=NOT_EXECUTABLE, reason=f"is not a regular file: {at}", remedy="name a program")
+        from fairlead.images import binary
+
         program = Program(word=word, path=node.path, place=node.place, mounted=node.mounted)
         try:
             if _is_refused(node):
@@ -247,7 +269,7 @@ class _Search:
             return program
         return self._of_script(program, at, os.fsdecode(head[2:].split(b"\n")[0]), depth)
 
-    def _of_elf(self, program: Program, at: str, elf: binary.Binary) -> _Result:
+    def _of_elf(self, program: Program, at: str, elf: Binary) -> _Result:
         if elf.machine is not None and elf.machine not in (self.machine, *_ALSO_RUNS.get(self.machine, ())):
             if _is_emulated(elf.machine):
                 return None
@@ -330,8 +352,11 @@ class _Search:
             near = _close(os.path.basename(at), self.sight.names(os.path.dirname(at)))
             return Fault(
                 code=MISSING,
-                reason=f"is not in {name}: no file {at}",
-                remedy=f"did you mean {os.path.join(os.path.dirname(word), near[0])}?" if near else "",
+                reason=f"is not in {name}: there is no file {at}",
+                remedy=f"did you mean {os.path.join(os.path.dirname(word), near[0])}?"
+                if near
+                else "correct the path, or mount the directory that has the file",
+                at=at,
             )
         beside = self.sight.find(os.path.join(self.workdir, word))
         if beside is not None and beside.kind == "file":
@@ -344,8 +369,11 @@ class _Search:
         near = self._near(word)
         return Fault(
             code=MISSING,
-            reason=f"is not in {name}: not found in PATH={self.path}",
-            remedy=f"did you mean {' or '.join(near)}?" if near else "",
+            reason=f"is not on the PATH of {name}",
+            context=f"PATH={self.path}",
+            remedy=f"did you mean {' or '.join(near)}?"
+            if near
+            else "name the program by its path, or use an image that has it",
         )
 
     def _near(self, word: str) -> list[str]:
@@ -375,10 +403,12 @@ def _of_env(words: Sequence[str]) -> str:
 
 def _close(word: str, names: Iterable[str]) -> list[str]:
     """The likeliest names, two at most: those that differ in the version only come first (python3)."""
+    from difflib import get_close_matches  # slow to import, and for errors only
+
     names = set(names) - {word}
     bare = re.sub(r"[\d.]+$", "", word)
     same = sorted((name for name in names if re.sub(r"[\d.]+$", "", name) == bare), key=len)
-    near = [name for name in difflib.get_close_matches(word, names, n=2, cutoff=0.75) if name not in same]
+    near = [name for name in get_close_matches(word, names, n=2, cutoff=0.75) if name not in same]
     return [*same, *near][:2]
 
 

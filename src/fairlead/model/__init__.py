@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fairlead.model.command import (
     Command,
+    Executable,
     Handing,
     Joined,
     Opened,
@@ -47,12 +48,13 @@ from fairlead.model.submission import JobState, QueueEntry, Submission
 from fairlead.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "NOT_SHOWN", "Arm", "CaptureRequest", "Check", "Claim", "Command", "CudaCompat", "Decision", "Delivered",
-    "Delivery", "DriverFile", "EngineFacts", "FileSystem", "GpuDriver", "Handing", "Held", "HostLibrary",
-    "HostMpiTree", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "MemorySample", "Mount",
-    "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile", "Partition", "PassedOn", "Phases", "Pin",
-    "Plan", "Pmi", "Position", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record", "Rejected",
-    "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "Sealed", "Signer", "Site", "SiteLayer",
-    "Start", "StoredLayer", "Study", "Submission", "Topology", "Trust", "Variable", "WhenSet", "Where",
-    "Window", "Word", "check_variable", "digestible", "is_carried", "looks_secret",
+    "NOT_SHOWN", "Arm", "CaptureRequest", "Check", "Claim", "Command", "CudaCompat", "Decision",
+    "Delivered", "Delivery", "DriverFile", "EngineFacts", "Executable", "FileSystem", "GpuDriver",
+    "Handing", "Held", "HostLibrary", "HostMpiTree", "Image", "Job", "JobStart", "JobState", "Joined",
+    "Layer", "MemorySample", "Mount", "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile",
+    "Partition", "PassedOn", "Phases", "Pin", "Plan", "Pmi", "Position", "Prefix", "Process",
+    "ProveRequest", "QueueEntry", "Record", "Rejected", "Requirement", "Rootfs", "SchedulerFacts",
+    "Scheduling", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Study", "Submission",
+    "Topology", "Trust", "Variable", "WhenSet", "Where", "Window", "Word", "check_variable", "digestible",
+    "is_carried", "looks_secret",
 ]  # fmt: skip

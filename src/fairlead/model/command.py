@@ -105,6 +105,22 @@ class Command(Struct, frozen=True, kw_only=True):
     where: Where = Where.NODE
 
 
+class Executable(Struct, frozen=True, kw_only=True):
+    """What a command's first word starts, looked up before the job starts. `code`: 127 or 126 where it cannot
+    be executed, for the `reason`, which follows the word. `place`: of a file that is the host's and not the
+    image's, where it is or should be. Not `known`: only the start will show; then `env` is the env(1) that is
+    there, and empty without one."""
+
+    word: str
+    code: int = 0
+    reason: str = ""
+    context: str = ""
+    remedy: str = ""
+    place: str = ""
+    known: bool = True
+    env: str = ""
+
+
 class Outcome(Struct, frozen=True, kw_only=True):
     """What a finished command said. `exit_code` is negative for a signal, 127 for no such program."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from fairlead.fabric.facts import FabricWatch
-from fairlead.model.command import Command, Start, Word
+from fairlead.model.command import Command, Executable, Start, Word
 from fairlead.model.host_files import Mount
 from fairlead.model.job import Job
 
@@ -101,3 +101,5 @@ class Plan(Struct, frozen=True, kw_only=True):
     secret: bool | UnsetType = UNSET
     #: What the job script looks after when the nodes have a fabric; unset: nothing.
     fabric: FabricWatch | UnsetType = UNSET
+    #: A file of the host that each node must be able to execute; unset: no such file.
+    executable: Executable | UnsetType = UNSET

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from fairlead.engines import Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.launchers import SECRET, Surroundings, by_mpi
-from fairlead.model import Command, Decision, Image, Job, Plan, Rootfs, Site, Variable
+from fairlead.model import Command, Decision, Executable, Image, Job, Plan, Rootfs, Site, Variable
 from fairlead.mpi.proven import Proven
 from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
@@ -26,6 +26,7 @@ from fairlead.plan.guard import choose_guard, filter_needed
 from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.process import choose_process
+from fairlead.plan.program import check_program
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
 from fairlead.plan.warnings import image_warnings, site_warnings
 from fairlead.plan.watchdog import choose_watchdog
@@ -39,10 +40,11 @@ def plan(
     *,
     node: Site | None = None,
     proofs: tuple[Proven, ...] = (),
+    program: Executable | None = None,
 ) -> Plan:
     """Decide everything. `image` and `rootfs` are None for a job on bare metal without a capture. `site` is
     where the job is handed over, `node` a machine of those that run it, when that is another and was seen;
-    `proofs`: what was proved of MPI there.
+    `proofs`: what was proved of MPI there; `program`: what the job's command starts, if that was looked up.
 
     Raises PlanError when the job cannot run as asked.
     """
@@ -81,6 +83,8 @@ def plan(
     )
     launcher, verdict = choose_launcher(resolved, around, decisions)
     gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
+    starts_warnings: list[str] = []
+    executable = check_program(job, program, engine, gpu, scheduler, starts_warnings)
     bound = bind(verdict.host_mpi, rootfs, decisions)
     container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
     guard = choose_guard(job, engine, runs_on, decisions)
@@ -92,6 +96,7 @@ def plan(
     )
     container = dataclasses.replace(
         container,
+        env=program.env if program is not None else "",
         guard=guard,
         seccomp=job.seccomp is UNSET,
         passed=(*settled.passed, *gpu.passed, *fabric.passed),
@@ -136,6 +141,7 @@ def plan(
             *(image_warnings(job, image) if engine.CONTAINS else ()),
             *fabric.warnings,
             *settled.warnings,
+            *starts_warnings,
         ),
         requirements=(
             *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
@@ -153,6 +159,7 @@ def plan(
         proof=proof,
         prelude=launcher.prelude(resolved, around) + fabric.prelude + settled.prelude,
         directives=scheduler.directives(job, site),
+        executable=executable,
         proves=verdict.proves,
         notes=(verdict.note,) if verdict.note else (),
         delivery=delivery,

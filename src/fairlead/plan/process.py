@@ -28,10 +28,8 @@ class Workload:
     own: int = 0
 
 
-def choose_process(
-    job: Job, image: Image | None, site: Site, engine: Engine, decisions: list[Decision]
-) -> Workload:
-    """Raises PlanError when neither the job nor the image names a command."""
+def command_of(job: Job, image: Image | None) -> tuple[str, ...]:
+    """The words that the job and the image make; nothing where neither names a command."""
     own = image.process if image is not None else Process()
     # As with `docker run --entrypoint`: an entrypoint of the job's own takes the image's CMD, which is
     # meant as arguments for the image's ENTRYPOINT, away with it.
@@ -44,7 +42,15 @@ def choose_process(
             entrypoint, default = (), ()
         case tuple():
             entrypoint, default = job.entrypoint, ()
-    argv = (*entrypoint, *(job.command or default))
+    return (*entrypoint, *(job.command or default))
+
+
+def choose_process(
+    job: Job, image: Image | None, site: Site, engine: Engine, decisions: list[Decision]
+) -> Workload:
+    """Raises PlanError when neither the job nor the image names a command."""
+    own = image.process if image is not None else Process()
+    argv = command_of(job, image)
     if not argv or not argv[0]:
         raise _no_command(job, image)
     decisions += _about_argv(job, own, argv)

@@ -311,7 +311,20 @@ def _needs(plan: Plan) -> str:
     names = ""
     if plan.job.environment_from:
         names = parts.ENVIRONMENT_FROM.format(names=" ".join(plan.job.environment_from))
-    return "\n".join(["# What must be there.", *found, names])
+    return "\n".join(["# What must be there.", *found, _executable(plan) + names])
+
+
+def _executable(plan: Plan) -> str:
+    if plan.executable is UNSET:
+        return ""
+    place = plan.executable.place
+    quoted = {
+        "word": f'"{plan.executable.word}"',
+        "place": place,
+        "chmod": f"chmod +x {shlex.quote(place)}",
+        "remedy": f"ls -l {shlex.quote(place.rpartition('/')[0] or '/')}   # all nodes must see the file",
+    }
+    return parts.EXECUTABLE.format(**{name: shlex.quote(text) for name, text in quoted.items()})
 
 
 def _modules(plan: Plan) -> str:

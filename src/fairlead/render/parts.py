@@ -130,6 +130,19 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 """
 
+#: Of a program that is a file of the host: the exit codes of a shell.
+EXECUTABLE = """\
+if [ ! -x {place} ]; then
+  if [ -e {place} ]; then
+    printf 'fairlead: %s is not executable%s: %s\\n  try: %s\\n' {word} "$HERE" {place} {chmod} >&2
+    exit 126
+  fi
+  printf 'fairlead: %s is missing%s: there is no file %s\\n  try: %s\\n' {word} "$HERE" {place} \\
+    {remedy} >&2
+  exit 127
+fi
+"""
+
 #: By name: their values are written down nowhere.
 ENVIRONMENT_FROM = """\
 # Environment variables that are passed on by name (environment_from).

@@ -1,0 +1,40 @@
+"""Whether the job's program is there and can be executed, as far as that is known before the start."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from fairlead.engines import Engine
+from fairlead.errors import ProgramError
+from fairlead.model import Executable, Job
+from fairlead.plan.gpus import Gpu
+from fairlead.schedulers import Scheduler
+
+
+def check_program(
+    job: Job, program: Executable | None, engine: Engine, gpu: Gpu, scheduler: Scheduler, warnings: list[str]
+) -> Executable | UnsetType:
+    """What each node is to look at before it starts the command; UNSET: nothing.
+
+    Raises ProgramError for a program that cannot be executed.
+    """
+    if program is None or not program.known:
+        return UNSET
+    if gpu.driver is not None and any(file.name == program.word for file in gpu.driver.programs):
+        return UNSET  # the driver's own tools come with it
+    if not program.code:
+        return program if program.place else UNSET
+    if not scheduler.AT_ONCE and "/" not in program.word and not engine.CONTAINS:
+        warnings.append(
+            f'"{program.word}" {program.reason}; the job fails with exit code {program.code} '
+            "unless the compute nodes have it"
+        )
+        return UNSET
+    if program.place and job.scheduling.after:
+        return program  # an earlier job may write it
+    raise ProgramError(
+        f'"{program.word}" {program.reason}',
+        context=program.context,
+        remedy=program.remedy,
+        status=program.code,
+    )
