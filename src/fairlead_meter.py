@@ -104,9 +104,13 @@ class Meter:
             self._opened_ns = last_ns
 
     def result(self, **values: float) -> None:
-        """Keep named results of the training, such as `test_accuracy=0.98`."""
+        """Keep named results of the training, such as `test_accuracy=0.98`. The last value of a name counts;
+        one that is not a number (nan, inf) is kept with the step at which it came."""
         for name, value in values.items():
-            self._write(kind="result", name=name, value=float(value))
+            value = float(value)
+            # JSON has no word for these.
+            kept = value if value - value == 0 else str(value)
+            self._write(kind="result", name=name, value=kept, step=self._steps_done)
 
     def close(self) -> None:
         """Write what is left, with this rank's peak resident memory; calling it twice is harmless."""

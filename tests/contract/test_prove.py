@@ -108,6 +108,21 @@ def test_a_slowdown_of_10_percent_in_one_arm_is_called_different(place: Path, wo
     assert "different, by" in out
 
 
+def test_a_training_that_diverges_is_a_study_with_that_result(place: Path, work: Path) -> None:
+    write_training(work, extra="meter.result(loss=float('nan') if step >= 120 else 1.0)")
+    job = write_job(work, name=work.name, repeats=2, goals="{ loss = 0.1 }")
+    code, out, err = do(place, work, job)
+    assert code == 0, err
+    assert "the training diverged: loss: not a number from step 120 in 2 of 2 runs of both arms" in out
+    assert "goal loss >= 0.1 NOT reached by bare metal: not a number in 2 of 2 runs" in " ".join(out.split())
+    study, records = the_study(place, work.name)
+    assert {record.results["loss"] for record in records} == {"nan"}
+    (work / "report.html").unlink()
+    again = do(place, work, "--resume", study.id)
+    assert again[0] == 0, again[2]
+    assert "training diverged" in (work / "report.html").read_text()
+
+
 def test_bare_metal_against_itself_is_not_called_different(place: Path, work: Path) -> None:
     """At a confidence of 99.9 %, so this fails by chance in one of 1,000 times, as the study promises."""
     write_training(work)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import msgspec
 import pytest
 from builders import make_records, make_study
 
+from fairlead import codec
 from fairlead.errors import UsageError
-from fairlead.model import Record, Study, Window
+from fairlead.model import Record, Study, Window, kept_result
 from fairlead.study import analysis
+from fairlead.study.report import render_report
 from fairlead.study.statistics import Verdict
 
 
@@ -151,3 +156,45 @@ def test_a_study_that_cannot_tell_says_how_many_more_repeats(study: Study, recor
     found = analysis.analyse(study, changed)
     assert found.primary.comparison.verdict is Verdict.NOT_ENOUGH
     assert f"about {found.primary.comparison.more_runs} more repeats" in found.sentence
+
+
+def diverged(records: list[Record], arms: tuple[str, ...], runs: int) -> list[Record]:
+    """As they are read back, with a loss that is not a number in the first runs."""
+    made = [
+        msgspec.structs.replace(
+            r, results={**r.results, "loss": kept_result(math.nan)}, diverged={"loss": 120 + r.run}
+        )
+        if r.arm in arms and 1 <= r.run <= runs
+        else msgspec.structs.replace(r, results={**r.results, "loss": 0.5})
+        for r in records
+    ]
+    return [codec.from_json(codec.to_json(r), Record, what="a record") for r in made]
+
+
+def test_a_training_that_diverged_is_a_result_and_no_equivalence(study: Study, records: list[Record]) -> None:
+    assert analysis.analyse(study, records).word == "equivalent"
+    arms = tuple(arm.name for arm in study.arms)
+    found = analysis.analyse(study, diverged(records, arms, 3))
+    assert found.word == "training diverged"
+    assert found.sentence.startswith(
+        "the training diverged: loss: not a number from step 121 in 3 of 4 runs of both arms"
+    )
+    json.loads(codec.to_json(found), parse_constant=pytest.fail)
+    page = render_report([(study, diverged(records, arms, 3), found)])
+    assert "training diverged" in page
+    assert 'class="word">equivalent' not in page
+
+
+def test_it_is_said_which_arm_diverged(study: Study, records: list[Record]) -> None:
+    baseline, contender = (arm.name for arm in study.arms)
+    found = analysis.analyse(study, diverged(records, (contender,), 2))
+    assert f"in 0 of 4 runs of {baseline} and 2 of 4 runs of {contender}" in found.sentence
+
+
+def test_a_goal_is_not_reached_by_what_is_not_a_number(study: Study, records: list[Record]) -> None:
+    prove = msgspec.structs.replace(study.job.prove, goals={"loss": 0.1})
+    study = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
+    arms = tuple(arm.name for arm in study.arms)
+    (first, second) = analysis.analyse(study, diverged(records, arms[1:], 2)).goals
+    assert (first.reached, first.not_numbers) == (True, 0)
+    assert (second.reached, second.not_numbers, second.lowest) == (False, 2, 0.5)

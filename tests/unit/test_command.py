@@ -178,10 +178,10 @@ def test_mounts_show_the_host_and_unknown_ones_decide_nothing(image: Path, tmp_p
     assert missing.remedy == "did you mean ./run.sh?"
     beside = judge("run.sh", sight, workdir="/work")
     assert isinstance(beside, Fault)
-    assert beside.remedy == 'command = ["./run.sh"]'
+    assert beside.remedy == 'command = ["./run.sh"], or -- ./run.sh'
     python = judge("train.py", sight, workdir="/work")
     assert isinstance(python, Fault)
-    assert python.remedy == 'command = ["python", "train.py"]'
+    assert python.remedy == 'command = ["python", "train.py"], or -- python train.py'
     shut = judge("./train.py", sight, workdir="/work")
     assert isinstance(shut, Fault)
     assert shut.code == 126

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import subprocess
 import sys
@@ -182,3 +183,38 @@ def test_a_damaged_log_is_one_clear_error(folder: Path, damage: object) -> None:
 def test_a_missing_log_is_one_clear_error(folder: Path) -> None:
     with pytest.raises(RunError, match="rank 5 left no meter log"):
         read_rank(folder, 5)
+
+
+def test_a_result_that_is_not_a_number_is_kept_with_its_step(folder: Path) -> None:
+    meter = fairlead_meter.Meter()
+    meter.start()
+    for step in range(6):
+        meter.step()
+        meter.result(loss=1.0 if step < 3 else float("nan"), burst=float("inf") if step == 1 else 2.0)
+    meter.result(late=float("-inf"))
+    meter.close()
+    assert [line["value"] for line in lines(folder) if line["kind"] == "result"][-3:] == ["nan", 2.0, "-inf"]
+    process = read_rank(folder, 0)
+    assert math.isnan(process.results["loss"])
+    assert process.results["burst"] == 2.0
+    assert process.results["late"] == float("-inf")
+    assert process.diverged == {"loss": 4, "late": 0}
+
+
+def test_a_copy_of_the_meter_that_writes_nan_as_python_does_is_read(folder: Path) -> None:
+    meter = fairlead_meter.Meter()
+    meter.step()
+    meter.result(loss=1.0)
+    meter.close()
+    log = folder / "rank-00000.jsonl"
+    log.write_text(log.read_text().replace('"value":1.0', '"value":NaN'))
+    assert math.isnan(read_rank(folder, 0).results["loss"])
+
+
+@pytest.mark.parametrize("samples", [float("nan"), float("inf"), 0.0, -4.0])
+def test_samples_per_step_that_count_nothing_are_refused(folder: Path, samples: float) -> None:
+    meter = fairlead_meter.Meter(samples_per_step=samples)
+    meter.step()
+    meter.close()
+    with pytest.raises(RunError, match="samples_per_step"):
+        read_rank(folder, 0)

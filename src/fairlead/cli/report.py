@@ -88,6 +88,8 @@ def _text(study: Study, analysis: Analysis) -> str:
     lines += [f"  {_row(metric)}" for metric in analysis.metrics]
     for goal in analysis.goals:
         lowest = "not reported" if goal.lowest is None else f"{goal.lowest:.4f} at the lowest"
+        if goal.not_numbers:
+            lowest = f"not a number in {goal.not_numbers} of {len(analysis.primary.baseline)} runs"
         word = "reached" if goal.reached else "NOT reached"
         lines.append(f"  goal {goal.name} >= {goal.least:g} {word} by {goal.arm}: {lowest}")
     return "\n".join(lines)

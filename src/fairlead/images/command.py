@@ -245,6 +245,7 @@ class _Search:
 
     def _judge(self, word: str, at: str, node: _Node, depth: int) -> _Result:
         """`at`: the path by which the file is found; messages name it."""
+        at = os.path.normpath(at)
         if node.kind == "folder":
             return Fault(code=NOT_EXECUTABLE, reason=f"is a directory: {at}", remedy="name a program in it")
         if node.kind != "file" or node.place is None:
@@ -312,7 +313,7 @@ class _Search:
             return Fault(
                 code=found.code,
                 reason=f"is a script for {named}, {why}: {at}",
-                remedy=f'correct its first line, or name an interpreter: command = ["{name}", "{at}"]',
+                remedy=f"correct its first line; or: {_as_command(name, at)}",
             )
         return replace(program, script=words, interpreter=found)
 
@@ -334,18 +335,17 @@ class _Search:
                     remedy=f"ls -l {shlex.quote(node.place)}",
                 )
         if at.endswith(".py"):
-            remedy += f', or command = ["python", "{word}"]'
+            remedy += f"; or: {_as_command('python', word)}"
         return Fault(code=NOT_EXECUTABLE, reason=f"is not executable{where}: {at}", remedy=remedy)
 
     def _missing(self, word: str) -> Fault:
         name = self.sight.name
         words = word.split()
         if len(words) > 1 and any(self.sight.find(each) for each in self._candidates(words[0])):
-            listed = ", ".join(f'"{part}"' for part in words)
             return Fault(
                 code=MISSING,
                 reason=f"is one word, and no program in {name} has this name",
-                remedy=f"write each word by itself: command = [{listed}]",
+                remedy=_as_command(*words),
             )
         if "/" in word:
             at = os.path.normpath(os.path.join(self.workdir, word))
@@ -360,11 +360,11 @@ class _Search:
             )
         beside = self.sight.find(os.path.join(self.workdir, word))
         if beside is not None and beside.kind == "file":
-            start = f'"python", "{word}"' if word.endswith(".py") else f'"./{word}"'
+            start = ("python", word) if word.endswith(".py") else (f"./{word}",)
             return Fault(
                 code=MISSING,
                 reason=f"is not on the PATH of {name}; it is a file in the working directory",
-                remedy=f"command = [{start}]",
+                remedy=_as_command(*start),
             )
         near = self._near(word)
         return Fault(
@@ -379,6 +379,12 @@ class _Search:
     def _near(self, word: str) -> list[str]:
         folders = [folder for folder in self.path.split(":") if folder.startswith("/")]
         return _close(word, (name for folder in folders for name in self.sight.names(folder)))
+
+
+def _as_command(*words: str) -> str:
+    """How the command is written in a job file and after --."""
+    listed = ", ".join(f'"{word}"' for word in words)
+    return f"command = [{listed}], or -- {shlex.join(words)}"
 
 
 def _is_refused(node: _Node) -> bool:

@@ -42,7 +42,17 @@ from fairlead.model.image import (
 from fairlead.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
 from fairlead.model.mpi import HostLibrary, HostMpiTree, MpiFacts, MpiFamily, Pmi
 from fairlead.model.plan import Claim, Decision, Delivery, Plan, Rejected, Requirement
-from fairlead.model.record import Arm, Delivered, JobStart, MemorySample, Phases, Record, Study, Window
+from fairlead.model.record import (
+    Arm,
+    Delivered,
+    JobStart,
+    MemorySample,
+    Phases,
+    Record,
+    Study,
+    Window,
+    kept_result,
+)
 from fairlead.model.site import Check, EngineFacts, FileSystem, GpuDriver, Partition, SchedulerFacts, Site
 from fairlead.model.submission import JobState, QueueEntry, Submission
 from fairlead.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
@@ -56,5 +66,5 @@ __all__ = [
     "ProveRequest", "QueueEntry", "Record", "Rejected", "Requirement", "Rootfs", "SchedulerFacts",
     "Scheduling", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Study", "Submission",
     "Topology", "Trust", "Variable", "WhenSet", "Where", "Window", "Word", "check_variable", "digestible",
-    "is_carried", "looks_secret",
+    "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

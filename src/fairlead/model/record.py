@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 from msgspec import Struct, field
 
 from fairlead.fabric.facts import Transport
@@ -9,6 +12,16 @@ from fairlead.model.image import Image
 from fairlead.model.job import Job
 from fairlead.model.site import Site
 from fairlead.stragglers import Straggler
+
+#: JSON has no numbers for these; float() reads them.
+NotFinite = Literal["nan", "inf", "-inf"]
+
+
+def kept_result(value: float) -> float | NotFinite:
+    """A result as a record holds it."""
+    if math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 class Phases(Struct, frozen=True, kw_only=True):
@@ -69,7 +82,8 @@ class Delivered(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """What one arm did in one run: raw samples, never only a mean. Immutable once written."""
+    """What one arm did in one run: raw samples, never only a mean. Immutable once written. `diverged`: of
+    results that are not finite, the training step since which they are not."""
 
     schema: int = 1
     study: str
@@ -91,7 +105,8 @@ class Record(Struct, frozen=True, kw_only=True):
     memory_kind: str = "pss"
     peak_memory_bytes: int = 0
     peak_rank_rss_bytes: tuple[int, ...] = ()
-    results: dict[str, float] = field(default_factory=dict)
+    results: dict[str, float | NotFinite] = field(default_factory=dict)
+    diverged: dict[str, int] = field(default_factory=dict)
     load_1min: float = 0.0
     #: Of a run that a scheduler had: its number there, and when and on which first node it was started: once,
     #: or more often after a lost node or a pause of its own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fairlead.errors import UsageError
@@ -30,13 +30,26 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A result that every measured run of an arm had to reach, such as a test accuracy."""
+    """A result that every measured run of an arm had to reach, such as a test accuracy. `lowest`: of the
+    values that are numbers; `not_numbers`: of how many runs the value is none."""
 
     name: str
     least: float
     arm: str
     lowest: float | None
     reached: bool
+    not_numbers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """A result that is not a number at the end of training, in so many measured runs of each arm: baseline,
+    contender. `step`: the earliest since which; 0 where the meter was not told during the training."""
+
+    result: str
+    runs: tuple[int, int]
+    of: int
+    step: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,12 @@ class Analysis:
     goals: tuple[Goal, ...]
     sentence: str
     notes: tuple[str, ...]
+    diverged: tuple[Divergence, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The outcome in one to three words. What is said of a training that failed is no equivalence."""
+        return "training diverged" if self.diverged else self.primary.comparison.verdict.value
 
     @property
     def primary(self) -> Metric:
@@ -79,12 +98,14 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
         for index in (0, 1)
     )
     primary = metrics[0]
+    diverged = tuple(_divergences(pairs))
     return Analysis(
         study=study.id,
         metrics=tuple(metrics),
         goals=goals,
-        sentence=_sentence(study, primary),
+        sentence=_outcome(study, primary, diverged),
         notes=tuple(_notes(study, pairs, metered)),
+        diverged=diverged,
     )
 
 
@@ -189,11 +210,54 @@ def _compare(study: Study, log_ratios: Sequence[float]) -> Comparison:
 
 
 def _goal(name: str, least: float, arm: str, records: Sequence[Record]) -> Goal:
-    values = [record.results.get(name) for record in records]
-    known = [value for value in values if value is not None]
+    values = [float(record.results[name]) for record in records if name in record.results]
+    known = [value for value in values if math.isfinite(value)]
     lowest = min(known) if known else None
-    reached = len(known) == len(values) and lowest is not None and lowest >= least
-    return Goal(name=name, least=least, arm=arm, lowest=lowest, reached=reached)
+    reached = len(known) == len(records) and lowest is not None and lowest >= least
+    return Goal(
+        name=name,
+        least=least,
+        arm=arm,
+        lowest=lowest,
+        reached=reached,
+        not_numbers=len(values) - len(known),
+    )
+
+
+def _divergences(pairs: Sequence[Pair]) -> Iterator[Divergence]:
+    for name in sorted({name for pair in pairs for record in pair for name in record.results}):
+        arms = [
+            [pair[arm] for pair in pairs if not math.isfinite(float(pair[arm].results.get(name, 0)))]
+            for arm in (0, 1)
+        ]
+        found = [*arms[0], *arms[1]]
+        if found:
+            yield Divergence(
+                result=name,
+                runs=(len(arms[0]), len(arms[1])),
+                of=len(pairs),
+                step=min((record.diverged.get(name, 0) for record in found), default=0),
+            )
+
+
+def _outcome(study: Study, metric: Metric, diverged: Sequence[Divergence]) -> str:
+    """The verdict; for a training that diverged, that first."""
+    if not diverged:
+        return _sentence(study, metric)
+    said = "; ".join(divergence_text(study, each) for each in diverged)
+    return f"the training diverged: {said}. Its {metric.name} alone: {_sentence(study, metric)}"
+
+
+def divergence_text(study: Study, found: Divergence) -> str:
+    since = f" from step {found.step:,}" if found.step else ""
+    arms = [
+        f"{runs} of {found.of} runs of {arm.name}" for runs, arm in zip(found.runs, study.arms, strict=True)
+    ]
+    if found.runs[0] == found.runs[1]:
+        where = f"{found.runs[0]} of {found.of} runs of both arms"
+    else:
+        where = " and ".join(arms)
+    return f"{found.result}: not a number{since} in {where}"
 
 
 def _sentence(study: Study, metric: Metric) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from fairlead.errors import RunError
 from fairlead.files import untrusted
+from fairlead.model.record import NotFinite
 
 #: A log of ten million steps.
 _MOST_BYTES = 256 << 20
@@ -36,6 +39,8 @@ class Process:
     #: (opened, ends of the steps that followed), one entry per line
     stretches: list[tuple[int, list[int]]] = field(default_factory=list)
     results: dict[str, float] = field(default_factory=dict)
+    #: of results that are not finite, the step since which they are not
+    diverged: dict[str, int] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -60,6 +65,14 @@ class Process:
             done += len(ends_ns)
         return self.ended_ns
 
+    def keep(self, name: str, value: float, step: int) -> None:
+        """The newest value of a result."""
+        self.results[name] = value
+        if math.isfinite(value):
+            self.diverged.pop(name, None)
+        else:
+            self.diverged.setdefault(name, step)
+
 
 #: A line of a log; containers write them.
 _Ns = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -68,7 +81,7 @@ _Ns = Annotated[int, Meta(ge=0, lt=1 << 62)]
 class _Begun(Struct, tag_field="kind", tag="process"):
     rank: int
     world_size: int
-    samples_per_step: float
+    samples_per_step: float | NotFinite
     loaded_ns: _Ns
     imported_ns: _Ns
 
@@ -84,7 +97,8 @@ class _Steps(Struct, tag_field="kind", tag="steps"):
 
 class _Result(Struct, tag_field="kind", tag="result"):
     name: str
-    value: float
+    value: float | NotFinite
+    step: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
 
 
 class _Ended(Struct, tag_field="kind", tag="end"):
@@ -94,6 +108,15 @@ class _Ended(Struct, tag_field="kind", tag="end"):
 
 
 _Line = _Begun | _Started | _Steps | _Result | _Ended
+
+
+def _line(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line, type=_Line)
+    except msgspec.DecodeError:
+        if b"NaN" in line or b"Infinity" in line:  # as Python's json writes them
+            return msgspec.convert(json.loads(line), _Line)
+        raise
 
 
 def newest_steps(folder: Path, rank: int) -> list[float]:
@@ -113,12 +136,18 @@ def read_rank(folder: Path, rank: int) -> Process:
     process: Process | None = None
     try:
         for line in untrusted.read_bytes(path, limit=_MOST_BYTES).splitlines():
-            match msgspec.json.decode(line, type=_Line):
+            match _line(line):
                 case _Begun() as said:
+                    if not (math.isfinite(float(said.samples_per_step)) and float(said.samples_per_step) > 0):
+                        raise RunError(
+                            f"the meter of rank {rank} has samples_per_step={said.samples_per_step}",
+                            context="throughput is counted in these samples",
+                            remedy="pass a number above 0: fairlead_meter.Meter(samples_per_step=32)",
+                        )
                     process = Process(
                         rank=said.rank,
                         world_size=said.world_size,
-                        samples_per_step=said.samples_per_step,
+                        samples_per_step=float(said.samples_per_step),
                         loaded_ns=said.loaded_ns,
                         imported_ns=said.imported_ns,
                         start_ns=said.imported_ns,
@@ -127,8 +156,8 @@ def read_rank(folder: Path, rank: int) -> Process:
                     process.start_ns = at_ns
                 case _Steps(opened_ns=opened_ns, ends_ns=ends_ns) if process is not None:
                     process.stretches.append((opened_ns, ends_ns))
-                case _Result(name=name, value=value) if process is not None:
-                    process.results[name] = value
+                case _Result(name=name, value=value, step=step) if process is not None:
+                    process.keep(name, float(value), step)
                 case _Ended() as said if process is not None:
                     process.released_ns = said.opened_ns
                     process.ended_ns = said.at_ns
@@ -144,4 +173,6 @@ def read_rank(folder: Path, rank: int) -> Process:
             f"the meter log {path} is cut short",
             remedy="call meter.close() at the end of the training script",
         )
+    # Of what is told at the end only, nobody knows since when.
+    process.diverged = {name: step if step < process.steps else 0 for name, step in process.diverged.items()}
     return process

@@ -105,7 +105,7 @@ article { margin:18px 0 72px }
 .grid { display:grid; gap:18px; grid-template-columns:repeat(2,minmax(0,1fr)); align-items:stretch }
 .masonry { columns:2; column-gap:18px } .masonry > * { break-inside:avoid; margin-bottom:18px }
 .verdict { border-top:6px solid var(--tone); display:flex; flex-direction:column; gap:14px }
-.equivalent { --tone:var(--equivalent) } .different { --tone:var(--different) }
+.equivalent { --tone:var(--equivalent) } .different, .training-diverged { --tone:var(--different) }
 .not-enough-evidence { --tone:var(--not-enough) }
 .word { font-size:2.1rem; line-height:1.1; font-weight:700; color:var(--tone); margin:0 }
 .big { font-size:1.75rem; font-weight:600; margin:0; line-height:1.25; font-variant-numeric:tabular-nums }

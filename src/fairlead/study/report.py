@@ -44,7 +44,7 @@ def _overview(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Ma
     rows = [
         (
             tag("a", study.job.name, href=f"#study-{place}"),
-            tag("b", analysis.primary.comparison.verdict.value),
+            tag("b", analysis.word),
             f"{study.arms[1].name} / {study.arms[0].name}",
             analysis.primary.name,
             interval_text(analysis.primary),
@@ -111,7 +111,7 @@ def _verdict(analysis: Analysis) -> Markup:
         tiles.append(("more runs to settle it", f"about {c.more_runs}"))
     return tag(
         "section",
-        tag("p", c.verdict.value, class_="word"),
+        tag("p", analysis.word, class_="word"),
         tag(
             "p",
             interval_text(metric),
@@ -120,7 +120,7 @@ def _verdict(analysis: Analysis) -> Markup:
         ),
         tag("p", analysis.sentence, class_="sentence"),
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
-        class_=f"card verdict {c.verdict.value.replace(' ', '-')}",
+        class_=f"card verdict {analysis.word.replace(' ', '-')}",
     )
 
 
@@ -159,13 +159,19 @@ def _goals(goals: Sequence[Goal]) -> Markup:
             goal.arm,
             tag("b", "reached by every run" if goal.reached else "NOT reached"),
             f"≥ {goal.least:g}",
-            "no value" if goal.lowest is None else f"{goal.lowest:.6g}",
+            _lowest(goal),
         )
         for goal in goals
     ]
     head = ("goal", "arm", "outcome", "asked", "lowest run")
     caption = "What every measured run had to reach"
     return join((tag("h3", "Did it still train?"), table(caption, head, rows, texts=3)))
+
+
+def _lowest(goal: Goal) -> str:
+    if goal.not_numbers:
+        return f"not a number in {goal.not_numbers}"
+    return "no value" if goal.lowest is None else f"{goal.lowest:.6g}"
 
 
 def _notes(notes: Sequence[str]) -> Markup:
@@ -296,7 +302,7 @@ def _run_row(record: Record, phased: bool, windowed: bool, results: Sequence[str
         row += [_number(getattr(record.phases, field)) if record.phases else _NONE for field, _, _ in PHASES]
     values = (record.results.get(name) for name in results)
     row += [_number(record.peak_memory_bytes / 2**20), f"{record.load_1min:.2f}"]
-    return row + [_NONE if value is None else f"{value:.6g}" for value in values]
+    return row + [_NONE if value is None else f"{float(value):.6g}" for value in values]
 
 
 def _pairs_table(study: Study, analysis: Analysis) -> Markup:

@@ -14,7 +14,7 @@ from fairlead import codec, execute, run_folder
 from fairlead.clock import utc_now
 from fairlead.errors import RunError
 from fairlead.files import untrusted
-from fairlead.model import Arm, MemorySample, Phases, Record, Study, Window
+from fairlead.model import Arm, MemorySample, Phases, Record, Study, Window, kept_result
 from fairlead.study.gate import FOREVER, Gate
 from fairlead.study.meterlog import Process, newest_steps, read_rank
 
@@ -283,7 +283,8 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         memory_kind="pss" if first else "rss",
         peak_memory_bytes=peak,
         peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
-        results=first.results if first else {},
+        results={name: kept_result(value) for name, value in first.results.items()} if first else {},
+        diverged=first.diverged if first else {},
         load_1min=os.getloadavg()[0],
     )
 
