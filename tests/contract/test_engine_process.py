@@ -13,7 +13,7 @@ from elves import AARCH64, make_elf
 from engine_lab import Lab
 
 from fairlead.errors import PlanError, ProgramError
-from fairlead.model import Image, Mount, Process
+from fairlead.model import Image, Mount, Process, Topology
 from fairlead.sweep import Sweep
 
 #: Prints its arguments, each between brackets.
@@ -140,16 +140,21 @@ def test_a_program_that_cannot_be_executed_is_refused_in_the_plan(
     assert caught.value.status == status
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(
     ("mode", "code", "says"), [(None, 127, "is missing"), (0o644, 126, "is not executable")]
 )
 def test_a_program_that_changes_before_the_start_is_named(
-    lab: Lab, mode: int | None, code: int, says: str
+    lab: Lab, mode: int | None, code: int, says: str, ranks: int
 ) -> None:
     program = lab.workdir / "program"
     program.write_text("#!/bin/sh\nexit 0\n")
     program.chmod(0o755)
-    script = lab.script("./program")
+    script = lab.script(
+        "./program",
+        topology=Topology(ranks_per_node=ranks),
+        launcher="ranks" if ranks > 1 else None,
+    )
     if mode is None:
         program.unlink()
     else:

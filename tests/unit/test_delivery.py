@@ -147,6 +147,17 @@ def test_it_is_asked_for_with_one_node_and_any_file_system() -> None:
     assert made.delivery.folder == "/local/ada/fairlead-4711/flat"
 
 
+def test_a_store_in_the_memory_of_one_machine_is_refused_for_several_nodes() -> None:
+    asked, here = job(delivery="node"), site("tmpfs")
+    image = make_image()
+    with pytest.raises(PlanError, match="2 nodes cannot read the store /scratch/ada") as caught:
+        planned(asked, here)
+    assert "--store DIR" in caught.value.remedy
+    planned(job(nodes=1), here)
+    # A compute node that was seen to have it shares that machine's memory.
+    plan(asked, image, make_rootfs(image), here, node=here)
+
+
 def test_what_was_asked_for_and_cannot_be_is_refused() -> None:
     with pytest.raises(PlanError, match="writable = true stacks the image's layers") as refused:
         planned(job(delivery="node", writable=True))

@@ -14,11 +14,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fairlead import codec, render
-from fairlead.errors import PlanError
+from fairlead.errors import PlanError, ProgramError
 from fairlead.model import (
     Command,
     Decision,
     EngineFacts,
+    Executable,
     Held,
     Image,
     Job,
@@ -28,6 +29,8 @@ from fairlead.model import (
     Position,
     Prefix,
     Rejected,
+    SchedulerFacts,
+    Scheduling,
     Site,
     Topology,
     Where,
@@ -955,3 +958,68 @@ def test_the_text_tells_every_decision_with_its_reason_and_its_alternatives() ->
             assert other.remedy in text
     assert f"warning: {made.warnings[0]}" in text
     assert text.endswith(f"plan {render.digest(made)}")
+
+
+# --------------------------------------------------------------------------------------------------
+# The program that the command starts, as it was looked up.
+
+
+MISSING = Executable(
+    word="trian", code=127, reason="is not on the PATH of debian", remedy="did you mean train?"
+)
+
+
+def with_program(program: Executable, **changes: Any) -> Plan:
+    driver = changes.pop("driver", None)
+    site = make_site(
+        schedulers=(SchedulerFacts(name="slurm", version="1"),),
+        **({"gpu_drivers": (driver,), "gpus": ("A100",)} if driver else {}),
+    )
+    job = make_job(launcher="ranks", **changes)
+    return plan(job, IMAGE, make_rootfs(IMAGE), site, program=program)
+
+
+@pytest.mark.parametrize("changes", [{}, {"scheduler": "slurm"}, {"engine": "native"}])
+def test_a_missing_program_is_refused_with_the_exit_code_of_a_shell(changes: dict[str, Any]) -> None:
+    with pytest.raises(ProgramError) as caught:
+        with_program(MISSING, **changes)
+    assert caught.value.message == '"trian" is not on the PATH of debian'
+    assert (caught.value.code, caught.value.status) == (3, 127)
+    assert caught.value.remedy == "did you mean train?"
+
+
+def test_on_bare_metal_compute_nodes_may_have_what_this_machine_has_not() -> None:
+    made = with_program(MISSING, engine="native", scheduler="slurm")
+    assert any("unless the compute nodes have it" in warning for warning in made.warnings)
+
+
+def test_a_file_that_an_earlier_job_may_write_is_looked_for_by_the_nodes() -> None:
+    program = Executable(word="./a.out", code=127, reason="is not there", place="/home/ada/digits/a.out")
+    with pytest.raises(ProgramError):
+        with_program(program, scheduler="slurm")
+    made = with_program(program, scheduler="slurm", scheduling=Scheduling(after=("17",)))
+    script = render.script(made)
+    assert "if [ ! -x /home/ada/digits/a.out ]; then" in script
+
+
+def test_a_program_of_the_image_is_looked_for_once_and_not_by_every_node() -> None:
+    script = render.script(with_program(Executable(word="python")))
+    assert "exit 127" not in script
+
+
+def test_the_driver_s_own_tools_come_with_it() -> None:
+    program = Executable(word="nvidia-smi", code=127, reason="is not in the image")
+    with_program(program, driver=make_driver(), topology=Topology(gpus_per_rank=1))
+
+
+@pytest.mark.parametrize("architecture", ["arm64", "aarch64", "s390x"])
+def test_an_image_of_another_architecture_is_refused(architecture: str) -> None:
+    error = refused(image=make_image(architecture=architecture))
+    assert f"is built for {architecture}, and node017 is amd64" in error.message
+    assert f"linux/{architecture}" in error.context
+
+
+@pytest.mark.parametrize("architecture", ["", "unknown", "amd64", "x86_64", "386"])
+def test_an_image_that_the_machine_runs_is_taken(architecture: str) -> None:
+    image = make_image(architecture=architecture)
+    assert plan(make_job(), image, make_rootfs(image), make_site()).engine != "native"

@@ -169,8 +169,6 @@ def _fault(host: Host, library: str) -> str | None:
 
 def judge(facts: EngineFacts, site: Site, image: Image) -> Suitable | Unsuitable:
     """Whether the image's programs can be started by this machine's loader."""
-    if image.architecture and image.architecture not in (site.architecture, _OCI.get(site.architecture)):
-        return Unsuitable(f"the image is for {image.architecture}, this machine is {site.architecture}")
     glibc = image.glibc if image.digest else site.glibc  # a capture that is still to be made
     if glibc is None:
         return Unsuitable(
@@ -188,9 +186,6 @@ def judge(facts: EngineFacts, site: Site, image: Image) -> Suitable | Unsuitable
         overlay=False,
         relinked=True,
     )
-
-
-_OCI = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def wrap(facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:

@@ -21,9 +21,9 @@ from fairlead.images.blobs import Blobs
 from fairlead.images.layers import layer as layers
 from fairlead.images.layers import rebuild
 from fairlead.images.progress import Progress
-from fairlead.images.sources.manifest import ARCHITECTURES, OCI_INDEX, OCI_MANIFEST, Manifest, manifest
+from fairlead.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Manifest, manifest
 from fairlead.images.sources.source import Descriptor, Document
-from fairlead.model import Image, Layer
+from fairlead.model import ARCHITECTURES, Image, Layer
 from fairlead.store import Store
 
 _CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -25,6 +25,7 @@ from fairlead.model.command import (
 )
 from fairlead.model.host_files import DriverFile, Mount
 from fairlead.model.image import (
+    ARCHITECTURES,
     CudaCompat,
     Held,
     Image,
@@ -58,7 +59,8 @@ from fairlead.model.submission import JobState, QueueEntry, Submission
 from fairlead.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "NOT_SHOWN", "Arm", "CaptureRequest", "Check", "Claim", "Command", "CudaCompat", "Decision",
+    "ARCHITECTURES", "NOT_SHOWN", "Arm", "CaptureRequest", "Check", "Claim", "Command", "CudaCompat",
+    "Decision",
     "Delivered", "Delivery", "DriverFile", "EngineFacts", "Executable", "FileSystem", "GpuDriver",
     "Handing", "Held", "HostLibrary", "HostMpiTree", "Image", "Job", "JobStart", "JobState", "Joined",
     "Layer", "MemorySample", "Mount", "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile",

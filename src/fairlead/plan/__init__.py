@@ -12,8 +12,20 @@ from msgspec import UNSET
 
 from fairlead.engines import Engine, Suitable
 from fairlead.errors import PlanError
+from fairlead.files.kinds import IN_MEMORY, common_name
 from fairlead.launchers import SECRET, Surroundings, by_mpi
-from fairlead.model import Command, Decision, Executable, Image, Job, Plan, Rootfs, Site, Variable
+from fairlead.model import (
+    ARCHITECTURES,
+    Command,
+    Decision,
+    Executable,
+    Image,
+    Job,
+    Plan,
+    Rootfs,
+    Site,
+    Variable,
+)
 from fairlead.mpi.proven import Proven
 from fairlead.plan import sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
@@ -52,6 +64,9 @@ def plan(
     scheduler = choose_scheduler(job, site, decisions)
     runs_on = node or site
     _refuse_unseen(job, site, runs_on)
+    _refuse_in_memory(job, site, node, at_once=scheduler.AT_ONCE)
+    if image is not None and job.engine != "native":
+        _refuse_architecture(job, image, runs_on)
     tell_topology(job, runs_on, decisions)
     sweep.tell(job, site, scheduler, decisions)
     if image is not None and image.site_layer is not None and job.engine != "native":
@@ -184,6 +199,40 @@ def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
                     context=f"as seen by fairlead doctor --compute on {node.hostname}, {node.probed_at}",
                     remedy=remedy,
                 )
+
+
+def _refuse_in_memory(job: Job, site: Site, node: Site | None, *, at_once: bool) -> None:
+    """A store in one machine's memory is no store for several; a delivery would be read from it, too."""
+    if at_once or job.topology.nodes == 1:
+        return
+    # A compute node that was seen sees the store, or it would have been refused.
+    systems = () if node is not None else site.file_systems
+    store = next((system for system in systems if system.purpose == "store"), None)
+    if store is not None and common_name(store.kind) in IN_MEMORY:
+        raise PlanError(
+            f"{job.topology.nodes} nodes cannot read the store {store.path}: it is in the memory of this "
+            f"machine ({store.kind})",
+            context="nor can delivery copy from it to the nodes: they fetch the copy from the store",
+            remedy="--store DIR on a file system that all nodes share",
+        )
+
+
+#: Of the platforms that OCI names: what their machines run besides.
+_ALSO_RUNS = {"amd64": ("386",), "arm64": ("arm",)}
+
+
+def _refuse_architecture(job: Job, image: Image, node: Site) -> None:
+    built_for, wanted = image.architecture, ARCHITECTURES.get(node.architecture, node.architecture)
+    if built_for in ("", "unknown", node.architecture, wanted, *_ALSO_RUNS.get(wanted, ())):
+        return
+    name = "the captured environment" if job.image == "capture" else f"the image {job.image}"
+    raise PlanError(
+        f"{name} is built for {built_for}, and {node.hostname} is {wanted}",
+        context=f"platforms of the image in the store: linux/{built_for}",
+        remedy=f"capture it on a machine like {node.hostname}"
+        if job.image == "capture"
+        else "choose an image or a tag that is built for it, and pull that on such a machine",
+    )
 
 
 def _not_seen(at_once: bool, node: Site | None) -> tuple[str, ...]:

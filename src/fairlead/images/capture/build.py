@@ -13,8 +13,7 @@ from fairlead.images.capture.libraries import Inventory
 from fairlead.images.inside import COMPILERS
 from fairlead.images.layers import layer
 from fairlead.images.progress import Progress
-from fairlead.images.sources.manifest import ARCHITECTURES
-from fairlead.model import Image, Layer, Prefix, StoredLayer
+from fairlead.model import ARCHITECTURES, Image, Layer, Prefix, StoredLayer
 from fairlead.store import Store
 
 

@@ -15,7 +15,7 @@ import msgspec
 from fairlead import digests
 from fairlead.errors import ImageError
 from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor, Document
-from fairlead.model import Process
+from fairlead.model import ARCHITECTURES, Process
 from fairlead.model.execution import fault
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -26,12 +26,6 @@ _DOCKER_V1 = (
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
-
-#: The names that OCI gives to the machines that `uname -m` names.
-ARCHITECTURES = {
-    "x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "riscv64": "riscv64", "s390x": "s390x",
-    "armv7l": "arm", "i686": "386",
-}  # fmt: skip
 
 #: overlayfs takes no more, Docker makes no more than 127.
 _MOST_LAYERS = 500
