@@ -30,9 +30,10 @@ _MOST_BYTES = 2**20
 
 
 class _Awaited(Struct, frozen=True, kw_only=True):
-    """What a run is to prove; of a sweep, which of its points."""
+    """What a run is to prove: claims in the order in which its script tries them. Of a sweep, which of its
+    points."""
 
-    claim: Claim
+    claims: tuple[Claim, ...]
     world_size: int
     image_digest: str | None
     engine: str
@@ -43,7 +44,7 @@ def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
     """The run will prove what its plan claims; of a sweep each of its first points, so many."""
     if plan.proves is not None:
         awaited = _Awaited(
-            claim=plan.proves,
+            claims=tuple(each.proves for each in (plan, *plan.otherwise) if each.proves is not None),
             world_size=plan.job.topology.world_size,
             image_digest=plan.image_digest,
             engine=plan.engine,
@@ -95,55 +96,68 @@ def _take_in(store: Store, path: Path) -> None:
     else:
         found, silent = _heard_of_points(store, awaited, run_id)
         is_over = not silent
-    if found is not None:
-        name = codec.digest(awaited.claim).removeprefix("sha256:")
-        store.write(store.proofs() / f"{name}.json", codec.to_json(found))
+    for each in found:
+        name = codec.digest(each.claim).removeprefix("sha256:")
+        store.write(store.proofs() / f"{name}.json", codec.to_json(each))
     if is_over:
         path.unlink(missing_ok=True)
     elif silent != awaited.points:
         store.write(path, codec.to_json(msgspec.structs.replace(awaited, points=silent)))
 
 
-def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[Proven | None, tuple[int, ...]]:
-    """The newest proof, and the points that are still to speak. All make the same claim."""
+def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[list[Proven], tuple[int, ...]]:
+    """What the points said, the newest last, and those that are still to speak. All make the same claims."""
     if not store.run(sweep).is_dir():
-        return None, ()
+        return [], ()
     folder = store.run(f"{sweep}.0").parent
     # One look for all: of a thousand points most may be waiting, and have no folder yet.
     begun = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
     found: list[Proven] = []
     silent = []
     for number in awaited.points:
-        said, is_over = _heard(store, awaited, f"{sweep}.{number}") if str(number) in begun else (None, False)
-        if said is not None:
-            found.append(said)
+        said, is_over = _heard(store, awaited, f"{sweep}.{number}") if str(number) in begun else ([], False)
+        found += said
         if not is_over:
             silent.append(number)
-    return max(found, key=lambda each: each.at, default=None), tuple(silent)
+    return sorted(found, key=lambda each: each.at), tuple(silent)
 
 
-def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[Proven | None, bool]:
+def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[Proven], bool]:
     """What a run has said, and whether there is nothing more to wait for."""
     folder = store.run(run_id)
+    control = run_folder.control(folder)
     code = _exit_code(folder)
-    log, at = "", utc_now()
-    # The script runs the proof, or the image's own mpirun does, in the container.
-    for path in (run_folder.control(folder) / "proof.log", folder / run_folder.RANKS / "proof.log"):
+    found: list[Proven] = []
+    is_over = code is not None or not folder.is_dir()
+    for rung, claim in enumerate(awaited.claims, 1):
+        # Kept under its number when the check failed and the next way was tried.
+        read = _log((control / f"proof.{rung}.log",))
+        failed = read is not None
+        if read is None:  # the script runs the proof, or the image's own mpirun does, in the container
+            read = _log((control / "proof.log", folder / run_folder.RANKS / "proof.log"))
+        log, at = read or ("", utc_now())
+        said = proven.verdict(log, asked=awaited.world_size, failed=failed or code == _NOT_STARTED)
+        if said is not None:
+            found.append(
+                Proven(
+                    claim=claim, holds=said.holds, said=said.said, at=at, run_id=run_id,
+                    image_digest=awaited.image_digest, engine=awaited.engine, of_site=said.of_site,
+                )
+            )  # fmt: skip
+        if not failed:
+            return found, is_over or said is not None
+    return found, is_over
+
+
+def _log(paths: tuple[Path, ...]) -> tuple[str, str] | None:
+    """The first of these that is there, and when it was written."""
+    for path in paths:
         try:
             log = untrusted.read_head(path, limit=_MOST_BYTES).decode(errors="replace")
-            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.lstat(path).st_mtime))
-            break
+            return log, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.lstat(path).st_mtime))
         except OSError:
             continue
-    said = proven.verdict(log, asked=awaited.world_size, failed=code == _NOT_STARTED)
-    found = None
-    if said is not None:
-        found = Proven(
-            claim=awaited.claim, holds=said.holds, said=said.said, at=at, run_id=run_id,
-            image_digest=awaited.image_digest,
-            engine=awaited.engine,
-        )  # fmt: skip
-    return found, said is not None or code is not None or not folder.is_dir()
+    return None
 
 
 def _exit_code(folder: Path) -> int | None:

@@ -6,6 +6,7 @@ asked only while there is no exit code, and explains a missing one.
     submission.json   what was submitted, and to which scheduler       output.log  what the job printed
     cancelled         who ended it was Fairlead
     control/          job.sh     the script                   exit_code   CODE EPOCH
+                      rung.N.sh  what it reads when the MPI check fails: the next way to start the ranks
                       starts     one line a start: EPOCH NODE JOB-ID
     ranks/            what containers write
 """
@@ -170,8 +171,8 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
         # The nodes see it when the job starts there.
         (folder / run_folder.CONTROL / "logs").mkdir(parents=True)
         (folder / run_folder.RANKS).mkdir()
-        place = render.Place(run_id, str(folder))
-        store.write(script, os.fsencode(render.script(plan, place)))
+        for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
+            store.write(script.with_name(name), os.fsencode(text))
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
         store.write(folder / "submission.json", codec.to_json(submission))
     return hand_over_kept(store, scheduler, plan, submission, script)

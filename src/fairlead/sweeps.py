@@ -35,7 +35,8 @@ def make(store: Store, plan: Plan) -> str:
     with store.whole_run(run_id):
         store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
         store.write(folder / "table", sweep.table(plan.job.sweep))
-        store.write(folder / "job.sh", os.fsencode(render.script(plan, place)))
+        for name, text in render.scripts(plan, place):
+            store.write(folder / name, os.fsencode(text))
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
     return run_id
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,57 @@ def test_a_library_that_no_launcher_of_the_site_can_start_is_replaced(
     reasons = {each["choice"]: each["reason"] for each in refused}
     assert "cannot read what mpirun (PRRTE) 5.0.11 tells it" in reasons["mpirun"]
     assert "not its mpirun" in reasons["image-mpirun"]
+
+
+# -- a launcher that is broken on the whole site ----------------------------------------------------
+
+#: Slurm's plug-in loads this name by itself; all that is linked to the library finds it by another one.
+_HIDE = """\
+folder=$(dirname "$(readlink -f /usr/lib/*/libpmix.so)")
+mkdir -p /run/without-pmix
+cp -a "$folder"/libpmix.so.* "$folder/pmix" /run/without-pmix
+mount -n --bind /run/without-pmix "$folder"
+"""
+
+
+@pytest.fixture
+def without_pmix(slurm: Cluster) -> Iterator[Cluster]:
+    """srun lists pmix, and no compute node has its library."""
+    for name in slurm.nodes:
+        slurm.root(name, _HIDE)
+    yield slurm
+    for name in slurm.nodes:
+        slurm.root(name, 'umount -n "$(dirname "$(readlink -f /usr/lib/*/libpmix.so.2)")"')
+    slurm.login("fairlead doctor --fresh; rm -rf ~/.local/share/fairlead/sites", check=False)
+
+
+def test_on_a_site_with_a_broken_plugin_the_first_job_of_an_image_succeeds(
+    without_pmix: Cluster, mpis: dict[str, MpiFacts]
+) -> None:
+    assert mpis
+    job = write_job(without_pmix, "broken", python("debian"), HELLO, nodes=2)
+    ended = run_job(without_pmix, job)
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 4) == set(range(4)), ended.log
+    assert "srun --mpi=pmix started no rank; the next way to start them is tried" in ended.log
+    assert "did not find each other" not in ended.log
+    starts = without_pmix.home / ".local/share/fairlead/runs" / ended.run_id / "control" / "starts"
+    assert len(starts.read_text().splitlines()) == 1
+    # Another image: what is the site's fault is known, and why is said.
+    other = write_job(without_pmix, "broken-too", python("openmpi-5.0.11"), HELLO, nodes=2)
+    why = "srun --mpi=pmix: it starts no rank on this site: srun: error: mpi/pmix_v4"
+    assert why in without_pmix.login(["fairlead", "plan", other], cwd=other.parent).stdout
+    second = run_job(without_pmix, other)
+    assert second.code == 0, second.log
+    assert hellos(second, 4) == set(range(4)), second.log
+    assert "started no rank" not in second.log
+    # It is also found by asking a node, before any job.
+    without_pmix.login("fairlead doctor --fresh", check=False)
+    assert why not in without_pmix.login(["fairlead", "plan", other], cwd=other.parent).stdout
+    said = without_pmix.login("fairlead doctor --compute", check=False).stdout
+    assert "srun --mpi=pmix starts nothing on the compute node: srun: error: mpi/pmix_v4" in said
+    assert "srun --mpi=pmi2 starts nothing" not in said
+    assert why in without_pmix.login(["fairlead", "plan", other], cwd=other.parent).stdout
 
 
 # -- what goes wrong -------------------------------------------------------------------------------

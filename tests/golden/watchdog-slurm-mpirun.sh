@@ -446,6 +446,7 @@ rank_command() {
   LOCAL_WORLD_SIZE=2
   unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
   if [ "$what" = proof ]; then
+    echo fairlead-rank
     passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
     [ -n "${!name+set}" ] || continue
@@ -838,12 +839,21 @@ run() { # $1: job or proof
   await "$!"
 }
 
-# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof >"$FAIRLEAD_CONTROL/proof.log" 2>&1 || {
-  tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
-  printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
-  finish 3
-}
+# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
+# next way to start them is tried, in this allocation, where its script lies beside this one.
+failed=$FAIRLEAD_CONTROL/proof.1.log next=${script%/*}/rung.2.sh
+if [ -e "$failed" ] || ! run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1; then
+  if [ ! -e "$failed" ]; then
+    tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
+    why='the ranks did not find each other'
+    grep -q fairlead-rank "$FAIRLEAD_CONTROL/proof.log" || why='mpirun (ORTE) 4.1.4'' started no rank'
+    [ -e "$next" ] || { printf 'fairlead: %s; the job is not started\n' "$why" >&2; finish 3; }
+    printf 'fairlead: %s; the next way to start them is tried\n' "$why" >&2
+    mv "$FAIRLEAD_CONTROL/proof.log" "$failed"
+  fi
+  # shellcheck disable=SC1090
+  . "$next"
+fi
 
 run job
 code=$?

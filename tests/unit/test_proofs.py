@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from fairlead.cli import doctor
 from fairlead.errors import PlanError
 from fairlead.fabric.facts import FabricLibrary, Kind, Network, Port
 from fairlead.launchers import by_mpi
-from fairlead.model import MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
+from fairlead.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Site, Topology
 from fairlead.mpi import proven
 from fairlead.mpi.proven import Proven
 from fairlead.plan import plan
@@ -32,6 +33,13 @@ HUNG = "Timeout (0:02:00)!\nThread 0x00007f (most recent call first):\n"
 ABORTED = (
     "OMPI was not built with SLURM's PMI support and therefore cannot execute.\n"
     "*** An error occurred in MPI_Init_thread\n"
+)
+
+#: As Slurm 22.05 says it where its plug-in's library is not installed.
+NO_PLUGIN = (
+    "srun: error:  mpi/pmix_v4: init: (null) [0]: mpi_pmix.c:195: pmi/pmix: can not load PMIx library\n"
+    "srun: error: Couldn't load specified plugin name for mpi/pmix: Plugin init() callback failed\n"
+    "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types\n"
 )
 
 OWN = MpiFacts(
@@ -72,9 +80,10 @@ def test_what_a_proof_comes_to(log: str, failed: bool, holds: bool, said: str) -
         ("fairlead: the engine is not there on c1: /opt/bwrap\n", True),
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n", True),
         (ONE_WORLD.replace('"rank": 3', '"rank": 2'), False),
+        ("srun: error: Unable to create step for job 5: More processors requested than permitted\n", True),
         ("srun: error: Node failure on c2\n" + "\n".join(ONE_WORLD.splitlines()[:2]), True),
     ],
-    ids=["nothing", "going on", "cancelled", "missing", "container", "torn", "node lost"],
+    ids=["nothing", "going on", "cancelled", "missing", "container", "torn", "no step", "node lost"],
 )
 def test_what_says_nothing_of_mpi_is_not_kept(log: str, failed: bool) -> None:
     assert proven.verdict(log, asked=4, failed=failed) is None
@@ -83,7 +92,9 @@ def test_what_says_nothing_of_mpi_is_not_kept(log: str, failed: bool) -> None:
 # -- kept in the store -----------------------------------------------------------------------------
 
 
-def planned(*, before: tuple[Proven, ...] = (), image: Any = IMAGE, **changes: Any) -> Plan:
+def planned(
+    *, before: tuple[Proven, ...] = (), image: Any = IMAGE, node: Site | None = None, **changes: Any
+) -> Plan:
     job = make_job(
         **(
             {"topology": Topology(nodes=2, ranks_per_node=2), "scheduler": "slurm", "walltime_s": 60}
@@ -93,7 +104,7 @@ def planned(*, before: tuple[Proven, ...] = (), image: Any = IMAGE, **changes: A
     facts = SchedulerFacts(name="slurm", version="22.05", mpi_plugins=("pmix",))
     host = msgspec.structs.replace(OWN, version="4.1.6", launcher="/sw/bin/mpirun", prefix="/sw")
     site = make_site(mpis=(host,), schedulers=(facts,))
-    return plan(job, image, make_rootfs(image), site, proofs=before)
+    return plan(job, image, make_rootfs(image), site, node=node, proofs=before)
 
 
 def ended(store: Store, log: str | None, code: int | None, *, made: Plan | None = None) -> str:
@@ -253,6 +264,66 @@ def test_what_failed_is_not_taken_again_and_the_plan_says_why() -> None:
     assert "its proof failed here: 4 ranks were each alone (2026-11-22, run job-7)" in text
     third = planned(before=(refuted, told(second, holds=False)))
     assert third.launcher == "image-mpirun"
+
+
+def test_a_launcher_that_starts_no_rank_is_the_sites_fault(tmp_path: Path) -> None:
+    """The job tries the next way by itself; a job with another image does not try the first one."""
+    store = Store(tmp_path)
+    first = planned()
+    assert [each.launcher for each in first.otherwise] == ["mpirun", "image-mpirun"]
+    assert "in the job: mpirun (ORTE) 4.1.6, then the image's own launcher" in render.text(first)
+    run_id = ended(store, ONE_WORLD, 0, made=first)
+    (store.run(run_id) / "control" / "proof.1.log").write_text(NO_PLUGIN)
+    before = proofs.gather(store)
+    assert sorted((each.holds, each.of_site) for each in before) == [(False, True), (True, False)]
+    text = render.text(planned(before=before, image=make_image(digest="sha256:" + "9" * 64, **FACTS)))
+    assert "it starts no rank on this site: srun: error: mpi/pmix_v4: init" in text
+    assert f"run {run_id}" in text
+    # Once it starts ranks of any image, it is believed again.
+    ended(store, ONE_WORLD, 0, made=first)
+    assert planned(before=proofs.gather(store)).launcher == "srun"
+
+
+def test_what_doctor_found_broken_on_a_node_is_not_taken() -> None:
+    said = {"srun --mpi=pmix": "srun: error: can not load PMIx library"}
+    made = planned(node=make_site(mpis=(OWN,), broken_launches=said))
+    assert made.launcher == "mpirun"
+    assert "it starts no rank on this site: srun: error: can not load PMIx library" in render.text(made)
+
+
+def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
+    """The first way cannot be started, the ranks of the second fail the check, those of the third do not."""
+
+    def way(program: str, check: str, made: Plan) -> Plan:
+        return msgspec.structs.replace(
+            made,
+            program=(program,),
+            proof=Command(argv=("bash", "-c", check)),
+            command=Command(argv=("echo", "ran as", program)),
+        )
+
+    made = plan(
+        make_job(topology=Topology(ranks_per_node=2), engine="native", launcher="mpirun"), None, None,
+        make_site(mpis=(OWN,)),
+    )  # fmt: skip
+    ways = [way("no-such-mpirun", "true", made), way("nice", "exit 4", made), way("env", "true", made)]
+    made = msgspec.structs.replace(ways[0], otherwise=tuple(ways[1:]), requirements=())
+    made = msgspec.structs.replace(
+        made, otherwise=tuple(msgspec.structs.replace(each, requirements=()) for each in made.otherwise)
+    )
+    for name, text in render.scripts(made):
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        ["bash", tmp_path / "job.sh"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ran as env\n"
+    assert "mpirun (ORTE) 4.1.4 started no rank; the next way to start them is tried" in done.stderr
+    assert "the ranks did not find each other; the next way" in done.stderr
+    (tmp_path / "rung.3.sh").unlink()
+    alone = subprocess.run(["bash", tmp_path / "job.sh"], capture_output=True, text=True, check=False)
+    assert alone.returncode == 3
+    assert "the ranks did not find each other; the job is not started" in alone.stderr
 
 
 def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:

@@ -158,6 +158,9 @@ def _side_by_side(login: Site, node: Site) -> str:
         *((purpose, places(login, purpose), places(node, purpose)) for purpose in ("store", "home", "tmp")),
     ]
     lines = [console.table(rows)]
+    for launch, said in node.broken_launches.items():
+        lines.append(f"{console.mark(False)}  {launch} starts nothing on the compute node: {said}")
+        lines.append("     jobs are started by other means; tell the administrators")
     for path in node.unseen:
         lines.append(f"{console.mark(False)}  {path} is not there on the compute node")
         lines.append("     try: --store DIR on a file system that all nodes share")
@@ -230,7 +233,9 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
         lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
     for proof in proofs:
         image = f", image {digests.short(proof.image_digest)}" if proof.image_digest else ""
-        lines.append(f"  {console.mark(proof.holds)}  {proof.claim.step}, in {proof.engine}{image}")
+        what = f"{proof.claim.launch}, whatever the image" if proof.of_site else ""
+        what = what or f"{proof.claim.step}, in {proof.engine}{image}"
+        lines.append(f"  {console.mark(proof.holds)}  {what}")
         lines.append(f"       {proof.said} ({proof.day}, run {proof.run_id})")
     if any(not proof.holds for proof in proofs):
         lines.append("       try: fairlead doctor --fresh   # forgets them, and all is tried anew")

@@ -65,7 +65,8 @@ def run(context: Context) -> int:
     folder = context.store.run(run_id)
     script = folder / "job.sh"
     with context.store.whole_run(run_id):
-        context.store.write(script, os.fsencode(render.script(plan)))
+        for name, text in render.scripts(plan):
+            context.store.write(script.with_name(name), os.fsencode(text))
     record = _run_one(context, plan, site, run_id, script)
     proofs.expect(context.store, plan, run_id)
     if context.options.json:

@@ -32,9 +32,9 @@ NAMES = ("srun", "mpirun", "image-mpirun", "host-mpi")
 
 def ground(job: Job, around: Surroundings) -> Ground:
     found = ground_of(around.site, plugins=around.mpi_plugins, in_slurm=around.scheduler == "slurm")
-    if not around.proofs:
-        return found
-    return dataclasses.replace(found, refuted=proven.refuted(around.proofs, context(job, around)))
+    broken = {**around.site.broken_launches, **proven.broken(around.proofs, site(job, around))}
+    refuted = proven.refuted(around.proofs, context(job, around)) if around.proofs else {}
+    return dataclasses.replace(found, refuted=refuted, broken=broken)
 
 
 def context(job: Job, around: Surroundings) -> str:
@@ -53,6 +53,21 @@ def context(job: Job, around: Surroundings) -> str:
             "modules": job.modules,
             "plugins": around.mpi_plugins,
             "mpis": [[mpi.title, mpi.launcher, mpi.library] for mpi in around.site.mpis],
+            "system": [around.site.distribution, around.site.glibc],
+        }
+    )
+
+
+def site(job: Job, around: Surroundings) -> str:
+    """A digest of what decides, whatever the image, whether a launcher starts ranks."""
+    return codec.digest(
+        {
+            "fairlead": __version__,
+            "scheduler": around.scheduler,
+            "partition": job.scheduling.partition,
+            "modules": job.modules,
+            "plugins": around.mpi_plugins,
+            "mpis": [mpi.launcher for mpi in around.site.mpis],
             "system": [around.site.distribution, around.site.glibc],
         }
     )
@@ -104,7 +119,10 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable |
         if each.value is not None:
             given.setdefault(each.reason, []).append(f"{each.name}={each.value}")
     settings = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in given.items())
-    proves = Claim(step=found.key, context=context(job, around)) if job.topology.world_size > 1 else None
+    proves = None
+    if job.topology.world_size > 1:
+        launch = found.launch.title if found.launch is not None and not found.launch.own else ""
+        proves = Claim(step=found.key, context=context(job, around), launch=launch, site=site(job, around))
     before = proven.held(around.proofs, proves) if proves is not None else None
     return Launchable(
         f"{why}{library.title if library else 'MPI'}; {found.choice}: {found.reason}"

@@ -38,10 +38,13 @@ class Requirement(Struct, frozen=True, kw_only=True):
 class Claim(Struct, frozen=True, kw_only=True):
     """That a step of MPI's ladder makes one world of the ranks. `step`: the step's name; `context`: a digest
     of all else that decides whether it does: image, engine, layout, the site's launchers, the job's own
-    variables."""
+    variables. `launch`: what of the site starts the ranks ("srun --mpi=pmix"); `site`: a digest of what
+    decides, whatever the image, whether it can start any."""
 
     step: str
     context: str
+    launch: str = ""
+    site: str = ""
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
@@ -103,3 +106,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     fabric: FabricWatch | UnsetType = UNSET
     #: A file of the host that each node must be able to execute; unset: no such file.
     executable: Executable | UnsetType = UNSET
+    #: Plans for the same allocation, tried in this order when the MPI check of the one before fails. They
+    #: follow from what is known at the moment, and are no part of the digest.
+    otherwise: tuple[Plan, ...] = ()

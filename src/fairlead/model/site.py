@@ -111,7 +111,9 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
 
 class Site(Struct, frozen=True, kw_only=True):
     """Facts about one machine, as one probe saw them. `unseen`: paths of the login node that are not there on
-    this compute node. `network`: None when nobody looked. `remarks`: what could not be probed, and why."""
+    this compute node. `network`: None when nobody looked. `remarks`: what could not be probed, and why.
+    `broken_launches`: what was tried on a compute node and starts no rank there ("srun --mpi=pmix") -> what
+    it said."""
 
     hostname: str
     kernel: str
@@ -139,6 +141,7 @@ class Site(Struct, frozen=True, kw_only=True):
     network: Network | None = None
     remarks: tuple[str, ...] = ()
     probed_at: str = ""
+    broken_launches: dict[str, str] = field(default_factory=dict)
 
     def scheduler(self, name: str) -> SchedulerFacts | None:
         return next((facts for facts in self.schedulers if facts.name == name), None)

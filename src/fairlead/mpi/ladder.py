@@ -42,7 +42,8 @@ class Ground:
 
     `plugins`: what `srun --mpi` can be told, () without Slurm. `agents`: how a process of one node can start
     one on another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `refuted`:
-    `Step.key` -> what its two-rank proof said on this site.
+    `Step.key` -> what its MPI check said on this site. `broken`: `Launch.title` -> why it starts no rank
+    here, whatever the image.
     """
 
     mpis: tuple[MpiFacts, ...] = ()
@@ -52,6 +53,7 @@ class Ground:
     glibc: str | None = None
     layers: tuple[MpiFacts, ...] = ()
     refuted: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,15 @@ def walk(
     rejected: list[Rejected] = []
 
     def taken(step: Step) -> Step | None:
+        if step.launch is not None and not step.launch.own and step.launch.title in ground.broken:
+            rejected.append(
+                Rejected(
+                    choice=step.choice,
+                    reason=f"it starts no rank on this site: {ground.broken[step.launch.title]}",
+                    remedy="fairlead doctor --fresh, or --compute   # once it is repaired",
+                )
+            )
+            return None
         if step.key in ground.refuted:
             rejected.append(
                 Rejected(

@@ -11,6 +11,8 @@ from fairlead.mpi import proof
 from fairlead.printable import one_line
 
 _PROGRAM = inspect.getsource(proof)
+#: What the job script prints for each rank of the check: whoever starts the ranks has started this one.
+STARTED = "fairlead-rank"
 #: Of an error: what a dynamic linker says of a library, and the remedy.
 _MOST_CHARACTERS = 1000
 

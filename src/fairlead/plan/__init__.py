@@ -24,6 +24,7 @@ from fairlead.model import (
     Plan,
     Rootfs,
     Site,
+    Start,
     Variable,
 )
 from fairlead.mpi.proven import Proven
@@ -54,12 +55,49 @@ def plan(
     proofs: tuple[Proven, ...] = (),
     program: Executable | None = None,
 ) -> Plan:
-    """Decide everything. `image` and `rootfs` are None for a job on bare metal without a capture. `site` is
-    where the job is handed over, `node` a machine of those that run it, when that is another and was seen;
-    `proofs`: what was proved of MPI there; `program`: what the job's command starts, if that was looked up.
+    """Decide everything, and what the job does when its MPI check fails. `image` and `rootfs` are None for a
+    job on bare metal without a capture. `site` is where the job is handed over, `node` a machine of those
+    that run it, when that is another and was seen; `proofs`: what was proved of MPI there; `program`: what
+    the job's command starts, if that was looked up.
 
     Raises PlanError when the job cannot run as asked.
     """
+    made = _plan(job, image, rootfs, site, node=node, proofs=proofs, program=program)
+    others: list[Plan] = []
+    last, known = made, proofs
+    while last.proves is not None and last.start is Start.PROGRAM:
+        failed = Proven(claim=last.proves, holds=False, said="it failed in this job", at="", run_id="")
+        known = (*known, failed)
+        try:
+            last = _plan(job, image, rootfs, site, node=node, proofs=known, program=program)
+        except PlanError:
+            break
+        if last.launcher not in (*by_mpi.NAMES, "horovod"):
+            break  # it would start N worlds of one rank each
+        if _shares_preparation(made, last):
+            others.append(last)
+    return msgspec.structs.replace(made, otherwise=tuple(others)) if others else made
+
+
+def _shares_preparation(first: Plan, other: Plan) -> bool:
+    """Whether what is made ready for the first plan, in the store and on the nodes, serves the other one."""
+    one, two = (
+        (each.needs_flat, each.relinked, each.packs, each.mount_points, each.delivery)
+        for each in (first, other)
+    )
+    return one == two and (first.delivery is UNSET or first.start is other.start)
+
+
+def _plan(
+    job: Job,
+    image: Image | None,
+    rootfs: Rootfs | None,
+    site: Site,
+    *,
+    node: Site | None,
+    proofs: tuple[Proven, ...],
+    program: Executable | None,
+) -> Plan:
     decisions: list[Decision] = []
     scheduler = choose_scheduler(job, site, decisions)
     runs_on = node or site

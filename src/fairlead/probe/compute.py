@@ -21,6 +21,7 @@ from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, ToolError
 from fairlead.files.mounts import Mount, find_mount
 from fairlead.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
+from fairlead.printable import one_line
 from fairlead.probe import fabrics
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.host import SWITCHES, obstacle_of
@@ -150,7 +151,10 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
         try:
             seen = _await(scheduler, number, folder, say)
             say(f"asking the node of job {number}")
-            site = _site(NodeHost(folder, store, moved), store, login) if seen else _blind(store, login)
+            facts = login.scheduler(scheduler.NAME)
+            plugins = facts.mpi_plugins if facts is not None else ()
+            host = NodeHost(folder, store, moved)
+            site = _site(host, store, login, plugins) if seen else _blind(store, login)
         finally:
             (folder / "stop").touch()
             execute.run(scheduler.cancel(number))
@@ -219,7 +223,7 @@ def _blind(store: Store, login: Site) -> Site:
     )  # fmt: skip
 
 
-def _site(host: NodeHost, store: Store, login: Site) -> Site:
+def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()) -> Site:
     asked = {"store": str(store.root), "home": login.home, "tmp": "/tmp", "shm": "/dev/shm"}
     seen = tuple(dict.fromkeys((str(store.root), str(store.own), login.home)))
     script = _FACTS % (shlex.join(seen), shlex.join(asked.values()))
@@ -254,8 +258,26 @@ def _site(host: NodeHost, store: Store, login: Site) -> Site:
         schedulers=(),
         checks=(),
         network=fabrics.parse(host.shell(fabrics.SCRIPT)),
+        broken_launches=_broken_launches(host, plugins),
         probed_at=utc_now(),
     )
+
+
+def _broken_launches(host: NodeHost, plugins: Sequence[str]) -> dict[str, str]:
+    """Of the PMIs that srun lists those by which it starts nothing on this node, and what it says."""
+
+    def start(plugin: str) -> Outcome:
+        argv = ("timeout", "30", "srun", f"--mpi={plugin}", "--ntasks=1", "--overlap", "true")
+        return host.run(argv, timeout_s=40.0)
+
+    if not plugins or not start("none").ok:  # then it is not the PMI
+        return {}
+    tried = {plugin: start(plugin) for plugin in plugins if plugin != "none"}
+    return {
+        f"srun --mpi={plugin}": one_line(next(iter(outcome.stderr.splitlines()), "it did not end"), limit=200)
+        for plugin, outcome in tried.items()
+        if not outcome.ok
+    }
 
 
 def _file_system(line: str, mount: Mount, purposes: dict[str, str]) -> FileSystem:

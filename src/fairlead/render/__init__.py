@@ -15,6 +15,7 @@ from msgspec import UNSET
 from fairlead import __version__, codec, registry, sweep
 from fairlead.engines import Engine, apart, holds
 from fairlead.model import NOT_SHOWN, Command, Plan, Start, looks_secret
+from fairlead.mpi.proving import STARTED
 from fairlead.render import delivery, fabric, parts, watchdog, words
 from fairlead.schedulers import Scheduler, by_host
 
@@ -28,13 +29,21 @@ class Place(NamedTuple):
     folder: str
 
 
-def script(plan: Plan, place: Place | None = None, *, runs: str | None = None) -> str:
+def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, rung: int = 1) -> str:
     """The job script of a plan. `runs`: where one that the user submits, without a place, makes the
-    folders of its runs; without it in `fairlead-runs` of the working folder."""
+    folders of its runs; without it in `fairlead-runs` of the working folder. `rung`: which way to start the
+    ranks it is, of those that one job tries."""
     scheduler = registry.scheduler(plan.scheduler)
     lines = ["#!/usr/bin/env bash", *plan.directives, _head(plan)]
-    body = _at_once(plan) if scheduler.AT_ONCE else _cluster(plan, scheduler, place, runs)
+    body = _at_once(plan, rung) if scheduler.AT_ONCE else _cluster(plan, scheduler, place, runs, rung)
     return "\n".join(["\n".join(lines), *body])
+
+
+def scripts(plan: Plan, place: Place | None = None) -> Iterator[tuple[str, str]]:
+    """The job script and those for the further ways to start the ranks, which lie beside it: name, text."""
+    yield "job.sh", script(plan, place)
+    for rung, other in enumerate(plan.otherwise, 2):
+        yield f"rung.{rung}.sh", script(other, place, rung=rung)
 
 
 def _head(plan: Plan) -> str:
@@ -60,14 +69,14 @@ def _engine(plan: Plan) -> Engine:
     return registry.engine(plan.engine.partition(":")[0])
 
 
-def _at_once(plan: Plan) -> list[str]:
+def _at_once(plan: Plan, rung: int) -> list[str]:
     """For this machine, now: $1 is the run's mark."""
     named = f'FAIRLEAD_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n'
     found = [named, _functions(plan), parts.STOP, parts.NEED]
     found += [_modules(plan), _needs(plan)] if plan.job.modules else [_needs(plan)]
     if plan.start is Start.PROGRAM:
-        return [*found, *_at_once_program(plan)]
-    found += _values(plan)
+        return [*found, *_at_once_program(plan, rung)]
+    found += [_rung(plan, rung), *_values(plan)]
     if plan.keeps_output or watchdog.is_on(plan):
         found.append(parts.RUN_FOLDER)
     if plan.keeps_output:
@@ -94,7 +103,7 @@ def _at_once(plan: Plan) -> list[str]:
     return [*filter(None, found), parts.END_HERE]
 
 
-def _at_once_program(plan: Plan) -> list[str]:
+def _at_once_program(plan: Plan, rung: int) -> list[str]:
     """A program (mpirun) starts the ranks on this machine."""
     found = [
         parts.AT_ONCE_RANK,
@@ -109,14 +118,14 @@ def _at_once_program(plan: Plan) -> list[str]:
         watchdog.begin(plan),
         parts.PORT,
         parts.AT_ONCE_PROGRAM.format(program=words.joined(plan.program)),
+        _rung(plan, rung),
+        _proof(plan, rung, "exit"),
     ]
-    if plan.proof is not None:
-        found.append(parts.AT_ONCE_PROOF)
     found += ["run job\ncode=$?\n", watchdog.end(plan, at_once=True), _first_failure(plan)]
     return [*filter(None, found), parts.END_HERE]
 
 
-def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> list[str]:
+def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None, rung: int) -> list[str]:
     """For a scheduler: the first node's part, and every node's."""
     alone = plan.job.topology.nodes == 1
     sweep_name = shlex.quote(place.run_id) if place else _run_name(plan)
@@ -159,24 +168,24 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         parts.CLUSTER_NODE_END.format(exits=_exits_of_node(plan)) if saves else "",
         parts.END,
         "fi\n",
-        "" if plan.job.sweep is UNSET else parts.SWEEP_FIRST,
+        "" if plan.job.sweep is UNSET or rung > 1 else parts.SWEEP_FIRST,
+        parts.CLUSTER_BEGIN if rung == 1 else _rung(plan, rung),
         parts.CLUSTER_FIRST,
         _logs(plan) if plan.keeps_output else "",
         parts.CLUSTER_SECRET if plan.secret is True else "",
         _nodes(plan, scheduler),
-        parts.CLUSTER_LOST,
+        parts.CLUSTER_LOST if rung == 1 else "",
         watchdog.begin(plan),
-        _warning(plan, scheduler),
-        _modules(plan) if plan.start is Start.PROGRAM else "",
+        _warning(plan, scheduler) if rung == 1 else "",
+        _modules(plan) if plan.start is Start.PROGRAM and rung == 1 else "",
         parts.CLUSTER_MASTER_ALONE if alone else parts.CLUSTER_MASTER,
         parts.PORT,
         parts.CLUSTER_RUN.format(start=_everywhere(plan)),
     ]
     if by_program and brought is not UNSET:
         found.append(delivery.for_first(warns=_warning(plan, scheduler) != ""))
-    if plan.proof is not None:
-        found.append(parts.CLUSTER_PROOF)
     found += [
+        _proof(plan, rung, "finish"),
         *fabric.before(plan),
         "run job\ncode=$?\n",
         delivery.LEAVE if by_program and brought is not UNSET else "",
@@ -186,6 +195,26 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
     ]
     return [*filter(None, found), 'finish "$code"\n']
+
+
+def _launch(plan: Plan) -> str:
+    """What starts the ranks, in words."""
+    if plan.proves is None:
+        return f"the launcher {plan.launcher}"
+    return plan.proves.launch or plan.proves.step.partition(" x ")[0]
+
+
+def _rung(plan: Plan, rung: int) -> str:
+    """The beginning of the first part of a script that another one reads."""
+    return "" if rung == 1 else parts.RUNG.format(title=shlex.quote(_launch(plan)))
+
+
+def _proof(plan: Plan, rung: int, end: str) -> str:
+    if plan.proof is None:
+        return ""
+    return parts.PROOF.format(
+        rung=rung, next_rung=rung + 1, started=STARTED, launch=shlex.quote(_launch(plan)), end=end
+    )
 
 
 def _environment_read(plan: Plan, scheduler: Scheduler) -> str:
@@ -280,7 +309,10 @@ def _start(plan: Plan) -> str:
                 proof=""
                 if proof is None
                 else parts.RANK_PROOF.format(
-                    command=_after(words.passed(proof), words.exported(proof), "exec " + words.command(proof))
+                    started=STARTED,
+                    command=_after(
+                        words.passed(proof), words.exported(proof), "exec " + words.command(proof)
+                    ),
                 ),
                 world_size=topology.world_size,
                 barrier=barrier,
@@ -370,7 +402,7 @@ def digest(plan: Plan) -> str:
     """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
     what was proved before. Nor do values that may be secrets: who sees a record could guess them by it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
-    for name in ("proves", "notes"):
+    for name in ("proves", "notes", "otherwise"):
         del facts[name]
     return codec.digest(facts)
 
@@ -398,6 +430,7 @@ def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
         job=msgspec.structs.replace(job, environment=environment),
         command=changed(plan.command),
         proof=None if plan.proof is None else changed(plan.proof),
+        otherwise=tuple(_without(other, hides) for other in plan.otherwise),
     )
 
 
@@ -412,6 +445,8 @@ def text(plan: Plan) -> str:
         for other in decision.rejected:
             remedy = f"  ({other.remedy})" if other.remedy else ""
             lines.append(f"  {'':<{width}}    not {other.choice}: {other.reason}{remedy}")
+    if plan.otherwise:
+        lines.append(f"  if its MPI check fails in the job: {', then '.join(map(_launch, plan.otherwise))}")
     lines += [f"  {note}" for note in plan.notes]
     lines += [f"  warning: {warning}" for warning in plan.warnings]
     lines += ["", f"plan {digest(plan)}"]

@@ -524,7 +524,7 @@ CLUSTER_INTERFACE_ALONE = """\
 FAIRLEAD_INTERFACE=lo
 """
 
-CLUSTER_FIRST = """\
+CLUSTER_BEGIN = """\
 # From here on: the first node.
 [ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
 printf '%(%s)T %s %s\\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
@@ -539,7 +539,9 @@ fi
 [ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
 script=$FAIRLEAD_CONTROL/job.sh
 [ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
+"""
 
+CLUSTER_FIRST = """\
 finish() { # $1: exit code; kept in a file, because schedulers forget
   printf '%s %(%s)T\\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
@@ -695,17 +697,34 @@ run() {{ # $1: job or proof
 }}
 """
 
-AT_ONCE_PROOF = """\
-# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1 || {
-  tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
-  printf 'fairlead: the ranks did not find each other; the job is not started\n' >&2
-  exit 3
-}
+#: `end`: bash that ends the job.
+PROOF = """\
+# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
+# next way to start them is tried, in this allocation, where its script lies beside this one.
+failed=$FAIRLEAD_CONTROL/proof.{rung}.log next=${{script%/*}}/rung.{next_rung}.sh
+if [ -e "$failed" ] || ! run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1; then
+  if [ ! -e "$failed" ]; then
+    tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
+    why='the ranks did not find each other'
+    grep -q {started} "$FAIRLEAD_CONTROL/proof.log" || why={launch}' started no rank'
+    [ -e "$next" ] || {{ printf 'fairlead: %s; the job is not started\\n' "$why" >&2; {end} 3; }}
+    printf 'fairlead: %s; the next way to start them is tried\\n' "$why" >&2
+    mv "$FAIRLEAD_CONTROL/proof.log" "$failed"
+  fi
+  # shellcheck disable=SC1090
+  . "$next"
+fi
+"""
+
+#: At the beginning of the script of a further way to start the ranks, which the one before reads.
+RUNG = """\
+script=${{BASH_SOURCE[0]}}
+printf 'fairlead: the ranks are started by %s\\n' {title} >&2
 """
 
 RANK_PROOF = """\
 if [ "$what" = proof ]; then
+    echo {started}
     {command}
   fi
   """
@@ -721,15 +740,6 @@ command -v module >/dev/null || {{
   exit 3
 }}
 module load {modules} || exit 3
-"""
-
-CLUSTER_PROOF = """\
-# Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each.
-run proof >"$FAIRLEAD_CONTROL/proof.log" 2>&1 || {
-  tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
-  printf 'fairlead: the ranks did not find each other; the job is not started\\n' >&2
-  finish 3
-}
 """
 
 CLUSTER_RUN = """\
@@ -777,7 +787,7 @@ SWEEP_FIRST = """\
 (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
 exec >> "${FAIRLEAD_CONTROL%/*}/output.log" 2>&1
 script=${FAIRLEAD_CONTROL%/points/*}/job.sh
-[ ! -e "$script" ] || (umask 077; cp "$script" "$FAIRLEAD_CONTROL")
+[ ! -e "$script" ] || (umask 077; cp "$script" "${script%/*}"/rung.*.sh "$FAIRLEAD_CONTROL") 2> /dev/null
 """
 
 SWEEP_VALUES = """\
