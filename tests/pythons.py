@@ -23,9 +23,10 @@ _LEFT_OUT = (
 )
 
 
-def make_rootfs(folder: Path, mpi4py: Path, *, libraries: Sequence[Path] = ()) -> Path:
-    """A root file system with Python, and mpi4py as it lies in a folder of packages. `libraries`: files and
-    folders that are put among its libraries. Nothing in it is an MPI unless they bring one."""
+def make_rootfs(folder: Path, mpi4py: Path | None, *, libraries: Sequence[Path] = ()) -> Path:
+    """A root file system with Python, and mpi4py as it lies in a folder of packages, if one is given.
+    `libraries`: files and folders that are put among its libraries. Nothing in it is an MPI unless they
+    bring one."""
     for name in ("bin", "lib", "lib64"):
         (folder / "usr" / name).mkdir(parents=True)
         (folder / name).symlink_to(f"usr/{name}")
@@ -49,7 +50,7 @@ def make_rootfs(folder: Path, mpi4py: Path, *, libraries: Sequence[Path] = ()) -
     shutil.copytree("/usr/lib/python3.11", folder / "usr/lib/python3.11", ignore=ignored, symlinks=True)
     (folder / "usr/bin/python3").symlink_to("python3.11")
     packages = folder / "usr/lib/python3/dist-packages"
-    for source in (mpi4py / "mpi4py", *mpi4py.glob("mpi4py-*.dist-info")):
+    for source in () if mpi4py is None else (mpi4py / "mpi4py", *mpi4py.glob("mpi4py-*.dist-info")):
         shutil.copytree(source, packages / source.name, ignore=ignored)
     for name in ("tmp", "proc", "dev", "sys", "etc", "run", "var/tmp", "root"):
         (folder / name).mkdir(parents=True, exist_ok=True)

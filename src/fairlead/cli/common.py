@@ -337,7 +337,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     plan(job, _described_with_site_layer(context, job, described, site), None, site, node=node,
          program=look(context.store, described, node or site, job))  # fmt: skip
     if job.engine == "native" and not always:
-        return job, site, described
+        return job, site, _with_linked(context, job, described, site)
     try:
         image, made = capture(_with_program(job), context.store, progress=context.progress.bytes)
     finally:
@@ -352,17 +352,18 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
 
 def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Image:
     """The image, with what is to be added to it for this site. A verb that only looks gets a description."""
-    if not (job.site_layer or image.mpi_users):
-        return image
     import msgspec
 
+    seen = _with_linked(context, job, image, site)
+    if not (job.site_layer or seen.mpi_users or seen.program):
+        return seen
     from fairlead import site_layer
     from fairlead.mpi.site_layer import expected
     from fairlead.plan.site_layer import needed_layer
 
-    needed = needed_layer(job, image, site, node=compute_node(context, job, site))
+    needed = needed_layer(job, seen, site, node=compute_node(context, job, site))
     if needed is None:
-        return image
+        return seen
     made = site_layer.find(context.store, image, needed.contents)
     if made is None and is_only_looking(context):
         made = expected(image, needed.contents)
@@ -373,7 +374,40 @@ def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Im
         made = make_site_layer(context, image, needed.contents, site)
     assert made.site_layer is not None
     layer = msgspec.structs.replace(made.site_layer, because=because)
-    return msgspec.structs.replace(made, site_layer=layer)
+    return msgspec.structs.replace(made, site_layer=layer, program=seen.program)
+
+
+def _with_linked(context: Context, job: Job, image: Image, site: Site) -> Image:
+    """The image with what the files of the job's command say of MPI, which only several ranks depend on."""
+    if job.topology.world_size == 1:
+        return image
+    import msgspec
+
+    from fairlead.images.command import Sight
+    from fairlead.images.linked import look
+
+    own = image.process
+    entrypoint = job.entrypoint if isinstance(job.entrypoint, tuple) else ()
+    if job.entrypoint is True or (job.entrypoint is None and not job.command):
+        entrypoint = own.entrypoint
+    argv = (*entrypoint, *(job.command or own.command))
+    if image.digest and job.engine != "native":
+        layers = [Path(place) for place in context.store.rootfs(image).layers.values()]
+        mounts = {each.target: each.source for each in job.mounts}
+        if job.workdir is not None:
+            mounts[job.workdir] = job.workdir
+        sight, environment = Sight(layers, mounts=mounts), {**image.environment, **job.environment}
+    else:
+        sight = Sight((), mounts={"/": "/"}, name="this machine")
+        environment = {"PATH": os.environ.get("PATH", ""), **job.environment}
+    found = look(
+        argv,
+        sight,
+        environment=environment,
+        workdir=job.workdir or image.process.workdir,
+        machine=site.architecture,
+    )
+    return msgspec.structs.replace(image, program=found)
 
 
 def make_site_layer(
@@ -404,7 +438,8 @@ def make_site_layer(
 
 def _described_with_site_layer(context: Context, job: Job, described: Image, site: Site) -> Image:
     """What a capture will be like, with what will be added to it."""
-    if not (job.site_layer or described.mpi_users):
+    described = _with_linked(context, job, described, site)
+    if not (job.site_layer or described.mpi_users or described.program):
         return described
     import msgspec
 
@@ -484,13 +519,14 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     from fairlead import proofs
     from fairlead.images.executable import look
     from fairlead.images.present import present
+    from fairlead.mpi.ladder import needs_mpi
     from fairlead.plan import plan
 
     node = compute_node(context, job, site)
     rootfs = None  # of an environment that was only described, not captured
     if image.digest:
         rootfs = present(context.store, image, site, job, node=node)
-    before = proofs.gather(context.store) if image.mpis or image.mpi_users else ()
+    before = proofs.gather(context.store) if image.mpis or needs_mpi(image) else ()
     program = look(context.store, image, node or site, job)
     made = plan(job, image, rootfs, site, node=node, proofs=before, program=program)
     if rootfs is None:

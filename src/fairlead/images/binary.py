@@ -28,6 +28,7 @@ _MACHINES = {
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 5, 6, 10, 0x6FFFFEF5
+_SEARCH_PATHS = (15, 29)
 
 #: No real file has more program headers, dynamic entries or sections than these.
 _MOST_SEGMENTS, _MOST_TAGS, _MOST_SECTIONS = 256, 4096, 4096
@@ -76,6 +77,12 @@ class Binary:
     def needed(self) -> tuple[str, ...]:
         """The sonames of the libraries that the loader must find."""
         return tuple(os.fsdecode(self._string(value)) for tag, value in self._tags if tag == _NEEDED)
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """Where the file asks the loader to look (DT_RPATH, DT_RUNPATH), with $ORIGIN as it is."""
+        found = (os.fsdecode(self._string(value)) for tag, value in self._tags if tag in _SEARCH_PATHS)
+        return tuple(folder for paths in found for folder in paths.split(":") if folder)
 
     def names(self, name: str) -> bool:
         """Whether a symbol or library of this name is in the table of dynamic strings."""

@@ -12,12 +12,14 @@ from fairlead.mpi.proven import Proven
 @dataclass(frozen=True, slots=True)
 class Launchable:
     """The launcher can start this job. `reason` says how; `host_mpi`: the host's MPI that it needs in the
-    container; `proves`: what the ranks will prove beforehand; `note`: what an earlier proof said."""
+    container; `proves`: what the ranks will prove beforehand; `note`: what an earlier proof said; `warning`:
+    what nobody checks."""
 
     reason: str
     host_mpi: MpiFacts | None = None
     proves: Claim | None = None
     note: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from fairlead.launchers import (
 from fairlead.model import Claim, Command, Image, Job, Where, digestible
 from fairlead.mpi import inject, proven, proving, rules
 from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
+from fairlead.mpi.ladder import users as users_of
 from fairlead.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 
 #: How long the proof waits for ranks that do not come.
@@ -112,15 +113,20 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable |
         )
     own = library_of(around.image) if around.image is not None else None
     library = found.library or own
-    users = ", ".join(sorted(around.image.mpi_users)) if around.image is not None else ""
+    users = ", ".join(sorted(users_of(around.image)))
     why = f"{users} use{'s' if ',' not in users else ''} " if users else "it uses "
     given: dict[str, list[str]] = {}
     for each in found.settings:
         if each.value is not None:
             given.setdefault(each.reason, []).append(f"{each.name}={each.value}")
     settings = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in given.items())
-    proves = None
-    if job.topology.world_size > 1:
+    proves, warning = None, ""
+    if job.topology.world_size > 1 and not has_python(around.image):
+        warning = (
+            "nothing checks that the ranks find each other: the MPI check needs Python 3 in the image; "
+            "compare the world size that the program prints"
+        )
+    elif job.topology.world_size > 1:
         launch = found.launch.title if found.launch is not None and not found.launch.own else ""
         proves = Claim(step=found.key, context=context(job, around), launch=launch, site=site(job, around))
     before = proven.held(around.proofs, proves) if proves is not None else None
@@ -130,6 +136,25 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable |
         host_mpi=found.library if found.rung is Rung.HOST_LIBRARY else None,
         proves=proves,
         note=f"{found.choice} was proved here on {before.day}: {before.said}" if before is not None else "",
+        warning=warning,
+    )
+
+
+def has_python(image: Image | None) -> bool:
+    """Whether the container can run the MPI check; an environment that is only described has one."""
+    return image is None or not image.digest or image.python is not None
+
+
+def unjudged(image: Image | None, job: Job) -> str:
+    """A warning where the job's program may use MPI, of which its launcher tells it nothing."""
+    program = image.program if image is not None else None
+    if program is None or job.topology.world_size == 1:
+        return ""
+    if program.mpi:
+        return f"{program.program} is linked to {program.mpi[0]}: each rank will be a world of its own"
+    return (
+        f"it is not known whether {program.program} uses MPI ({program.unknown}); if it does, each rank "
+        "becomes a world of its own: set launcher to one of srun, mpirun, image-mpirun"
     )
 
 
@@ -139,7 +164,7 @@ def alone(name: str, job: Job, around: Surroundings) -> NotLaunchable | None:
     if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
         return None
     found = walk(around.image, ground(job, around), layout(job, around))
-    users = ", ".join(sorted(around.image.mpi_users)) if around.image is not None else ""
+    users = ", ".join(sorted(users_of(around.image)))
     return NotLaunchable(
         f"{users} would find N worlds of one rank each",
         remedy=found.remedy
@@ -202,13 +227,13 @@ def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
 def proof(job: Job, around: Surroundings, found: Step | None = None) -> tuple[str, ...] | None:
     """What the ranks run before the job: they must find each other. The library that is asked is mpi4py's, or
     else the one that Horovod and other programs load. `found`: a step that brings a library of its own."""
-    if job.topology.world_size == 1:
-        return None
     image = around.image
+    if job.topology.world_size == 1 or not has_python(image):
+        return None
     library = library_of(image) if image is not None else None
     if found is not None and found.library is not None:
         library = inject.inside(found.library)
-    direct = image is None or "mpi4py" not in image.mpi_users
+    direct = image is None or "mpi4py" not in users_of(image)
     # Between nodes it matters which way the messages go, and here it costs the job nothing to be told.
     asked = told.asked(library.family) if library is not None and job.topology.nodes > 1 else {}
     set_already = {*job.environment, *(image.environment if image is not None else ())}

@@ -44,6 +44,11 @@ exit "$code"
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    if not by_mpi.has_python(surroundings.image):
+        return NotLaunchable(
+            "its ranks are started through a small Python program, and the image has no Python 3",
+            remedy="install python3 in the image",
+        )
     return by_mpi.judge(Rung.IMAGE_LAUNCHER, NAME, job, surroundings)
 
 

@@ -31,7 +31,8 @@ def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
     if refusal is not None:
         return refusal
     return Launchable(
-        "the job script starts each rank and tells it RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
+        "the job script starts each rank and tells it RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
+        warning=by_mpi.unjudged(surroundings.image, job),
     )
 
 

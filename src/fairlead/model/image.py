@@ -116,11 +116,21 @@ class CudaCompat(Struct, frozen=True, kw_only=True):
     driver: str
 
 
+class Linked(Struct, frozen=True, kw_only=True):
+    """What the files of a job's command say of MPI. `program`: the one that is named in messages; `mpi`: the
+    libraries that it is linked to; `unknown`: why it cannot be judged."""
+
+    program: str
+    mpi: tuple[str, ...] = ()
+    unknown: str = ""
+
+
 class Image(Struct, frozen=True, kw_only=True):
     """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings.
     `mpis`: the one that its programs find first stands first. `mpi_users`: Python packages that use MPI ->
     the libraries that they are linked to. `fabrics`: its libraries for fast networks, `compiler`: whether
-    its PATH leads to a C compiler; None: not looked for."""
+    its PATH leads to a C compiler; None: not looked for. `program`: of the job that it is planned for, kept
+    nowhere; None: not looked at, or nothing to say."""
 
     digest: str
     layers: tuple[Layer, ...]
@@ -143,6 +153,7 @@ class Image(Struct, frozen=True, kw_only=True):
     site_layer: SiteLayer | None = None
     fabrics: tuple[FabricLibrary, ...] | None = None
     compiler: bool | None = None
+    program: Linked | None = None
 
     @property
     def size_bytes(self) -> int:

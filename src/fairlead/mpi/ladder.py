@@ -109,7 +109,17 @@ def ground_of(
 def needs_mpi(image: Image | None) -> bool:
     """Whether a program of the image is likely to call MPI. An OpenMPI that merely lies there tells nothing:
     PyTorch's images bring one."""
-    return image is not None and bool(image.mpi_users)
+    return bool(users(image))
+
+
+def users(image: Image | None) -> Mapping[str, tuple[str, ...]]:
+    """What uses MPI -> the libraries that it is linked to: the job's own program, where its file says so,
+    else packages of the image."""
+    if image is None:
+        return {}
+    if image.program is not None and image.program.mpi:
+        return {image.program.program: image.program.mpi}
+    return image.mpi_users
 
 
 def library_of(image: Image) -> MpiFacts | None:
@@ -408,7 +418,7 @@ def _starts(plugins: tuple[str, ...]) -> list[tuple[str, Launch]]:
 
 
 def _abis(image: Image) -> set[Abi]:
-    linked = {name for libraries in image.mpi_users.values() for name in libraries}
+    linked = {name for libraries in users(image).values() for name in libraries}
     return {each for each in Abi if each.value in linked}
 
 

@@ -195,6 +195,7 @@ def _plan(
             *fabric.warnings,
             *settled.warnings,
             *starts_warnings,
+            *([verdict.warning] if verdict.warning else []),
         ),
         requirements=(
             *requirements(job, image, container, runs_on.engine(engine.NAME), bound),

@@ -13,6 +13,7 @@ from fairlead.launchers import Launchable, Surroundings, by_mpi
 from fairlead.model import Decision, Image, Job, MpiFacts, Site, Start
 from fairlead.mpi import site_layer
 from fairlead.mpi.ladder import Ground, Rung, Step, ground_of, library_of, needs_mpi, walk
+from fairlead.mpi.ladder import users as users_of
 from fairlead.mpi.site_layer import PREFIX, Contents, Offer, Wish
 
 #: The launchers that start MPI programs. Where one is named, another MPI is added only when asked for.
@@ -60,7 +61,7 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
         return None
     offer = next(each for each in offers if each.facts == found.library)
     refused = "; ".join(dict.fromkeys(each.reason for each in verdicts))
-    users = ", ".join(sorted(image.mpi_users))
+    users = ", ".join(sorted(users_of(image)))
     return Needed(
         contents=Contents(mpi=offer.requirement),
         because=f"{users} need{'' if ',' in users else 's'} an MPI that can be started here: {refused}",
