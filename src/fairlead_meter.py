@@ -13,7 +13,8 @@
 Outside Fairlead every call does nothing. Inside, each rank writes its raw step times to
 `$FAIRLEAD_METER_DIR/rank-NNNNN.jsonl`, and, when `$FAIRLEAD_GATE` names a gate, waits at the end of
 a step until the study lets it go on. That wait is how two live arms take turns on one machine.
-Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
+Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share. After its first step
+rank 0 says so when its framework does not know the other ranks: each would train a model of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import json
 import os
 import resource
 import socket
+import sys
 import time
 from typing import Any, TextIO
 
@@ -44,15 +46,17 @@ class Meter:
 
     `samples_per_step` counts the samples that all ranks together consume in one step; throughput is
     this number over the step's seconds. `rank` and `world_size` are read from the launcher's
-    variables (RANK, WORLD_SIZE and their Slurm and Open MPI forms).
+    variables (RANK, WORLD_SIZE and their Slurm and Open MPI forms). `independent`: the ranks are meant to
+    work without each other.
     """
 
-    def __init__(self, *, samples_per_step: float = 1.0) -> None:
+    def __init__(self, *, samples_per_step: float = 1.0, independent: bool = False) -> None:
         self._samples_per_step = samples_per_step
         self._rank = _first_int("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", default=0)
         self._world_size = _first_int(
             "WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", default=1
         )
+        self._is_checked = independent or self._world_size == 1 or not os.environ.get("FAIRLEAD_RUN")
         self._log: TextIO | None = None
         self._gate: socket.socket | None = None
         self._steps_done = 0
@@ -89,6 +93,8 @@ class Meter:
 
     def step(self) -> None:
         """Mark the end of one training step; wait here when the study says so."""
+        if not self._is_checked:
+            self._check_world()
         if self._log is None:
             return
         self._ends_ns.append(time.monotonic_ns())
@@ -128,6 +134,19 @@ class Meter:
             self._gate.close()
             self._gate = None
 
+    def _check_world(self) -> None:
+        """Ranks that do not know each other train models of their own, and end with exit code 0."""
+        self._is_checked = True
+        size = _known_world_size()
+        if size is None:
+            return
+        self._write(kind="world", size=size)
+        if size != self._world_size and self._rank == 0:
+            sys.stderr.write(
+                f"fairlead: {self._world_size} ranks were started, and the framework of rank 0 knows a world "
+                f"of {size}: each trains a model of its own\n"
+            )
+
     def _flush(self) -> None:
         if self._ends_ns:
             self._write(kind="steps", opened_ns=self._opened_ns, ends_ns=self._ends_ns)
@@ -159,6 +178,25 @@ class Meter:
                 raise GateClosed
             answer += chunk
         self._steps_allowed = int(answer.split()[-1])
+
+
+def _known_world_size() -> int | None:
+    """The size that the frameworks of this process know, the largest; None when there is none to ask."""
+    modules = sys.modules
+    sizes = []
+    torch = modules.get("torch.distributed")
+    if torch is not None and torch.is_available():
+        sizes.append(torch.get_world_size() if torch.is_initialized() else 1)
+    mpi = modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        sizes.append(mpi.COMM_WORLD.Get_size())
+    for name in ("horovod.torch", "horovod.tensorflow"):
+        horovod = modules.get(name)
+        if horovod is not None and horovod.is_initialized():
+            sizes.append(horovod.size())
+    if max(sizes, default=1) == 1 and ("tensorflow" in modules or "jax" in modules):
+        return None  # to ask them would make them take the devices
+    return max(sizes, default=None)
 
 
 def _first_int(*names: str, default: int) -> int:

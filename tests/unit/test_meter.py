@@ -107,6 +107,47 @@ def test_rank_and_world_size_come_from_the_launcher(
     assert read_rank(folder, 3).world_size == 8
 
 
+class _Torch:
+    def __init__(self, size: int | None) -> None:
+        self._size = size
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return self._size is not None
+
+    def get_world_size(self) -> int:
+        assert self._size is not None
+        return self._size
+
+
+@pytest.mark.parametrize(("knows", "size"), [(2, 2), (1, 1), (None, 1)])
+def test_a_rank_that_trains_alone_says_so_and_is_no_measurement(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    knows: int | None,
+    size: int,
+) -> None:
+    for name, value in (("FAIRLEAD_RUN", "job-1"), ("RANK", "0"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "torch.distributed", _Torch(knows))
+    meter = fairlead_meter.Meter()
+    meter.start()
+    meter.step()
+    meter.step()
+    meter.close()
+    said = capsys.readouterr().err
+    if size == 2:
+        assert said == ""
+        assert read_rank(folder, 0).steps == 2
+        return
+    assert said.count("2 ranks were started, and the framework of rank 0 knows a world of 1") == 1
+    with pytest.raises(RunError, match="rank 0 trained in a world of 1, and 2 ranks were started"):
+        read_rank(folder, 0)
+
+
 def test_at_the_gate_it_waits_and_the_wait_is_no_step_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from fairlead.model import (
     Variable,
 )
 from fairlead.mpi.proven import Proven
-from fairlead.plan import sweep
+from fairlead.plan import frameworks, sweep
 from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
 from fairlead.plan.delivery import archive_needed, at_run_time, choose_delivery
 from fairlead.plan.engine import choose_engine
@@ -165,7 +165,12 @@ def _plan(
         Decision(subject="MPI singleton", choice=f"{each.name}={each.value}", reason=each.reason)
         for each in alone
     ]
-    settings = {**{each.name: each.value or "" for each in alone}, **fabric.environment}
+    settings = {each.name: each.value or "" for each in alone}
+    on_cpus = gpu.driver is None and (engine.CONTAINS or not runs_on.gpus)
+    for decision, values in frameworks.settings(job, image, on_cpus=on_cpus):
+        decisions.append(decision)
+        settings |= values
+    settings |= fabric.environment
     command = compose(resolved, process, image, engine, launcher, container, around, gpu, settings)
     words = launcher.proof(resolved, around)
     proof = None
@@ -195,6 +200,7 @@ def _plan(
             *fabric.warnings,
             *settled.warnings,
             *starts_warnings,
+            *frameworks.warnings(job, image, on_cpus=on_cpus),
             *([verdict.warning] if verdict.warning else []),
         ),
         requirements=(

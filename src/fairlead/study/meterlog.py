@@ -86,6 +86,10 @@ class _Begun(Struct, tag_field="kind", tag="process"):
     imported_ns: _Ns
 
 
+class _World(Struct, tag_field="kind", tag="world"):
+    size: int
+
+
 class _Started(Struct, tag_field="kind", tag="start"):
     at_ns: _Ns
 
@@ -107,7 +111,7 @@ class _Ended(Struct, tag_field="kind", tag="end"):
     peak_rss_bytes: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-_Line = _Begun | _Started | _Steps | _Result | _Ended
+_Line = _Begun | _World | _Started | _Steps | _Result | _Ended
 
 
 def _line(line: bytes) -> Any:
@@ -130,8 +134,16 @@ def newest_steps(folder: Path, rank: int) -> list[float]:
     return [(b - a) / 1e9 for a, b in itertools.pairwise(said.ends_ns)]
 
 
+def _alone(process: Process, size: int) -> RunError:
+    return RunError(
+        f"rank {process.rank} trained in a world of {size}, and {process.world_size} ranks were started",
+        context="each rank trained a model of its own: the steps of this run say nothing of the job",
+        remedy="initialize the framework's process group; or Meter(independent=True), if that is meant",
+    )
+
+
 def read_rank(folder: Path, rank: int) -> Process:
-    """The log of one rank. Raises RunError when it is missing or cut short."""
+    """The log of one rank. Raises RunError when it is missing or cut short, or the rank trained alone."""
     path = folder / f"rank-{rank:05d}.jsonl"
     process: Process | None = None
     try:
@@ -152,6 +164,9 @@ def read_rank(folder: Path, rank: int) -> Process:
                         imported_ns=said.imported_ns,
                         start_ns=said.imported_ns,
                     )
+                case _World(size=size) if process is not None:
+                    if size != process.world_size:
+                        raise _alone(process, size)
                 case _Started(at_ns=at_ns) if process is not None:
                     process.start_ns = at_ns
                 case _Steps(opened_ns=opened_ns, ends_ns=ends_ns) if process is not None:
