@@ -4,7 +4,7 @@ A run's folder is the truth: `control` is written by the job script, on the comp
 asked only while there is no exit code, and explains a missing one.
 
     submission.json   what was submitted, and to which scheduler       output.log  what the job printed
-    cancelled         who ended it was Fairlead
+    cancelled         who ended it was Fairlead                 end.json    the cause of a failed run's end
     control/          job.sh     the script                   exit_code   CODE EPOCH
                       rung.N.sh  what it reads when the MPI check fails: the next way to start the ranks
                       starts     one line a start: EPOCH NODE JOB-ID
@@ -27,11 +27,12 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from fairlead import codec, deliveries, execute, proofs, registry, render, run_folder, transports
+from fairlead import causes, codec, deliveries, execute, proofs, registry, render, run_folder, transports
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, StoreError, Terminated, ToolError, UsageError
+from fairlead.files import untrusted
 from fairlead.hostlist import shortened
-from fairlead.model import JobStart, JobState, Outcome, Plan, QueueEntry, Record, Site, Submission
+from fairlead.model import End, JobStart, JobState, Outcome, Plan, QueueEntry, Record, Site, Submission
 from fairlead.printable import one_line
 from fairlead.progress import look_for_straggler
 from fairlead.render.watchdog import EXIT_CODE as HUNG
@@ -44,6 +45,7 @@ log = logging.getLogger("fairlead")
 #: The exit codes of runs whose script could not leave one.
 _CODES = {
     JobState.CANCELLED: 143,
+    JobState.PREEMPTED: 143,
     JobState.TIMEOUT: 124,
     JobState.OUT_OF_MEMORY: 137,
     JobState.NODE_FAIL: 70,
@@ -59,6 +61,8 @@ _SETTLE_S = 10.0
 #: More than any machine has; who is believed to have had more would make lists of that length.
 _MOST_RANKS = 10_000_000
 _MOST_REASON = 10_000
+#: The end of a run's output, in which its cause is looked for.
+_LOG_BYTES = 1 << 16
 _MOST_JOB_ID = 256
 #: EPOCH NODE JOB-ID
 _START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
@@ -81,6 +85,8 @@ class Status:
     straggler: Straggler | None = None
     #: Whether one of its files cannot be read; `reason` says which.
     damaged: bool = False
+    #: Of a run that failed: why, as far as it is known.
+    end: End | None = None
 
     @property
     def over(self) -> bool:
@@ -343,10 +349,14 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
         if (told := run_folder.ended(path)) is None:
             continue
         number, ended_at = told
+        end = _kept_end(folder)
+        # Before there was end.json.
         because = one_line(run_folder.text(folder / "ended_because") or "", limit=_MOST_REASON)
-        if not because and number == HUNG and os.path.lexists(control / "watch" / "verdict"):
-            because = _hang(store, submission.run_id)
-        if because:
+        if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
+            because = f"hung: {hang}"
+        if end is not None and number:
+            state, because = end.state, end.words
+        elif because:
             state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
         elif number in (143, 130):
             state = JobState.CANCELLED
@@ -360,8 +370,21 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
             starts=starts(store, submission.run_id),
             reason=because,
             nodes=shortened(_nodes(store, submission)),
+            end=end if number else None,
         )
     return None
+
+
+def _kept_end(folder: Path) -> End | None:
+    """The cause of the end, as it was found once. Raises DamagedRunError."""
+    path = folder / "end.json"
+    said = run_folder.text(path)
+    if said is None:
+        return None
+    try:
+        return codec.from_json(said.encode(), End, what=str(path))
+    except StoreError:
+        raise run_folder.damaged(path, OSError(0, "it holds no end")) from None
 
 
 def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
@@ -393,9 +416,12 @@ def straggler_of(store: Store, status: Status) -> Straggler | None:
 
 
 def _hang(store: Store, run_id: str) -> str:
-    """What the watchdog found out about a run that it ended."""
-    said = run_folder.text(control_folder(store, run_id) / "stacks" / "summary")
-    return "hung" if said is None else "hung: " + one_line("; ".join(said.splitlines()), limit=_MOST_REASON)
+    """What the watchdog found out about a run that it ended; "" of any other run."""
+    control = control_folder(store, run_id)
+    if not os.path.lexists(control / "watch" / "verdict"):
+        return ""
+    said = run_folder.text(control / "stacks" / "summary") or "no rank printed or reported anything"
+    return one_line("; ".join(said.splitlines()), limit=_MOST_REASON)
 
 
 def _is_recorded(store: Store, run_id: str) -> bool:
@@ -462,39 +488,77 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     while (status := _by_its_own_files(store, submission)) is None and time.monotonic() < deadline:
         time.sleep(0.2)
     if status is not None:
-        return _with_reason(store, status, entry)
-    if cancelled:
-        # Some forget a job that never ran, and others tell of it as of one that ended well.
-        entry = QueueEntry(job_id="", state=JobState.CANCELLED)
-    if entry is None:
+        return _with_end(store, status, entry)
+    if entry is None and not cancelled:
         reason = f"{submission.scheduler} does not know the job any more, and it left no exit code"
         if submission.job_id is None:
             reason = f"it is not known whether {submission.scheduler} took the job: nobody heard its answer"
         return Status(
             submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
         )
-    because = entry.state.value + (f": {entry.reason}" if entry.reason else "")
-    if not began:
-        because += "; the job script was never started"
-        if entry.state is JobState.FAILED:
-            because += f": whether the nodes see {store.root} is told by fairlead doctor --compute"
-    code = _CODES.get(entry.state, 1)
-    store.write(folder / "ended_because", f"{because}\n".encode())
-    store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
+    if cancelled and (entry is None or entry.state is JobState.COMPLETED):
+        # Some forget a job that never ran, and others tell of it as of one that ended well.
+        entry = QueueEntry(job_id="", state=JobState.CANCELLED)
+    assert entry is not None
+    code = 128 + entry.signal if 0 < entry.signal <= 64 else _CODES.get(entry.state, 1)
+    ended_at = int(time.time())
+    end = _find_end(store, submission, code, ended_at, began, entry=entry, left=False)
+    store.write(folder / "end.json", codec.to_json(end))
+    store.write(folder / "exit_code", f"{code} {ended_at}\n".encode())
     return Status(
-        submission=submission, state=entry.state, exit_code=code, starts=began, reason=because,
-        ended_at_epoch_s=int(time.time()), nodes=shortened(_nodes(store, submission)),
+        submission=submission, state=end.state, exit_code=code, starts=began, reason=end.words,
+        ended_at_epoch_s=ended_at, nodes=shortened(_nodes(store, submission)), end=end,
     )  # fmt: skip
 
 
-def _with_reason(store: Store, status: Status, entry: QueueEntry | None) -> Status:
-    """The script says 143 of every SIGTERM; the scheduler knows why it was sent."""
-    told = (JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY)
-    if entry is None or entry.state not in told or status.state is not JobState.CANCELLED:
+def _with_end(store: Store, status: Status, entry: QueueEntry | None) -> Status:
+    """A failed run with the cause of its end, which is found once and kept."""
+    run_id = status.submission.run_id
+    told = status.end is not None or os.path.lexists(store.run(run_id) / "ended_because")
+    if not status.exit_code or told:
         return status
-    reason = entry.state.value + (f": {entry.reason}" if entry.reason else "")
-    store.write(store.run(status.submission.run_id) / "ended_because", f"{reason}\n".encode())
-    return dataclasses.replace(status, state=entry.state, reason=reason)
+    end = _find_end(
+        store, status.submission, status.exit_code, status.ended_at_epoch_s, status.starts,
+        entry=entry, left=True,
+    )  # fmt: skip
+    store.write(store.run(run_id) / "end.json", codec.to_json(end))
+    return dataclasses.replace(status, state=end.state, reason=end.words, end=end)
+
+
+def _find_end(
+    store: Store,
+    submission: Submission,
+    code: int,
+    ended_at: int | None,
+    began: Sequence[JobStart],
+    *,
+    entry: QueueEntry | None,
+    left: bool,
+) -> End:
+    run_id = submission.run_id
+    try:
+        log = untrusted.read_tail(output_log(store, run_id), limit=_LOG_BYTES).decode(errors="replace")
+    except OSError:  # there is none, or the job put something else in its place
+        log = ""
+    end = causes.find(
+        causes.Evidence(
+            scheduler=submission.scheduler,
+            code=code,
+            left=left,
+            entry=entry if entry is not None and entry.state.over else None,
+            marks=registry.scheduler(submission.scheduler).MARKS,
+            log=log,
+            cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
+            began=bool(began),
+            starts=len(began),
+            ran_s=ended_at - began[-1].at_epoch_s if began and ended_at else None,
+            walltime_s=submission.walltime_s,
+            hang=_hang(store, run_id) if code == HUNG else "",
+            store=str(store.root),
+        )
+    )
+    assert end is not None  # of a code that is not 0
+    return end
 
 
 class Outage:
@@ -571,6 +635,7 @@ def record(store: Store, status: Status) -> Record | None:
         job_id=submission.job_id or "",
         starts=status.starts,
         ended_because=status.reason,
+        end=status.end,
         deliveries=deliveries.read(store.run(submission.run_id)),
         straggler=find_straggler(store, submission),
         transports=ways,

@@ -173,7 +173,7 @@ def test_a_time_limit_is_told_as_one(small: Desk) -> None:
     small.wait(run, code=143)
     status = small.status(run)
     assert (status["state"], status["exit_code"]) == ("timeout", 143)
-    assert small.record(run)["ended_because"].startswith("timeout")
+    assert small.record(run)["end"]["cause"] == "time limit"
     small.up.wait(lambda: not small.left(run), "no process left")
 
 

@@ -55,8 +55,8 @@ def test_what_the_queue_says() -> None:
     [
         ("0", "0", JobState.COMPLETED),
         ("0", "3", JobState.FAILED),
-        ("100 : assumedly after job", "137", JobState.CANCELLED),
-        ("0", "143", JobState.CANCELLED),
+        ("100 : assumedly after job", "137", JobState.FAILED),
+        ("0", "143", JobState.FAILED),
         ("25  : rescheduling", "99", JobState.UNKNOWN),
         ("26  : opening input/output file", "0", JobState.FAILED),
     ],

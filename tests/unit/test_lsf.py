@@ -29,7 +29,7 @@ def test_what_the_queue_says() -> None:
     (query,) = lsf.queries(["17", "18"])
     found = {entry.job_id: entry for entry in query.parse(outcome(BJOBS, code=255))}
     assert {number: entry.state for number, entry in found.items()} == {
-        "17": JobState.RUNNING, "18": JobState.PENDING, "19": JobState.FAILED, "20": JobState.CANCELLED,
+        "17": JobState.RUNNING, "18": JobState.PENDING, "19": JobState.FAILED, "20": JobState.FAILED,
         "21": JobState.TIMEOUT, "22": JobState.COMPLETED, "23": JobState.UNKNOWN,
     }  # fmt: skip
     assert found["17"].nodes == "n01,n02"

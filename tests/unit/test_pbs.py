@@ -59,7 +59,7 @@ def told(text: str) -> list[tuple[str, JobState, str, str]]:
 def test_what_the_servers_say() -> None:
     assert told(TORQUE) == [
         ("17.server.example.org", JobState.RUNNING, "Job started on Mon", "n01,n02"),
-        ("18.server.example.org", JobState.CANCELLED, "", ""),
+        ("18.server.example.org", JobState.FAILED, "", ""),
     ]
     reason = "Job run at Mon Nov 22 at 03:00 on (n01:ncpus=4)+(n02:ncpus=4) and failed"
     assert told(PROFESSIONAL) == [

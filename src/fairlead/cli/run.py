@@ -137,6 +137,11 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
                 memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
         finally:
             live.stop()
+    end = None
+    if code:
+        from fairlead import causes
+
+        end = causes.find(causes.Evidence(scheduler="local", code=code, left=True))
     record = Record(
         study=run_id,
         run=0,
@@ -154,6 +159,8 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
         memory_kind="rss",
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
+        ended_because=end.words if end is not None else "",
+        end=end,
         straggler=look_for_straggler(folder, (site.hostname,) * plan.job.topology.world_size),
     )
     store.write(folder / "record.json", codec.to_json(record))

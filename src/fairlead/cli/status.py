@@ -135,6 +135,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
         "exit_code": status.exit_code,
         "reason": status.reason,
         "damaged": status.damaged,
+        "end": status.end,
         "nodes": status.nodes,
         "starts": list(status.starts),
         "straggler": _slow(store, status),

@@ -23,6 +23,7 @@ from fairlead.model.command import (
     Where,
     Word,
 )
+from fairlead.model.end import Cause, End
 from fairlead.model.host_files import DriverFile, Mount
 from fairlead.model.image import (
     ARCHITECTURES,
@@ -55,19 +56,27 @@ from fairlead.model.record import (
     Window,
     kept_result,
 )
-from fairlead.model.site import Check, EngineFacts, FileSystem, GpuDriver, Partition, SchedulerFacts, Site
-from fairlead.model.submission import JobState, QueueEntry, Submission
+from fairlead.model.site import (
+    Check,
+    DefaultMemory,
+    EngineFacts,
+    FileSystem,
+    GpuDriver,
+    Partition,
+    SchedulerFacts,
+    Site,
+)
+from fairlead.model.submission import JobState, Mark, QueueEntry, Submission
 from fairlead.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "ARCHITECTURES", "NOT_SHOWN", "Arm", "CaptureRequest", "Check", "Claim", "Command", "CudaCompat",
-    "Decision",
-    "Delivered", "Delivery", "DriverFile", "EngineFacts", "Executable", "FileSystem", "GpuDriver",
-    "Handing", "Held", "HostLibrary", "HostMpiTree", "Image", "Job", "JobStart", "JobState", "Joined",
-    "Layer", "Linked", "MemorySample", "Mount", "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile",
-    "Partition", "PassedOn", "Phases", "Pin", "Plan", "Pmi", "Position", "Prefix", "Process",
-    "ProveRequest", "QueueEntry", "Record", "Rejected", "Requirement", "Rootfs", "SchedulerFacts",
-    "Scheduling", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Study", "Submission",
-    "Topology", "Trust", "Variable", "WhenSet", "Where", "Window", "Word", "check_variable", "digestible",
-    "is_carried", "kept_result", "looks_secret",
+    "ARCHITECTURES", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "Claim", "Command",
+    "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile", "End", "EngineFacts",
+    "Executable", "FileSystem", "GpuDriver", "Handing", "Held", "HostLibrary", "HostMpiTree", "Image",
+    "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark", "MemorySample", "Mount", "MpiFacts",
+    "MpiFamily", "Opened", "Outcome", "PackedFile", "Partition", "PassedOn", "Phases", "Pin", "Plan", "Pmi",
+    "Position", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record", "Rejected", "Requirement",
+    "Rootfs", "SchedulerFacts", "Scheduling", "Sealed", "Signer", "Site", "SiteLayer", "Start",
+    "StoredLayer", "Study", "Submission", "Topology", "Trust", "Variable", "WhenSet", "Where", "Window",
+    "Word", "check_variable", "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

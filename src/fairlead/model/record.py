@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from fairlead.fabric.facts import Transport
+from fairlead.model.end import End
 from fairlead.model.image import Image
 from fairlead.model.job import Job
 from fairlead.model.site import Site
@@ -114,6 +115,8 @@ class Record(Struct, frozen=True, kw_only=True):
     job_id: str = ""
     starts: tuple[JobStart, ...] = ()
     ended_because: str = ""
+    #: The same in parts; of a run that failed.
+    end: End | None = None
     #: Of all of its starts, in the order of time.
     deliveries: tuple[Delivered, ...] = ()
     #: The slowest rank of those that reported their steps, if it was slow for sure.

@@ -73,6 +73,16 @@ class GpuDriver(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class DefaultMemory(Struct, frozen=True, kw_only=True):
+    """The memory that a job gets that asks for none: so much for each `per`, "cpu", "rank", "node" or "job".
+    `setting`: the site's setting that says so, by its own name. `virtual`: it limits virtual memory."""
+
+    bytes: int
+    per: str
+    setting: str
+    virtual: bool = False
+
+
 class Partition(Struct, frozen=True, kw_only=True):
     """A part of a cluster that jobs are sent to: Slurm's partition, the others' queue. None: not known, or
     no limit. `up`: it takes jobs and starts them."""
@@ -87,12 +97,14 @@ class Partition(Struct, frozen=True, kw_only=True):
     mem_per_node_bytes: int | None = None
     gpus_per_node: int | None = None
     accounts: tuple[str, ...] = ()
+    default_memory: DefaultMemory | None = None
 
 
 class SchedulerFacts(Struct, frozen=True, kw_only=True):
     """A scheduler found on a machine. `accounts`: those that this user can charge, None when the scheduler
-    keeps no such list. `settings`: what else a scheduler's module wants to know, by its own names. `remarks`:
-    what its commands printed that is not understood."""
+    keeps no such list. `default_memory`: where a partition has none of its own. `settings`: what else a
+    scheduler's module wants to know, by its own names. `remarks`: what its commands printed that is not
+    understood."""
 
     name: str
     version: str
@@ -101,6 +113,7 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
     partitions: tuple[Partition, ...] = ()
     accounts: tuple[str, ...] | None = None
     mpi_plugins: tuple[str, ...] = ()
+    default_memory: DefaultMemory | None = None
     settings: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 

@@ -17,6 +17,7 @@ class JobState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
     TIMEOUT = "timeout"
     NODE_FAIL = "node failed"
     OUT_OF_MEMORY = "out of memory"
@@ -29,12 +30,22 @@ class JobState(StrEnum):
 
 
 class QueueEntry(Struct, frozen=True, kw_only=True):
-    """What a scheduler says of one job. `reason`: its own words, why it waits or how it ended."""
+    """What a scheduler says of one job. `reason`: its own words, why it waits or how it ended. `signal`: the
+    number of the signal that ended it, 0 when it names none."""
 
     job_id: str
     state: JobState
     reason: str = ""
     nodes: str = ""
+    signal: int = 0
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """A line that a scheduler itself writes into the output of a job that it ends: a pattern, and what it
+    stands for."""
+
+    pattern: str
+    state: JobState
 
 
 class Submission(Struct, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ from fairlead.plan.gpus import choose_driver
 from fairlead.plan.guard import choose_guard, filter_needed
 from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
+from fairlead.plan.memory import choose_memory
 from fairlead.plan.process import choose_process
 from fairlead.plan.program import check_program
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
@@ -106,6 +107,7 @@ def _plan(
     if image is not None and job.engine != "native":
         _refuse_architecture(job, image, runs_on)
     tell_topology(job, runs_on, decisions)
+    memory = choose_memory(job, image, site, scheduler.NAME, decisions)
     sweep.tell(job, site, scheduler, decisions)
     if image is not None and image.site_layer is not None and job.engine != "native":
         from fairlead.plan import site_layer  # few jobs have one
@@ -193,6 +195,7 @@ def _plan(
         decisions=tuple(decisions),
         warnings=(
             *scheduler.warnings(job, site),
+            *memory,
             *gpu.warnings,
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from msgspec import UNSET
 
 from fairlead.errors import ToolError
-from fairlead.model import Job, Outcome, QueueEntry, SchedulerFacts, Site
+from fairlead.model import Job, Mark, Outcome, QueueEntry, SchedulerFacts, Site
 from fairlead.printable import one_line
 
 T = TypeVar("T")
@@ -80,6 +80,8 @@ class Scheduler(Protocol):
     WARNS: bool
     #: The script is handed over on the standard input.
     SUBMITS_STDIN: bool
+    #: The lines that it writes into the output of a job that it ends.
+    MARKS: tuple[Mark, ...]
     #: For sweeps.
     ARRAY: Array
     #: The command that lists the user's own jobs.

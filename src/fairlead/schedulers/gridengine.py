@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fairlead.errors import PlanError, ToolError
-from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.model import DefaultMemory, Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from fairlead.printable import one_line
 from fairlead.schedulers import (
     Array,
@@ -27,6 +27,7 @@ from fairlead.schedulers import (
     mebibytes,
     name_in,
     number,
+    number_or_none,
     pairs,
     said,
 )
@@ -36,6 +37,7 @@ AT_ONCE = False
 SIGNALS_BY_FILE = True
 WARNS = False
 SUBMITS_STDIN = False
+MARKS = ()
 UNTESTED = ""
 JOB_ID = '"${JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
@@ -124,10 +126,13 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", asks.run(["qconf", "-sconf"]).stdout)
     if largest is not None and int(largest[1]):  # 0: as many as one likes
         settings[by_partition.MAX_ARRAY] = largest[1]
+    names = _names(queues.stdout, remarks)
+    limits = _limits_of_queues(asks.run(["qconf", "-sq", ",".join(names)]).stdout)
     return SchedulerFacts(
         name=NAME,
         version=version,
-        partitions=_queues(_names(queues.stdout, remarks), asks.run(["qstat", "-g", "c"]).stdout, remarks),
+        partitions=_queues(names, asks.run(["qstat", "-g", "c"]).stdout, limits, remarks),
+        default_memory=_default_memory(complexes.stdout),
         settings=settings,
         remarks=tuple(remarks),
     )
@@ -138,7 +143,33 @@ def _names(text: str, remarks: list[str]) -> list[str]:
     return each_line("qconf", text, lambda line: name_in(line.strip()), remarks)[:_MOST_NAMES]
 
 
-def _queues(names: Sequence[str], counts: str, remarks: list[str]) -> tuple[Partition, ...]:
+def _default_memory(complexes: str) -> DefaultMemory | None:
+    """Of `qconf -sc`: what a consumable counts for each slot of a job that does not ask for it. Columns:
+    name, shortcut, type, relop, requestable, consumable, default, urgency."""
+    for line in complexes.splitlines():
+        words = line.split()
+        if len(words) == 8 and words[0] == "h_vmem" and words[5] in ("YES", "JOB") and _bytes(words[6]):
+            per = "job" if words[5] == "JOB" else "cpu"
+            return DefaultMemory(bytes=_bytes(words[6]), per=per, setting=f"h_vmem {words[6]}", virtual=True)
+    return None
+
+
+def _limits_of_queues(shown: str) -> dict[str, DefaultMemory]:
+    """Of `qconf -sq QUEUE,…`: h_vmem, the most that each process of a job may have there."""
+    found = {}
+    for paragraph in re.split(r"(?m)^qname\s+", shown)[1:]:
+        limit = re.search(r"(?m)^h_vmem\s+([\w.]+)\s*$", paragraph)  # not [HOST=…], which differ
+        if limit is not None and _bytes(limit[1]):
+            name = paragraph.split(maxsplit=1)[0]
+            found[name] = DefaultMemory(
+                bytes=_bytes(limit[1]), per="cpu", setting=f"h_vmem {limit[1]} of the queue", virtual=True
+            )
+    return found
+
+
+def _queues(
+    names: Sequence[str], counts: str, limits: dict[str, DefaultMemory], remarks: list[str]
+) -> tuple[Partition, ...]:
     """`qstat -g c`: CLUSTER QUEUE, CQLOAD, USED, RES, AVAIL, TOTAL, aoACDS, cdsuE, in slots."""
     slots: dict[str, tuple[int, int]] = {}
 
@@ -149,7 +180,12 @@ def _queues(names: Sequence[str], counts: str, remarks: list[str]) -> tuple[Part
 
     each_line("qstat", counts, read, remarks)
     return tuple(
-        Partition(name=name, up=name not in slots or slots[name][0] > slots[name][1]) for name in names
+        Partition(
+            name=name,
+            up=name not in slots or slots[name][0] > slots[name][1],
+            default_memory=limits.get(name),
+        )
+        for name in names
     )
 
 
@@ -287,15 +323,18 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
             job_id += "." + values.get("taskid", "")
         if job_id not in wanted:
             return
-        code, failed = values.get("exit_status", ""), values.get("failed", "")
+        # "137                  (Killed)", or the number alone.
+        code, failed = values.get("exit_status", "").split(" ")[0], values.get("failed", "")
         state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
-        if code in ("137", "143") or failed.startswith("100"):  # "100 : assumedly after job"
-            state = JobState.CANCELLED
+        killed = 128 < (number_or_none(code) or 0) <= 192
+        if killed or failed.startswith("37"):
+            state = _limit_reached(values) or state
         known = code.isdecimal() and failed[:1].isdecimal()
         if failed.startswith("25") or not known:  # "25 : rescheduling"
             state = JobState.UNKNOWN
+        # "100 : assumedly after job": the job was killed, and nothing is said of who did it.
         reason = "" if failed == "0" else failed
-        yield QueueEntry(job_id=job_id, state=state, reason=reason)
+        yield QueueEntry(job_id=job_id, state=state, reason=reason, signal=int(code) - 128 if killed else 0)
 
     # JOB.ELEMENT: then each element is told of by itself.
     apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
@@ -323,6 +362,50 @@ def _odd(outcome: Outcome) -> list[str]:
 def _odd_accounting(outcome: Outcome) -> list[str]:
     found = re.search(r"(?m)^jobnumber\s+\d+", outcome.stdout)
     return [] if found or not outcome.ok else [line for line in outcome.stdout.splitlines() if line.strip()]
+
+
+def _limit_reached(values: dict[str, str]) -> JobState | None:
+    """The limit among those that the job asked for (qacct's `category`) that it had reached when it was
+    killed: one word of the accounts stands for h_rt, h_cpu and h_vmem. None where it had reached none."""
+    asked = dict(re.findall(r"\b([hs]_(?:rt|cpu|vmem|rss))=([\w.:]+)", values.get("category", "")))
+    used = {"rt": values.get("ru_wallclock", ""), "cpu": values.get("cpu", "")}
+    for name, state in (("rt", JobState.TIMEOUT), ("cpu", JobState.TIMEOUT)):
+        spent = re.match(r"[0-9]{1,12}(\.[0-9]{0,6})?", used[name])
+        for limit in (asked.get(f"h_{name}", ""), asked.get(f"s_{name}", "")):
+            if spent is not None and limit and float(spent[0]) >= _seconds(limit):
+                return state
+    peak = _bytes(values.get("maxvmem", ""))
+    for name in ("h_vmem", "s_vmem"):
+        limit_bytes = _bytes(asked.get(name, ""))
+        # The accounts are not written at the moment of the kill.
+        if peak and limit_bytes and peak >= 0.95 * limit_bytes * _slots(values):
+            return JobState.OUT_OF_MEMORY
+    return None
+
+
+def _slots(values: dict[str, str]) -> int:
+    return number_or_none(values.get("slots", "")) or 1
+
+
+def _seconds(text: str) -> float:
+    """Seconds, or H:M:S; infinite for anything else."""
+    found = 0.0
+    for part in text.split(":"):
+        seconds = number_or_none(part)
+        if seconds is None:
+            return float("inf")
+        found = found * 60 + seconds
+    return found
+
+
+def _bytes(text: str) -> int:
+    """Grid Engine's sizes: 300M, 1.5G, 4.980MB, 0.000B; small letters count thousands. 0 for none."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{0,6})?)\s*([kKmMgGtT]?)B?", text.strip())
+    if found is None:
+        return 0
+    letter = found[2]
+    unit = (1024 if letter.isupper() else 1000) ** (" KMGT".index(letter.upper() or " "))
+    return int(float(found[1]) * unit)
 
 
 def element(job_id: str, index: int) -> str:

@@ -15,6 +15,7 @@ JOB_ID = "$$"
 JOB_ID_FORM = r"\d{1,20}"
 SNIPPET = ""
 SUBMITS_STDIN = False
+MARKS = ()
 ARRAY = Array(index="", job_id="$$", snippet="")
 UNTESTED = ""
 LIST = ""

@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from fairlead.errors import PlanError
-from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.model import (
+    DefaultMemory,
+    Job,
+    JobState,
+    Mark,
+    Outcome,
+    Partition,
+    QueueEntry,
+    SchedulerFacts,
+    Site,
+)
 from fairlead.schedulers import (
     Array,
     Asks,
@@ -34,6 +44,21 @@ AT_ONCE = False
 SIGNALS_BY_FILE = True
 WARNS = False
 SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
+#: https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=information-termination-reasons-displayed-by-bacct-bhist-bjobs
+_TERMS = {
+    "TERM_MEMLIMIT": JobState.OUT_OF_MEMORY,
+    "TERM_SWAP": JobState.OUT_OF_MEMORY,
+    "TERM_RUNLIMIT": JobState.TIMEOUT,
+    "TERM_DEADLINE": JobState.TIMEOUT,
+    "TERM_WINDOW": JobState.TIMEOUT,
+    "TERM_PREEMPT": JobState.PREEMPTED,
+    "TERM_OWNER": JobState.CANCELLED,
+    "TERM_FORCE_OWNER": JobState.CANCELLED,
+    "TERM_ADMIN": JobState.CANCELLED,
+    "TERM_FORCE_ADMIN": JobState.CANCELLED,
+}
+#: bsub writes its report below the output.
+MARKS = tuple(Mark(pattern=rf"{word}: ", state=state) for word, state in _TERMS.items())
 UNTESTED = "no LSF was at hand; from its documentation"
 JOB_ID = '"${LSB_JOBID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
@@ -93,13 +118,27 @@ def probe(asks: Asks) -> SchedulerFacts | None:
             name=NAME, version="", works=False, detail=f"LSF does not answer: {said(queues)}"
         )
     remarks: list[str] = []
+    limits = _default_memory(asks.run(["bqueues", "-l"]).stdout)
 
     def read(line: str) -> Partition:
         name, status, _ = line.split("|")
-        return Partition(name=name_in(name.strip()), up="Open:Active" in status)
+        name = name_in(name.strip())
+        return Partition(name=name, up="Open:Active" in status, default_memory=limits.get(name))
 
     partitions = each_line("bqueues", queues.stdout, read, remarks)
     return SchedulerFacts(name=NAME, version=version, partitions=tuple(partitions), remarks=tuple(remarks))
+
+
+def _default_memory(shown: str) -> dict[str, DefaultMemory]:
+    """Of `bqueues -l`, by queue: the default MEMLIMIT of a job, else the largest."""
+    found = {}
+    for paragraph in re.split(r"(?m)^QUEUE:\s*", shown)[1:]:
+        limit = re.search(r"(?m)^ ?MEMLIMIT\s*\n\s+([0-9]{1,12}(?:\.[0-9]{0,6})?) ([KMGT])\b", paragraph)
+        if limit is not None and paragraph.split():
+            size = int(float(limit[1]) * 1024 ** (" KMGT".index(limit[2])))
+            name = paragraph.split(maxsplit=1)[0]
+            found[name] = DefaultMemory(bytes=size, per="job", setting=f"MEMLIMIT {limit[1]} {limit[2]}")
+    return found
 
 
 def objection(job: Job, site: Site) -> tuple[str, str] | None:
@@ -157,7 +196,9 @@ def job_id(outcome: Outcome) -> str:
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     # JOB[ELEMENT]: asked for by the array's number, which tells of all of them.
     arrays = any("[" in job_id for job_id in job_ids)
-    columns = f"jobid {'jobindex ' if arrays else ''}stat exit_code exec_host pend_reason delimiter='|'"
+    columns = (
+        f"jobid {'jobindex ' if arrays else ''}stat exit_code exec_host pend_reason exit_reason delimiter='|'"
+    )
     asked = dict.fromkeys(job_id.partition("[")[0] for job_id in job_ids)
     return (
         Query(
@@ -208,15 +249,23 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             continue
         number, state, code, hosts, reason = (word.strip() for word in words[:5])
         told = _STATES.get(state, JobState.UNKNOWN)
-        if told is JobState.FAILED and code in ("130", "143"):
-            told = JobState.CANCELLED
+        ended = words[5].strip() if len(words) > 5 else "-"
+        if told is JobState.FAILED and ended not in ("-", ""):
+            told, reason = _TERMS.get(ended.partition(":")[0], told), ended
         elif told is JobState.FAILED and code == "140":  # TERM_RUNLIMIT's SIGUSR2
             told = JobState.TIMEOUT
+        above = int(code) - 128 if code.isdecimal() and len(code) < 4 else 0
         nodes = ",".join(
             dict.fromkeys(re.sub(r"^\d+\*", "", host) for host in hosts.split(":") if host != "-")
         )
         found.append(
-            QueueEntry(job_id=number, state=told, reason="" if reason == "-" else reason, nodes=nodes)
+            QueueEntry(
+                job_id=number,
+                state=told,
+                reason="" if reason == "-" else reason,
+                nodes=nodes,
+                signal=above if told is JobState.FAILED and 0 < above <= 64 else 0,
+            )
         )
     return tuple(found)
 

@@ -12,7 +12,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fairlead.errors import PlanError
-from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.model import (
+    DefaultMemory,
+    Job,
+    JobState,
+    Mark,
+    Outcome,
+    Partition,
+    QueueEntry,
+    SchedulerFacts,
+    Site,
+)
 from fairlead.schedulers import (
     Array,
     Asks,
@@ -41,6 +51,11 @@ AT_ONCE = False
 SIGNALS_BY_FILE = True
 WARNS = False
 SUBMITS_STDIN = False
+MARKS = (
+    Mark(pattern=r"=>> PBS: job killed: p?v?mem .*exceeded limit", state=JobState.OUT_OF_MEMORY),
+    Mark(pattern=r"=>> PBS: job killed: walltime .*exceeded limit", state=JobState.TIMEOUT),
+    Mark(pattern=r"=>> PBS: job killed: node \d+ .*requested job", state=JobState.NODE_FAIL),
+)
 UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
 JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
@@ -125,8 +140,9 @@ _STATES = {
     "F": JobState.COMPLETED,
     "X": JobState.COMPLETED,
 }
-#: What the servers say of a job that was ended by a signal: 256 + 15 and 256 + 9.
-_ENDED = {"271": JobState.CANCELLED, "265": JobState.CANCELLED, "-11": JobState.TIMEOUT}
+#: Exit codes of a job that the server ended. Both count 256 and more for signals, whoever sent them.
+_ENDED_BY_TORQUE = {"-10": JobState.OUT_OF_MEMORY, "-11": JobState.TIMEOUT}
+_ENDED_BY_PRO = {"-26": JobState.OUT_OF_MEMORY, "-27": JobState.OUT_OF_MEMORY, "-29": JobState.TIMEOUT}
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:
@@ -182,10 +198,26 @@ def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
                 max_time_s=int(walltime[1]) * 3600 + int(walltime[2]) * 60 + int(walltime[3])
                 if walltime
                 else None,
+                default_memory=_default_memory(values),
             )
         )
     remarks += odd_lines("qstat", odd)
     return tuple(found)
+
+
+def _default_memory(values: dict[str, str]) -> DefaultMemory | None:
+    """Of a queue: Professional's for each chunk, which is a node here, Torque's for each process, or both
+    for the whole job."""
+    for setting, per in (
+        ("default_chunk.mem", "node"),
+        ("resources_default.pmem", "rank"),
+        ("resources_default.mem", "job"),
+    ):
+        found = re.fullmatch(r"([0-9]{1,15})([kmgt]?)b", values.get(setting, "").strip().lower())
+        if found is not None and int(found[1]):
+            size = int(found[1]) * 1024 ** " kmgt".index(found[2] or " ")
+            return DefaultMemory(bytes=size, per=per, setting=f"{setting} = {values[setting].strip()}")
+    return None
 
 
 def _of(site: Site) -> str:
@@ -325,9 +357,11 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
         number, _, rest = paragraph.partition("\n")
         values = pairs(rest, " = ")
         state = _STATES.get(values.get("job_state", ""), JobState.UNKNOWN)
-        code = values.get("exit_status", values.get("Exit_status", ""))
+        torque, pro = values.get("exit_status", ""), values.get("Exit_status", "")
+        code = torque or pro
         if state is JobState.COMPLETED and code not in ("0", ""):
-            state = _ENDED.get(code, JobState.FAILED)
+            state = (_ENDED_BY_TORQUE if torque else _ENDED_BY_PRO).get(code, JobState.FAILED)
+        above = int(code) - 256 if code.isdecimal() and len(code) < 4 else 0
         hosts = re.findall(r"([\w.-]+)/", values.get("exec_host", ""))
         found.append(
             QueueEntry(
@@ -335,6 +369,7 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
                 state=state,
                 reason=values.get("comment", ""),
                 nodes=",".join(dict.fromkeys(hosts)),
+                signal=above if state.over and 0 < above <= 64 else 0,
             )
         )
     return tuple(found)

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from fairlead.errors import PlanError, ToolError
-from fairlead.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from fairlead.model import (
+    DefaultMemory,
+    Job,
+    JobState,
+    Mark,
+    Outcome,
+    Partition,
+    QueueEntry,
+    SchedulerFacts,
+    Site,
+)
 from fairlead.schedulers import (
     Array,
     Asks,
@@ -34,6 +44,17 @@ AT_ONCE = False
 SIGNALS_BY_FILE = False
 WARNS = True
 SUBMITS_STDIN = False
+_CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
+MARKS = (
+    Mark(
+        pattern=r"slurmstepd(-\S+)?: error: (.*[Ee]xceeded (job |step )?memory limit|.*oom[-_]kill event)",
+        state=JobState.OUT_OF_MEMORY,
+    ),
+    Mark(pattern=r"srun: error: .*: Out Of Memory", state=JobState.OUT_OF_MEMORY),
+    Mark(pattern=_CANCELLED + "TIME LIMIT", state=JobState.TIMEOUT),
+    Mark(pattern=_CANCELLED + "PREEMPTION", state=JobState.PREEMPTED),
+    Mark(pattern=_CANCELLED + "NODE FAILURE", state=JobState.NODE_FAIL),
+)
 UNTESTED = ""
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
@@ -104,7 +125,7 @@ _STATES = {
     "BOOT_FAIL": JobState.NODE_FAIL,
     "NODE_FAIL": JobState.NODE_FAIL,
     "CANCELLED": JobState.CANCELLED,
-    "PREEMPTED": JobState.CANCELLED,
+    "PREEMPTED": JobState.PREEMPTED,
     "REVOKED": JobState.CANCELLED,
     "TIMEOUT": JobState.TIMEOUT,
     "DEADLINE": JobState.TIMEOUT,
@@ -141,6 +162,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
         partitions=partitions,
         accounts=accounts,
         mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
+        default_memory=_default_memory(dict(re.findall(r"(?m)^(\w+)\s*=\s*(\S+)", config.stdout))),
         settings=settings,
         remarks=tuple(remarks),
     )
@@ -177,10 +199,20 @@ def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, 
             mem_per_node_bytes=mem_each * 2**20 if mem_each > 1 else None,
             gpus_per_node=gpus_each if name in largest else None,
             accounts=() if accounts in ("ALL", "(null)") else tuple(accounts.split(",")),
+            default_memory=_default_memory(fields),
         )
 
     each_line("sinfo", nodes, read_nodes, remarks)
     return tuple(each_line("scontrol", shown, read_partition, remarks))
+
+
+def _default_memory(fields: dict[str, str]) -> DefaultMemory | None:
+    """Of a partition, or of the whole cluster: in MiB. None for all of the node."""
+    for setting, per in (("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
+        mebibytes = number_or_none(fields.get(setting, ""))
+        if mebibytes:
+            return DefaultMemory(bytes=mebibytes * 2**20, per=per, setting=f"{setting}={mebibytes}")
+    return None
 
 
 def seconds(text: str) -> int | None:
@@ -322,8 +354,11 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         )
 
     return (
+        # Of all states: the controller knows for some minutes how a job ended, the accounts later.
         Query(
-            ("squeue", "--noheader", "--me", *(["--array"] if arrays else []), "--format=%i|%T|%r|%N"), live,
+            ("squeue", "--noheader", "--me", "--states=all", *(["--array"] if arrays else []),
+             "--format=%i|%T|%r|%N"),
+            live,
             _odd,
         ),
         Query(
@@ -355,11 +390,15 @@ def _elements(job_id: str) -> Iterator[str]:
 
 def _entry(line: str) -> QueueEntry:
     number, state, reason, nodes = (*line.strip().split("|"), "", "", "")[:4]
-    word = state.split(" ")[0].rstrip("+")  # "CANCELLED by 1000"
+    word, _, who = state.partition(" ")  # "CANCELLED by 1000"
+    if reason in ("None", ""):
+        reason = f"{who}, a user's number" if re.fullmatch(r"by \d+", who) else ""
+    raised = re.match(r"RaisedSignal:(\d{1,2})", reason)
     return QueueEntry(
         job_id=number,
-        state=_STATES.get(word, JobState.UNKNOWN),
-        reason="" if reason in ("None", "") else reason,
+        state=_STATES.get(word.rstrip("+"), JobState.UNKNOWN),
+        reason=reason,
+        signal=int(raised[1]) if raised is not None else 0,
         nodes="" if nodes == "None assigned" else nodes,
     )
 

@@ -1,0 +1,134 @@
+"""What `status` says of each way in which a job ends badly, on a real Slurm and a real Grid Engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from clusters import Cluster
+from desks import Desk
+
+
+def desk_of(up: Cluster, name: str, python: Path, folder: str) -> Desk:
+    made = Desk(up=up, scheduler=name, path=up.path, python=python, folder=up.home / folder)
+    made.folder.mkdir()
+    return made
+
+
+def python_says(line: str) -> list[str]:
+    return ["python3", "-c", f"import os, sys, time\n{line}\n"]
+
+
+SLEEPS = python_says("time.sleep(300)")
+TAKES_2_GB = python_says("held = b'1' * 2_000_000_000\ntime.sleep(60)")
+
+
+def submit(desk: Desk, name: str, command: Sequence[str], *, more: str = "", options: str = "") -> str:
+    table = f"[scheduling]\nrequeue = false\noptions = [{options}]"
+    return desk.submit(
+        desk.job(name, command, nodes=1, ranks_per_node=1, more=f'engine = "native"\n{more}\n{table}')
+    )
+
+
+def found(desk: Desk, run: str) -> tuple[str, str, str, str]:
+    """State, cause and key as `status` and the record have them, and the words of both and of `wait`."""
+    said = desk.fairlead("wait", run, code=None).stderr
+    status, record = desk.status(run), desk.record(run)
+    assert status["end"] == record["end"]
+    assert status["reason"] == record["ended_because"]
+    assert status["reason"] in said
+    assert status["end"]["cause"] in desk.fairlead("status", run, code=None).stdout
+    return status["state"], status["end"]["cause"], status["end"]["key"], status["reason"]
+
+
+@pytest.mark.slow
+def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
+    desk = desk_of(slurm, "slurm", python, tmp_path.name)
+    lost = submit(desk, "lost", SLEEPS, options='"--nodelist=c2", "--exclusive"')
+    late = submit(desk, "late", SLEEPS, more="walltime_s = 60")
+    yields = submit(desk, "yields", SLEEPS, options='"--qos=scavenge", "--nodelist=c3", "--exclusive"')
+    unseen = submit(desk, "unseen", ["true"], options='"--begin=now+5"')
+    folder = desk.store / "runs" / unseen
+    folder.rename(folder.with_name("away"))
+    for run in (lost, yields):
+        slurm.wait(lambda run=run: (desk.store / "runs" / run / "control" / "starts").exists(), "its start")
+    slurm.kill_node("c2")
+    # No key asks for memory: the site gives 1.5 GB for each CPU.
+    memory = submit(desk, "memory", TAKES_2_GB)
+    raises = submit(desk, "raises", python_says("{}['loss']"))
+    full = submit(desk, "full", python_says("open('/dev/full', 'wb', 0).write(b'1')"))
+    crashes = submit(desk, "crashes", ["sh", "-c", "kill -SEGV $$"])
+    ends = submit(desk, "ends", ["sh", "-c", "exit 3"])
+    other = submit(desk, "other", SLEEPS, options='"--nodelist=c1"')
+    mine = submit(desk, "mine", SLEEPS, options='"--nodelist=c1"')
+    first = submit(desk, "first", ["true"], options='"--nodelist=c3", "--exclusive"')
+    numbers = {run: desk.status(run)["job_id"] for run in (other, mine)}
+    for run in (other, mine):
+        slurm.wait(lambda run=run: (desk.store / "runs" / run / "control" / "starts").exists(), "its start")
+    slurm.login(["scancel", numbers[other]])
+    desk.fairlead("cancel", mine)
+    slurm.wait(lambda: slurm.login("squeue -h -a -n unseen").stdout == "", "the end of what cannot start")
+    folder.with_name("away").rename(folder)
+    expected = {
+        memory: (
+            "out of memory",
+            "memory",
+            "scheduling.mem_per_node_bytes",
+            r"exceeded memory limit|Exceeded",
+        ),
+        late: ("timeout", "time limit", "walltime_s", "TimeLimit"),
+        lost: ("node failed", "node failure", "scheduling.requeue", "NodeDown|node failed"),
+        yields: ("preempted", "preemption", "scheduling.requeue", "preempted"),
+        raises: ("failed", "Python exception", "", "KeyError: 'loss'"),
+        full: ("failed", "full file system", "", "No space left on device"),
+        crashes: ("failed", "signal", "", r"signal 11 \(SIGSEGV\)"),
+        ends: ("failed", "exit code", "", "ended with 3"),
+        other: ("cancelled", "cancelled", "", "not by Fairlead"),
+        mine: ("cancelled", "cancelled", "", "by fairlead cancel"),
+        unseen: ("failed", "never started", "", "the job script was never started"),
+    }
+    told = {run: found(desk, run) for run in expected}
+    print(*(f"{run}: {words}" for run, words in told.items()), sep="\n")
+    assert {run: each[:3] for run, each in told.items()} == {run: each[:3] for run, each in expected.items()}
+    for run, (*_, words) in expected.items():
+        assert re.search(words, told[run][3]), told[run]
+    desk.wait(first)
+    plan = desk.fairlead("plan", "--scheduler", "slurm", desk.folder / "memory.toml").stdout
+    assert "1.6 GB for each rank" in plan
+    assert "DefMemPerCPU=1500" in plan
+
+
+@pytest.mark.slow
+def test_grid_engine(gridengine: Cluster, tmp_path: Path, python: Path) -> None:
+    """Its accounts do not say who killed a job; a limit that it had reached, they do."""
+    desk = desk_of(gridengine, "gridengine", python, tmp_path.name)
+    memory = submit(desk, "memory", TAKES_2_GB, options='"-l h_vmem=1G"')
+    late = submit(desk, "late", SLEEPS, more="walltime_s = 5")
+    raises = submit(desk, "raises", python_says("{}['loss']"))
+    full = submit(desk, "full", python_says("open('/dev/full', 'wb', 0).write(b'1')"))
+    crashes = submit(desk, "crashes", ["sh", "-c", "kill -SEGV $$"])
+    ends = submit(desk, "ends", ["sh", "-c", "exit 3"])
+    other, mine = submit(desk, "other", SLEEPS), submit(desk, "mine", SLEEPS)
+    for run in (other, mine):
+        gridengine.wait(
+            lambda run=run: (desk.store / "runs" / run / "control" / "starts").exists(), "its start"
+        )
+    gridengine.login(["qdel", desk.status(other)["job_id"]])
+    desk.fairlead("cancel", mine)
+    expected = {
+        memory: ("out of memory", "memory", "scheduling.mem_per_node_bytes", "MemoryError"),
+        late: ("timeout", "time limit", "walltime_s", "h_rt|timeout"),
+        raises: ("failed", "Python exception", "", "KeyError: 'loss'"),
+        full: ("failed", "full file system", "", "No space left on device"),
+        crashes: ("failed", "signal", "", r"signal 11 \(SIGSEGV\)"),
+        ends: ("failed", "exit code", "", "ended with 3"),
+        other: ("failed", "signal", "", "its sender is not known"),
+        mine: ("cancelled", "cancelled", "", "by fairlead cancel"),
+    }
+    told = {run: found(desk, run) for run in expected}
+    print(*(f"{run}: {words}" for run, words in told.items()), sep="\n")
+    assert {run: each[:3] for run, each in told.items()} == {run: each[:3] for run, each in expected.items()}
+    for run, (*_, words) in expected.items():
+        assert re.search(words, told[run][3]), told[run]

@@ -1,0 +1,203 @@
+"""Causes of ends. What Slurm 22.05 and Grid Engine 8.1.9 print is real; the others' is of their manuals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairlead import causes, registry
+from fairlead.model import Cause, End, JobState, Outcome, QueueEntry
+
+KILLED = """\
+slurmstepd-c1: error: StepId=2.batch exceeded memory limit (411467776 > 104857600), being killed
+slurmstepd-c1: error: Exceeded job memory limit
+slurmstepd-c1: error: *** JOB 2 ON c1 CANCELLED AT 2026-11-23T01:35:30 ***
+"""
+CGROUP = (
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=2.batch. "
+    "Some of the step tasks have been OOM Killed.\n"
+)
+REQUEUED = "slurmstepd-c1: error: *** JOB 2 ON c1 CANCELLED AT 2026-11-23T01:35:30 DUE TO JOB REQUEUE ***\n"
+TRACEBACK = """\
+[rank 1] Traceback (most recent call last):
+[rank 1]   File "train.py", line 3, in <module>
+[rank 1]     connect()
+[rank 1] ConnectionError: rank 0 has gone
+[rank 0] Traceback (most recent call last):
+[rank 0]   File "train.py", line 9, in <module>
+[rank 0]     {line}
+[rank 0] {raised}
+[rank 1] Traceback (most recent call last):
+[rank 1]   File "train.py", line 3, in <module>
+[rank 1] ConnectionError: rank 0 has gone
+fairlead: rank 0 ended first, with exit code 1; its last output:
+    {raised}
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""
+QACCT = """\
+==============================================================
+qname        main
+hostname     c2
+jobnumber    2
+taskid       undefined
+slots        1
+failed       {failed}
+exit_status  {code}                  (Killed)
+ru_wallclock {wall}s
+cpu          0.010s
+maxvmem      {peak}
+category     {asked}
+"""
+
+
+def find(**told: Any) -> End:
+    name = told.setdefault("scheduler", "slurm")
+    told = {"left": True, "marks": registry.scheduler(name).MARKS, "store": "/s", **told}
+    found = causes.find(causes.Evidence(**told))
+    assert found is not None
+    return found
+
+
+def entry(state: JobState, reason: str = "", signal: int = 0) -> QueueEntry:
+    return QueueEntry(job_id="2", state=state, reason=reason, signal=signal)
+
+
+def answered(name: str, stdout: str, *, query: int = -1) -> QueueEntry:
+    (found,) = (
+        registry.scheduler(name)
+        .queries(["2"])[query]
+        .parse(Outcome(argv=("x",), exit_code=0, stdout=stdout, stderr="", wall_s=0.0))
+    )
+    return found
+
+
+def test_a_run_that_ended_well_has_no_cause() -> None:
+    assert causes.find(causes.Evidence(scheduler="slurm", code=0, left=True, log=KILLED)) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "key"),
+    [
+        ("OUT_OF_MEMORY|OutOfMemory", Cause.MEMORY, "scheduling.mem_per_node_bytes"),
+        ("TIMEOUT|TimeLimit", Cause.TIME, "walltime_s"),
+        ("NODE_FAIL|NodeDown", Cause.NODE, "scheduling.requeue"),
+        ("PREEMPTED|None", Cause.PREEMPTED, "scheduling.requeue"),
+        ("CANCELLED by 1002|None", Cause.CANCELLED, ""),
+        ("FAILED|RaisedSignal:11(Segmentation_fault)", Cause.SIGNAL, ""),
+    ],
+)
+def test_slurm(said: str, cause: Cause, key: str) -> None:
+    found = find(code=1, left=False, entry=answered("slurm", f"2|{said}|c1\n"))
+    assert (found.cause, found.key) == (cause, key)
+
+
+@pytest.mark.parametrize("log", [KILLED, CGROUP, "srun: error: c1: task 0: Out Of Memory\n"])
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
+def test_slurm_names_the_memory_limit_in_the_output(log: str, state: JobState) -> None:
+    """OverMemoryKill's jobs are FAILED with JobLaunchFailure, and their steps CANCELLED by 0."""
+    found = find(code=137, left=False, entry=entry(state, "JobLaunchFailure"), log="step 3\n" + log)
+    assert (found.cause, found.state) == (Cause.MEMORY, JobState.OUT_OF_MEMORY)
+    assert "try: a larger mem_per_node_bytes" in found.words
+
+
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        # A process was killed, the command went on, and ended by itself.
+        ({"code": 3, "log": KILLED, "entry": entry(JobState.FAILED)}, Cause.EXIT_CODE),
+        # The earlier start's words.
+        ({"code": 3, "log": KILLED + REQUEUED + "again\n", "starts": 2}, Cause.EXIT_CODE),
+        ({"code": 137, "log": KILLED + "again\n", "starts": 2}, Cause.SIGNAL),
+        ({"code": 137, "log": KILLED + REQUEUED + KILLED, "starts": 2}, Cause.MEMORY),
+        # What a rank prints is not what the scheduler writes.
+        ({"code": 137, "log": "".join(f"[rank 0] {line}\n" for line in KILLED.splitlines())}, Cause.SIGNAL),
+        ({"code": 137, "log": KILLED, "cancelled": True}, Cause.CANCELLED),
+        ({"code": 143, "cancelled": True, "entry": entry(JobState.TIMEOUT)}, Cause.TIME),
+        ({"code": 143, "cancelled": True, "entry": entry(JobState.CANCELLED)}, Cause.CANCELLED),
+        ({"code": 137}, Cause.SIGNAL),
+        ({"code": 143, "ran_s": 61, "walltime_s": 60}, Cause.TIME),
+        ({"code": 143, "ran_s": 59, "walltime_s": 60}, Cause.SIGNAL),
+        ({"code": 139, "ran_s": 61, "walltime_s": 60}, Cause.SIGNAL),
+        ({"code": 1, "left": False, "began": False, "entry": entry(JobState.FAILED)}, Cause.NEVER_STARTED),
+        ({"code": 143, "began": False, "cancelled": True, "left": False}, Cause.CANCELLED),
+        ({"code": 86, "hang": "rank 3 waits"}, Cause.HUNG),
+    ],
+)
+def test_evidence_that_disagrees(told: dict[str, Any], cause: Cause) -> None:
+    found = find(**told)
+    assert found.cause is cause
+    if cause is Cause.SIGNAL and told["code"] in (137, 143):
+        assert "its sender is not known" in found.text
+
+
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [
+        ("ValueError: no such column", Cause.EXCEPTION),
+        ("KeyError", Cause.EXCEPTION),
+        ("MemoryError", Cause.MEMORY),
+        ("OSError: [Errno 12] Cannot allocate memory", Cause.MEMORY),
+        ("OSError: [Errno 28] No space left on device", Cause.DISK),
+        ("OSError: [Errno 122] Disk quota exceeded: 'model.pt'", Cause.QUOTA),
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", Cause.GPU_MEMORY),
+    ],
+)
+def test_the_exception_of_the_rank_that_failed_first(raised: str, cause: Cause) -> None:
+    found = find(code=1, log=TRACEBACK.format(line="fit()", raised=raised), entry=entry(JobState.FAILED))
+    assert found.cause is cause
+    assert raised in found.text
+    assert find(code=4, log=TRACEBACK.format(line="fit()", raised="ValueError: x")).cause is Cause.EXIT_CODE
+
+
+def test_what_a_program_says_last_of_a_full_disk() -> None:
+    assert find(code=1, log="step 1\ncp: error writing 'x': No space left on device\n").cause is Cause.DISK
+    talk = "".join(f"step {n}\n" for n in range(9))
+    assert find(code=1, log="No space left on device\n" + talk).cause is Cause.EXIT_CODE
+
+
+@pytest.mark.parametrize(
+    ("failed", "code", "wall", "peak", "asked", "cause"),
+    [
+        ("37  : qmaster enforced h_rt, h_cpu, or h_vmem limit", 137, 4, "5.074MB", "-l h_rt=3", Cause.TIME),
+        ("100 : assumedly after job", 137, 61, "5.0MB", "-l h_rt=60,h_vmem=1G", Cause.TIME),
+        ("100 : assumedly after job", 137, 11, "299.9MB", "-l h_vmem=300M", Cause.MEMORY),
+        ("100 : assumedly after job", 137, 11, "4.980MB", "-l h_rt=60,h_vmem=300M", Cause.SIGNAL),
+        ("100 : assumedly after job", 137, 11, "4.980MB", "NONE", Cause.SIGNAL),
+    ],
+)
+def test_grid_engine(failed: str, code: int, wall: int, peak: str, asked: str, cause: Cause) -> None:
+    """One word of its accounts stands for three limits, and none for a kill by qdel."""
+    text = QACCT.format(failed=failed, code=code, wall=wall, peak=peak, asked=asked)
+    found = find(scheduler="gridengine", code=137, left=False, entry=answered("gridengine", text))
+    assert found.cause is cause
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "log", "cause"),
+    [
+        ("pbs", "Exit_status = -29", "", Cause.TIME),
+        ("pbs", "Exit_status = -27", "", Cause.MEMORY),
+        ("pbs", "exit_status = -10", "", Cause.MEMORY),
+        ("pbs", "exit_status = -11", "", Cause.TIME),
+        ("pbs", "Exit_status = 271", "", Cause.SIGNAL),
+        ("pbs", "Exit_status = 271", "=>> PBS: job killed: walltime 152 exceeded limit 120\n", Cause.TIME),
+        ("pbs", "Exit_status = 271", "=>> PBS: job killed: mem 2097kb exceeded limit 1024kb\n", Cause.MEMORY),
+        ("lsf", "EXIT|137|n01|-|TERM_MEMLIMIT: job killed after reaching LSF memory usage limit", "",
+         Cause.MEMORY),
+        ("lsf", "EXIT|140|n01|-|TERM_RUNLIMIT: job killed after reaching LSF run time limit", "", Cause.TIME),
+        ("lsf", "EXIT|140|n01|-", "", Cause.TIME),
+        ("lsf", "EXIT|130|n01|-|TERM_OWNER: job killed by owner", "", Cause.CANCELLED),
+        ("lsf", "EXIT|130|n01|-|TERM_PREEMPT: job killed after preemption", "", Cause.PREEMPTED),
+        ("lsf", "EXIT|130|n01|-|-", "", Cause.SIGNAL),
+        ("lsf", "EXIT|137|n01|-|-", "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\n",
+         Cause.MEMORY),
+        ("flux", "INACTIVE|TIMEOUT|n01|resource allocation expired", "", Cause.TIME),
+        ("flux", "INACTIVE|CANCELED|n01|", "", Cause.CANCELLED),
+        ("flux", "INACTIVE|FAILED|n01|command not found", "", Cause.EXIT_CODE),
+    ],
+)  # fmt: skip
+def test_documented_answers(name: str, answer: str, log: str, cause: Cause) -> None:
+    text = f"Job Id: 2\n    job_state = F\n    {answer}\n" if name == "pbs" else f"2|{answer}\n"
+    found = find(scheduler=name, code=1, left=False, entry=answered(name, text), log=log)
+    assert found.cause is cause
