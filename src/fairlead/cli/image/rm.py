@@ -20,7 +20,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from fairlead.images import upkeep
 
-    removed = [upkeep.remove(context.store, text) for text in context.options.image]
+    images = dict.fromkeys(context.options.image)
+    for text in images:  # all are looked up before the first one goes
+        upkeep.meant(context.store, text)
+    removed = [upkeep.remove(context.store, text) for text in images]
     if context.options.json:
         console.result_json({"removed": removed})
         return 0

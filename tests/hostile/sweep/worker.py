@@ -1,0 +1,262 @@
+"""Invocations one after another, each in a child of an interpreter that has everything imported.
+
+A child is a whole process: its hangs, exits, descriptors and limits are its own, and whatever it starts and
+leaves running becomes this process's child (PR_SET_CHILD_SUBREAPER), where it is found and ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import pickle
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hostile.sweep.invocations import Case
+from hostile.sweep.surroundings import SURROUNDINGS, Surrounding, wrapped
+from hostile.sweep.world import World
+
+LIMIT_S = 10.0
+_GRACE_S = 2.0
+#: Of stdout and stderr so much is kept.
+_KEPT_BYTES = 1 << 20
+_SPACE_BYTES = 8 << 30
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of one invocation. `code`: None when it did not end in time, negative for a signal."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+    err_bytes: int
+    wall_s: float
+    changes: tuple[str, ...]
+    processes: tuple[str, ...]
+
+
+def answer(case: Case, world: World, surrounding: Surrounding, *, real: bool = False) -> Answer:
+    """Invoke it in this world. `real`: as a process of its own from the start, not in a child of this one."""
+    for name, content in case.files:
+        path = world.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    given = dict(world.files())
+    began = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _become(case, world, surrounding, real=real)
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+        finally:
+            os._exit(97)
+    code = _ended(pid, began + LIMIT_S)
+    wall_s = time.monotonic() - began
+    processes = _left(patience_s=_GRACE_S if code is not None else 0.0)
+    out, err = world.top / "out", world.top / "err"
+    changes = tuple(world.changes(given))
+    made = Answer(
+        code=code, out=_head(out), err=_head(err), err_bytes=err.stat().st_size if err.exists() else 0,
+        wall_s=wall_s, changes=changes, processes=processes if code is not None else (),
+    )  # fmt: skip
+    if changes or case.files:
+        surrounding.undo(world)
+        world.restore()
+        surrounding.prepare(world)
+    return made
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_KEPT_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _become(case: Case, world: World, surrounding: Surrounding, *, real: bool) -> None:
+    """In the child: everything as a shell would set it up, then the command."""
+    os.setsid()
+    environment = surrounding.environment(world) | dict(case.environment)
+    os.chdir(world.cwd)
+    for number, name in ((1, "out"), (2, "err")):
+        made = os.open(world.top / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        os.dup2(made, number)
+        os.close(made)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    if null:
+        os.close(null)
+    space = surrounding.space_bytes or _SPACE_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in surrounding.closed:
+        os.close(number)
+    surrounding.enter(world)
+    if real:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        argv = [os.fsencode(word) for word in (sys.executable, "-m", "fairlead", *case.argv)]
+        os.execve(sys.executable, argv, environment)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        setattr(sys, name, _stream(number))
+    os._exit(_run(case))
+
+
+def _stream(number: int) -> io.TextIOWrapper | None:
+    """As the interpreter makes its own when it starts; none where the descriptor is closed."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return None
+    raw = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115
+    errors = "backslashreplace" if number == 2 else "strict"
+    return io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=number == 2)
+
+
+def _run(case: Case) -> int:
+    from fairlead.cli.main import entry
+
+    sys.argv = ["fairlead", *case.argv]
+    code = 0
+    try:
+        entry()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        if sys.stderr is not None:
+            traceback.print_exc()
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            code = 120
+    return code & 255
+
+
+def _ended(pid: int, deadline: float) -> int | None:
+    descriptor = os.pidfd_open(pid)
+    try:
+        ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0.0))
+        if not ready:
+            return None
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        os.close(descriptor)
+
+
+def _left(patience_s: float) -> tuple[str, ...]:
+    """What the invocation left running, which is ended."""
+    from fairlead.execute import descendants
+
+    deadline = time.monotonic() + patience_s
+    while left := descendants(os.getpid()):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.02)
+    names = tuple(_name_of(pid) for pid in left)
+    while left := descendants(os.getpid()):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _reap()
+        time.sleep(0.01)
+    _reap()
+    return names
+
+
+def _name_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+    return "?"
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _import_everything() -> None:
+    """What any verb imports, so that no child spends time on it."""
+    import importlib
+    import pkgutil
+
+    import fairlead
+
+    for module in pkgutil.walk_packages(fairlead.__path__, "fairlead."):
+        if not module.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module.name)
+
+
+def main() -> None:
+    """stdin: a list of (surroundings' name, case, whether as a real process); stdout: an Answer for each."""
+    top = Path(sys.argv[1])
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _import_everything()
+    world = World(top)
+    world.build()
+    at, surrounding = "plain", SURROUNDINGS["plain"]
+    for name, case, real in pickle.load(sys.stdin.buffer):
+        if name != at:
+            surrounding.undo(world)
+            at, surrounding = name, SURROUNDINGS[name]
+            surrounding.prepare(world)
+        pickle.dump(answer(case, world, surrounding, real=real or surrounding.real), answers)
+        answers.flush()
+    surrounding.undo(world)
+    world.close()
+
+
+def ask(
+    asked: Sequence[tuple[str, Case, bool]], folder: Path, *, workers: int = 2
+) -> list[tuple[str, Case, Answer]]:
+    """Have invocations answered by some workers, each in a world of its own below the folder. Invocations in
+    the same surroundings should stand together."""
+    parts = [list(asked[start::workers]) for start in range(workers)]
+    processes = []
+    for number, part in enumerate(parts):
+        if not part:
+            continue
+        top = folder / f"world-{number}"
+        top.mkdir()
+        (folder / f"cases-{number}").write_bytes(pickle.dumps(part))
+        command = [sys.executable, "-c", "from hostile.sweep.worker import main; main()", str(top)]
+        with (
+            (folder / f"cases-{number}").open("rb") as given,
+            (folder / f"answers-{number}").open("wb") as made,
+        ):
+            process = subprocess.Popen(
+                wrapped(part[0][0], top, command),
+                stdin=given,
+                stdout=made,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        processes.append((number, part, process))
+    found = []
+    for number, part, process in processes:
+        code = process.wait()
+        assert code == 0, f"worker {number} ended with {code}"
+        with (folder / f"answers-{number}").open("rb") as stream:
+            found += [(name, case, pickle.load(stream)) for name, case, _ in part]
+    return found
