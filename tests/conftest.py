@@ -92,6 +92,12 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FAIRLEAD_STORE", str(tmp_path / "store"))
 
 
+@pytest.fixture(scope="session")
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether all cases are asked for."""
+    return bool(request.config.getoption("--exhaustive"))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """An empty store of the test's own."""

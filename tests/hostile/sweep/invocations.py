@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from hostile.sweep.world import IMAGE, JOB, RUN
+from hostile.sweep.world import IMAGE, JOB, RUN, WAITING
 
 from fairlead.cli.main import VERBS, _parser
 from fairlead.config import KNOWN
@@ -145,7 +145,9 @@ def _values(command: str, action: argparse.Action) -> dict[str, str]:
         }
     if action.dest in ("store", "folder", "node_scratch"):
         return _FOLDERS
-    if metavar in ("FILE", "PATH") or action.dest in ("file", "path", "tarball") and command != "site layer":
+    if metavar in ("FILE", "PATH") or (
+        action.dest in ("file", "path", "tarball") and command != "site layer"
+    ):
         return _READ
     if action.dest == "group":
         return {**_TEXTS, "a missing group": "no-such-group"}
@@ -202,8 +204,7 @@ def of_flags() -> Iterator[Case]:
                 good = _without(base, flag)
                 if flag == "--python" and "job.toml" in good:  # of no other image it is read
                     good = tuple("captured.toml" if word == "job.toml" else word for word in good)
-                value = f"{flag}={value}" if value.startswith("-") or not value else value
-                given = (value,) if value.startswith(flag) else (flag, value)
+                given = (f"{flag}={value}",) if value.startswith("-") or not value else (flag, value)
                 yield _flag(command, flag, name, (*good, *given), value)
         yield Case(kind="unknown flag", mistake=command, argv=(*base, "--bogus"), named=("--bogus",))
         yield Case(kind="too many", mistake=command, argv=(*base, "a", "b", "c"), named=("a",))
@@ -213,12 +214,22 @@ def of_flags() -> Iterator[Case]:
             yield Case(kind="no action", mistake=words[0], argv=words[:1], named=("ACTION", "action"))
 
 
-def _flag(command: str, flag: str, what: str, argv: tuple[str, ...], value: str = "") -> Case:
-    named = (flag, flag.lstrip("-"), flag.lstrip("-").replace("-", "_"))
-    shown = value[:40] if value.isprintable() else ""
-    return Case(
-        kind="flag", mistake=f"{command} {flag}: {what}", argv=argv, named=(*named, *filter(None, [shown]))
-    )
+def _flag(command: str, flag: str, what: str, argv: tuple[str, ...], value: str | None = None) -> Case:
+    names = (flag, flag.lstrip("-"), flag.lstrip("-").replace("-", "_"), _AS_KEY.get(flag, flag))
+    named = (*names, *([] if value is None else _shown(value)))
+    return Case(kind="flag", mistake=f"{command} {flag}: {what}", argv=argv, named=named)
+
+
+#: Flags that go over a key of a job file with another name.
+_AS_KEY = {"--env-from": "environment_from"}
+
+
+def _shown(value: str) -> tuple[str, ...]:
+    """What a message that is about this value has in it: of a path its directory may be to blame."""
+    if not value:
+        return ("empty",)
+    kept = repr(value)[1:-1][:20]
+    return tuple(dict.fromkeys((kept, *filter(None, [os.path.dirname(value)[:40]]))))
 
 
 def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...]) -> Iterator[Case]:
@@ -236,10 +247,9 @@ def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...])
         if name == "a missing name" and (action.dest in ("target", "reference", "file", "folder")):
             continue
         argv = (*base[: count + at], value, *base[count + at + 1 :]) if places else (*base, value)
-        shown = value[:40] if value.isprintable() else ""
         yield Case(
             kind="positional", mistake=f"{command} {action.metavar}: {name}", argv=argv,
-            named=tuple(filter(None, [shown, str(action.metavar)])),
+            named=(*_shown(value.removeprefix("sif:")), str(action.metavar)),
         )  # fmt: skip
 
 
@@ -273,12 +283,9 @@ def of_the_command_line() -> Iterator[Case]:
             "an image of no name": ("--image", "", "--", "true"),
             "an image of a file": ("--image", "./text", "--", "true"),
         }.items():
-            if (
-                verb == "prove"
-                and "native" in words
-                or what == "no points at once"
-                and verb in ("run", "prove")
-            ):
+            if verb == "prove" and "native" in words:
+                continue  # for a comparison the environment is captured first
+            if verb in ("run", "prove") and "--at-once" in words:
                 continue
             yield Case(kind="conflict", mistake=f"{verb} {what}", argv=(verb, *words))
     yield Case(
@@ -381,6 +388,7 @@ def _toml_values(kind: Any, path: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+_NAMES = "abcdefghi"
 #: Keys whose types say less than what is allowed: more wrong values.
 _MORE = {
     ("name",): {"a path": '"../x"', "a slash": '"a/b"'},
@@ -418,13 +426,15 @@ _MORE = {
     ("prove", "margin"): {"none": "0", "one": "1.0"},
     ("prove", "confidence"): {"a half": "0.5", "one": "1.0"},
     ("prove", "window_s"): {"none": "0"},
-    ("prove", "goals"): {"not a number": "{ loss = nan }", "infinite": "{ loss = inf }", "text": '{ loss = "x" }'},
+    ("prove", "goals"): {
+        "not a number": "{ loss = nan }", "infinite": "{ loss = inf }", "text": '{ loss = "x" }',
+    },
     ("sweep",): {
         "no points": "{}", "an empty list": "{ lr = [] }", "no list": "{ lr = 1 }",
         "a table": "{ lr = [{}] }", "lists": "{ lr = [[1]] }", "a bad name": '{ "a b" = [1] }',
         "the index": "{ index = [1] }", "one name twice": "{ a = [1], A = [2] }",
         "both": "{ a = [1], points = [{ a = 1 }] }", "points that differ": "{ points = [{a=1}, {b=1}] }",
-        "10^9 points": "{ " + ", ".join(f"{name} = [{','.join('0123456789')}]" for name in "abcdefghi") + " }",
+        "10^9 points": "{ " + ", ".join(f"{name} = [{','.join('0123456789')}]" for name in _NAMES) + " }",
         "not a number": "{ lr = [nan] }",
     },
 }  # fmt: skip
@@ -469,8 +479,9 @@ def of_the_job_file() -> Iterator[Case]:
     for what, content in {
         "empty": b"", "a blank": b" \n", "binary": bytes(range(256)), "not UTF-8": b'command = ["\xff"]\n',
         "UTF-16": JOB.encode("utf-16"), "NUL": JOB.encode() + b"\0", "no value": b"command =\n",
-        "no equals sign": b"command\n", "an open list": b'command = ["true"\n', "JSON": b'{"command": "true"}',
-        "YAML": b"command: true\n", "a shell script": b"#!/bin/bash\npython train.py\n",
+        "no equals sign": b"command\n", "an open list": b'command = ["true"\n',
+        "JSON": b'{"command": "true"}', "YAML": b"command: true\n",
+        "a shell script": b"#!/bin/bash\npython train.py\n",
         "an open string": b'command = "true\n', "nested": b"a = " + b"[" * 5000 + b"]" * 5000,
         "a long line": b"x" * (1 << 20), "tables in tables": b"[" + b".".join([b"a"] * 3000) + b"]\n",
         "100,000 keys": b"".join(b"k%d = 1\n" % k for k in range(100_000)),
@@ -558,6 +569,18 @@ def every() -> list[Case]:
     """All bad invocations, each once, in an order that does not change."""
     cases = [*of_the_command_line(), *of_flags(), *of_the_job_file(), *of_settings()]
     return list({(case.argv, case.files, case.environment): case for case in cases}.values())
+
+
+def of_tools() -> list[Case]:
+    """Right invocations that start schedulers' and engines' programs."""
+    cases = [Case(kind="tools", mistake=name, argv=BASES[name]) for name in ("doctor", "plan", "submit")]
+    cases.append(Case(kind="tools", mistake="run", argv=("run", "--launcher", "mpirun", "job.toml")))
+    for scheduler, run in WAITING.items():
+        for verb in ("status", "cancel"):
+            cases.append(Case(kind="tools", mistake=f"{verb} {scheduler}", argv=(verb, run)))
+        words = ("submit", "job.toml", "--scheduler", scheduler)
+        cases.append(Case(kind="tools", mistake=f"submit to {scheduler}", argv=words))
+    return cases
 
 
 def good() -> list[Case]:

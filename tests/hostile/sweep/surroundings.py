@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from hostile.sweep.world import World
 
@@ -49,7 +50,7 @@ TOOLS = (
 ODD = {
     "fails": "echo 'error: cannot reach the controller' >&2\nexit 1\n",
     "hangs": "trap '' TERM HUP INT\nsleep 600 &\nwait\nsleep 600\n",
-    "prints garbage": "printf 'PARTITION|\\377\\376 \\033[2J\\000|\\n\\n|||||||\\n{\"jobs\": [7, null]}\\n-1 x\\n'\n",
+    "prints garbage": r"""printf 'A|\377\376 \033[2J\000|\n\n|||||||\n{"jobs": [7, null]}\n-1 x\n'""",
     "prints megabytes": "yes 'one line more of a very long answer' | head -c 60000000\n",
 }
 
@@ -167,6 +168,5 @@ def wrapped(name: str, top: Path, command: list[str]) -> list[str]:
     if not script:
         return command
     inner = script + ' && shift && exec setpriv --ambient-caps=-all --inh-caps=-all -- "$@"'
-    return [
-        "unshare", "-U", "--map-current-user", "--keep-caps", "-m", "sh", "-c", inner, "sh", str(top), *command,
-    ]  # fmt: skip
+    namespace = ["unshare", "--user", "--map-current-user", "--keep-caps", "--mount"]
+    return [*namespace, "sh", "-c", inner, "sh", str(top), *command]

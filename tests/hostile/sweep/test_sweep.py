@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hostile.sweep import invocations, judge
 from hostile.sweep.invocations import Case
-from hostile.sweep.surroundings import SURROUNDINGS
-from hostile.sweep.worker import Answer, ask
+from hostile.sweep.surroundings import ODD, SURROUNDINGS, TOOLS
+from hostile.sweep.worker import Asked, Workers
 
-#: Of the real processes one in so many, and in every surrounding so many cases, without --exhaustive.
+#: Without --exhaustive: of the real processes one in so many, and in every surroundings so many bad
+#: invocations, which are others in each.
 _REAL_ONE_IN = 60
-_SAMPLE = 12
+_SAMPLE = 16
 _SHOWN = 4
 
+PLACES = [name for name, each in SURROUNDINGS.items() if not each.tool and name != "plain"]
 
-def _report(found: Iterable[tuple[str, Case, Answer, list[str]]]) -> str:
-    """The bad answers by their causes, with what shows them again."""
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    made = Workers(tmp_path_factory.mktemp("sweep"), 2)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """For tools that hang, which takes time and no work."""
+    made = Workers(tmp_path_factory.mktemp("many"), 4)
+    yield made
+    made.close()
+
+
+def _judge(workers: Workers, asked: Sequence[Asked], good: Sequence[Case] = ()) -> str:
+    """Have all answered; a report of the bad answers, with what shows them again. `good`: right invocations,
+    which may succeed."""
+    right = {case.title for case in good}
     causes = defaultdict(list)
-    count = 0
-    for name, case, answer, faults in found:
-        count += 1
-        for fault in faults:
+    bad = 0
+    for name, case, answer in workers.ask(asked):
+        mute = 2 in SURROUNDINGS[name].closed
+        found = judge.faults(case, answer, may_succeed=case.title in right, mute=mute)
+        bad += bool(found)
+        for fault in found:
             causes[fault].append((name, case, answer))
-    lines = []
+    lines = [f"{len(asked)} invocations, {bad} of them answered badly"]
     for fault, cases in sorted(causes.items(), key=lambda each: -len(each[1])):
         lines.append(f"\n{len(cases)} x {fault}")
         for name, case, answer in cases[:_SHOWN]:
@@ -35,44 +56,56 @@ def _report(found: Iterable[tuple[str, Case, Answer, list[str]]]) -> str:
             lines.append(f"    {case.by_hand()[:300]}")
             lines += [f"    {change}" for change in (*answer.changes, *answer.processes)[:3]]
             lines += [f"    | {line[:200]}" for line in error.splitlines()[-4:]]
-    return f"{count} bad invocations\n" + "\n".join(lines) if causes else ""
+    return "\n".join(lines) if bad else ""
 
 
-def _judged(
-    asked: list[tuple[str, Case, bool]], folder: Path, **how: int
-) -> list[tuple[str, Case, Answer, list[str]]]:
-    good = {case.title for case in invocations.good()}
-    return [
-        (
-            name,
-            case,
-            answer,
-            judge.faults(case, answer, may_succeed=case.title in good, mute=2 in SURROUNDINGS[name].closed),
-        )
-        for name, case, answer in ask(asked, folder, **how)
-    ]
+def _sample(number: int, *, exhaustive: bool) -> list[Case]:
+    cases = invocations.every()
+    step = 1 if exhaustive else len(cases) // _SAMPLE
+    return cases[number * 7 % step :: step]
 
 
-def test_bad_invocations_are_refused_and_good_ones_are_not(tmp_path: Path) -> None:
-    """Every invocation of the sweep differs from a good one by its mistake."""
-    found = _judged([("plain", case, False) for case in invocations.good()], tmp_path, workers=1)
-    assert {case.title: answer.code for _, case, answer, _ in found if answer.code != 0} == {}
-    assert not (report := _report(found)), report
+def test_the_good_invocations_succeed(workers: Workers) -> None:
+    """Each bad invocation differs from one of these by its mistake."""
+    answers = workers.ask([("plain", case, False) for case in invocations.good()])
+    assert {case.title: answer.err for _, case, answer in answers if answer.code != 0} == {}
 
 
-def test_every_bad_invocation_is_answered_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_bad_invocation_is_answered_well(workers: Workers, capsys: pytest.CaptureFixture[str]) -> None:
     cases = invocations.every()
     assert len(cases) >= 1500
-    found = _judged([("plain", case, False) for case in cases], tmp_path)
     with capsys.disabled():
-        print(
-            f" {len(found)} bad invocations, {sum(not faults for *_, faults in found)} answered well", end=""
-        )
-    assert not (report := _report(found)), report
+        print(f" {len(cases)} bad invocations", end="")
+    assert not (report := _judge(workers, [("plain", case, False) for case in cases])), report
 
 
-def test_a_real_process_answers_the_same(tmp_path: Path) -> None:
-    cases = invocations.every()[::_REAL_ONE_IN]
-    answers = [ask([("plain", case, real) for case in cases], tmp_path / str(real)) for real in (False, True)]
-    for (_, case, forked), (_, _, real) in zip(*answers, strict=True):
-        assert (forked.code, forked.out) == (real.code, real.out), case.by_hand()
+def test_a_real_process_answers_the_same(workers: Workers, exhaustive: bool) -> None:
+    cases = invocations.every()[:: 1 if exhaustive else _REAL_ONE_IN]
+    forked, real = (workers.ask([("plain", case, each) for case in cases]) for each in (False, True))
+    for (_, case, one), (_, _, other) in zip(forked, real, strict=True):
+        assert (one.code, one.out) == (other.code, other.out), case.by_hand()
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_bad_surroundings_cost_one_clear_message(
+    workers: Workers, tmp_path_factory: pytest.TempPathFactory, exhaustive: bool, name: str
+) -> None:
+    good = invocations.good()
+    cases = [*good, *_sample(PLACES.index(name), exhaustive=exhaustive)]
+    own = Workers(tmp_path_factory.mktemp("own"), 1, wrapper=name) if SURROUNDINGS[name].wrapper else None
+    try:
+        report = _judge(own or workers, [(name, case, False) for case in cases], good)
+    finally:
+        if own is not None:
+            own.close()
+    assert not report, report
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_tools_that_answer_oddly_cost_one_clear_message(many: Workers, exhaustive: bool, what: str) -> None:
+    good = invocations.of_tools()
+    asked = []
+    for number, tool in enumerate(TOOLS):
+        cases = [*good, *_sample(number, exhaustive=exhaustive)]
+        asked += [(f"{tool} {what}", case, False) for case in cases]
+    assert not (report := _judge(many, asked, good)), report

@@ -19,6 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -208,7 +209,7 @@ def _import_everything() -> None:
 
 
 def main() -> None:
-    """stdin: a list of (surroundings' name, case, whether as a real process); stdout: an Answer for each."""
+    """stdin: lists of (surroundings' name, case, whether as a real process); stdout: an Answer for each."""
     top = Path(sys.argv[1])
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     answers = os.fdopen(os.dup(1), "wb")
@@ -217,46 +218,62 @@ def main() -> None:
     world = World(top)
     world.build()
     at, surrounding = "plain", SURROUNDINGS["plain"]
-    for name, case, real in pickle.load(sys.stdin.buffer):
-        if name != at:
-            surrounding.undo(world)
-            at, surrounding = name, SURROUNDINGS[name]
-            surrounding.prepare(world)
-        pickle.dump(answer(case, world, surrounding, real=real or surrounding.real), answers)
-        answers.flush()
+    with contextlib.suppress(EOFError):
+        while True:
+            for name, case, real in pickle.load(sys.stdin.buffer):
+                if name != at:
+                    surrounding.undo(world)
+                    at, surrounding = name, SURROUNDINGS[name]
+                    surrounding.prepare(world)
+                pickle.dump(answer(case, world, surrounding, real=real or surrounding.real), answers)
+                answers.flush()
     surrounding.undo(world)
     world.close()
 
 
-def ask(
-    asked: Sequence[tuple[str, Case, bool]], folder: Path, *, workers: int = 2
-) -> list[tuple[str, Case, Answer]]:
-    """Have invocations answered by some workers, each in a world of its own below the folder. Invocations in
-    the same surroundings should stand together."""
-    parts = [list(asked[start::workers]) for start in range(workers)]
-    processes = []
-    for number, part in enumerate(parts):
-        if not part:
-            continue
-        top = folder / f"world-{number}"
-        top.mkdir()
-        (folder / f"cases-{number}").write_bytes(pickle.dumps(part))
-        command = [sys.executable, "-c", "from hostile.sweep.worker import main; main()", str(top)]
-        with (
-            (folder / f"cases-{number}").open("rb") as given,
-            (folder / f"answers-{number}").open("wb") as made,
-        ):
+Asked = tuple[str, Case, bool]
+
+
+class Workers:
+    """Workers with a world each, below one directory. `wrapper`: surroundings that need one."""
+
+    def __init__(self, folder: Path, count: int, *, wrapper: str = "plain") -> None:
+        self._processes = []
+        for number in range(count):
+            top = folder / f"world-{number}"
+            top.mkdir(parents=True)
+            command = [sys.executable, "-c", "from hostile.sweep.worker import main; main()", str(top)]
             process = subprocess.Popen(
-                wrapped(part[0][0], top, command),
-                stdin=given,
-                stdout=made,
+                wrapped(wrapper, top, command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        processes.append((number, part, process))
-    found = []
-    for number, part, process in processes:
-        code = process.wait()
-        assert code == 0, f"worker {number} ended with {code}"
-        with (folder / f"answers-{number}").open("rb") as stream:
-            found += [(name, case, pickle.load(stream)) for name, case, _ in part]
-    return found
+            self._processes.append(process)
+
+    def ask(self, asked: Sequence[Asked]) -> list[tuple[str, Case, Answer]]:
+        """Have invocations answered. All of one surroundings go to one worker, and the plain ones to all."""
+        parts: list[list[Asked]] = [[] for _ in self._processes]
+        places: dict[str, int] = {}
+        for number, each in enumerate(asked):
+            place = number if each[0] == "plain" else places.setdefault(each[0], len(places))
+            parts[place % len(parts)].append(each)
+        with ThreadPoolExecutor(len(parts)) as pool:
+            answers = pool.map(self._ask, self._processes, parts)
+            return [one for each in answers for one in each]
+
+    def _ask(
+        self, process: subprocess.Popen[bytes], asked: Sequence[Asked]
+    ) -> list[tuple[str, Case, Answer]]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pickle.dump(asked, process.stdin)
+        process.stdin.flush()
+        return [(name, case, pickle.load(process.stdout)) for name, case, _ in asked]
+
+    def close(self) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self._processes:
+            process.wait()

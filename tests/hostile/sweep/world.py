@@ -19,6 +19,8 @@ from fairlead.store import Store
 
 IMAGE = "small"
 RUN = "finished-20261122-030000"
+#: Runs that a scheduler has, and of which nothing was heard since.
+WAITING = {name: f"{name}-20261121-030000" for name in ("slurm", "gridengine", "lsf", "flux")}
 JOB = f"""\
 command = ["/bin/true"]
 image = "{IMAGE}"
@@ -26,10 +28,12 @@ workdir = "image"
 """
 #: What the program and its scripts need of a machine, no engine and no scheduler among it.
 PROGRAMS = (
-    "bash sh env cat ls cp mv rm mkdir mktemp ln chmod touch head tail sed grep sort cut tr wc date sleep nproc "
-    "uname getconf readlink stat id hostname dirname basename true false tar gzip test expr find timeout kill "
-    "setsid nohup tee printf seq df ps awk xargs rmdir mount umount python3"
-).split()
+    "bash", "sh", "env", "cat", "ls", "cp", "mv", "rm", "mkdir", "mktemp", "ln", "chmod", "touch", "head",
+    "tail", "sed", "grep", "sort", "cut", "tr", "wc", "date", "sleep", "nproc", "uname", "getconf",
+    "readlink", "stat", "id", "hostname", "dirname", "basename", "true", "false", "tar", "gzip", "test",
+    "expr", "find", "timeout", "kill", "setsid", "nohup", "tee", "printf", "seq", "df", "ps", "awk",
+    "xargs", "rmdir", "mount", "umount", "python3",
+)  # fmt: skip
 PARTS = ("cwd", "home", "tmp", "store", "runtime")
 
 
@@ -67,7 +71,9 @@ class World:
         self._fairlead("image", "save", IMAGE, "bundle.tar")
         for verb in ("plan", "run"):
             self._fairlead(verb, "job.toml")
-        self._submission(RUN)
+        self._submission(RUN, "slurm", over=True)
+        for scheduler, run in WAITING.items():
+            self._submission(run, scheduler)
         self._fairlead("status")
         for part in PARTS:
             subprocess.run(["cp", "-a", self.top / part, self._kept], check=True)
@@ -104,22 +110,22 @@ class World:
         )
         assert done.returncode == 0, done.stderr
 
-    def _submission(self, run: str) -> None:
-        """A run that some scheduler had, and that is over."""
+    def _submission(self, run: str, scheduler: str, *, over: bool = False) -> None:
         store = Store(self.store)
         folder = store.run(run)
         for inner in ("control/watch", "control/logs", "ranks/logs"):
             (folder / inner).mkdir(parents=True)
         made = Submission(
-            run_id=run, scheduler="slurm", job_id="17", name="finished", nodes=1, world_size=1,
-            engine="native", submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"),
+            run_id=run, scheduler=scheduler, job_id="17", name=run.partition("-")[0], nodes=1, world_size=1,
+            engine="native", submitted_at="2026-11-21T03:00:00Z", plan_digest=fake_digest("1"),
             image_digest=None, site_digest=fake_digest("2"),
         )  # fmt: skip
         store.write(folder / "submission.json", codec.to_json(made))
-        (folder / "output.log").write_text("output\n")
-        (folder / "control/starts").write_text("100 c1 17\n")
-        (folder / "control/hosts").write_text("c1\n")
-        (folder / "control/exit_code").write_text("0 160\n")
+        if over:
+            (folder / "output.log").write_text("output\n")
+            (folder / "control/starts").write_text("100 c1 17\n")
+            (folder / "control/hosts").write_text("c1\n")
+            (folder / "control/exit_code").write_text("0 160\n")
 
     def _add_odd(self) -> None:
         """Files that cp would not copy."""
