@@ -70,21 +70,23 @@ class _Known:
 
     def check(self, name: str, value: Any) -> None:
         """Raise UsageError for a value that the setting cannot have."""
+        if value is None and self.default is None:
+            return
         if self.key:
             ranges.check(self.key, value, name=name)
         elif isinstance(value, str) and not value.strip() and self.default is None:
             raise UsageError(f"{name} is empty", remedy=f"give {name} a value, or leave it out")
-        elif self.values and value not in (None, *self.values):
+        elif self.values and value not in self.values:
             raise UsageError(
                 f"{name} is {value!r}; it must be one of: {', '.join(self.values)}",
                 remedy=f"set {name} = {self.values[0]}",
             )
-        elif name == "store" and value is not None and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
+        elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
                 f"the store is {value!r}; it must be a directory",
                 remedy="--store DIR, or export FAIRLEAD_STORE=DIR",
             )
-        elif name == "node_scratch" and value is not None:
+        elif name == "node_scratch":
             check_node_scratch(value)
         elif isinstance(value, str) and value and name not in _PATHS:
             check_name(name, value)
