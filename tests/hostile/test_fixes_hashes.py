@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import http.server
 import os
+import threading
 import zipfile
 from pathlib import Path
 
@@ -89,6 +92,21 @@ def test_a_planted_wheel_is_refused_before_any_of_it_runs(
 def test_an_engine_from_elsewhere_needs_a_hash(tarball: str) -> None:
     with pytest.raises(UsageError, match="has no SHA-256"):
         fixes.check_tarball(tarball)
+
+
+def test_an_engine_that_its_mirror_has_replaced_is_refused(tmp_path: Path) -> None:
+    released, replaced = b"the engine", b"another program"
+    (tmp_path / "engine.tar.gz").write_bytes(replaced)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    made = tmp_path / "made"
+    made.mkdir()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/engine.tar.gz"
+        with pytest.raises(ToolError, match="not the file that was asked for; nothing of it was run"):
+            fixes._install_engine(made, f"{url}#sha256={hashlib.sha256(released).hexdigest()}")
+        server.shutdown()
+    assert not (made / "engine").exists()
 
 
 def test_udocker_s_engine_is_never_fetched_unchecked(store: Store) -> None:
