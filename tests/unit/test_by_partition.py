@@ -71,19 +71,20 @@ def test_a_site_without_the_scheduler_an_account_or_a_default() -> None:
 
 
 LIMIT = st.none() | st.integers(1, 64)
+MEMORY = st.none() | st.integers(1, 64).map(lambda mebibytes: mebibytes * 2**20)
 
 
 @given(
     partition=st.builds(
         Partition, name=st.just("p"), default=st.just(True), nodes=LIMIT, max_nodes=LIMIT, max_time_s=LIMIT,
-        cpus_per_node=LIMIT, gpus_per_node=st.none() | st.integers(0, 8), mem_per_node_bytes=LIMIT,
+        cpus_per_node=LIMIT, gpus_per_node=st.none() | st.integers(0, 8), mem_per_node_bytes=MEMORY,
     ),
     topology=st.builds(
         Topology, nodes=st.integers(1, 70), ranks_per_node=st.integers(1, 8),
         cpus_per_rank=st.none() | st.integers(1, 16), gpus_per_rank=st.integers(0, 2),
     ),
     walltime_s=LIMIT,
-    mem=LIMIT,
+    mem=MEMORY,
 )  # fmt: skip
 def test_a_job_is_refused_exactly_when_a_known_limit_is_passed(
     partition: Partition, topology: Topology, walltime_s: int | None, mem: int | None
