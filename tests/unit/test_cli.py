@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from builders import make_site
+from registries import sha256
+from stored import image_of
 
 from fairlead import __version__
 from fairlead.cli import doctor
@@ -19,7 +21,8 @@ from fairlead.cli.image import ACTIONS
 from fairlead.cli.main import VERBS, main
 from fairlead.cli.site import ACTIONS as SITE_ACTIONS
 from fairlead.config import KNOWN
-from fairlead.model import EngineFacts, Site
+from fairlead.model import EngineFacts, Image, Site
+from fairlead.store import Store
 
 #: Every command, as its words: the verbs, and the actions of `image`.
 COMMANDS = [
@@ -323,6 +326,49 @@ def test_doctors_exit_code_says_whether_a_container_can_be_run(
 @pytest.mark.parametrize("flag", [["--dry-run"], ["--tarball", "x"]])
 def test_doctor_without_fix_changes_nothing_and_says_so(fairlead: Fairlead, flag: list[str]) -> None:
     refused(fairlead("doctor", *flag), f"{flag[0]} goes with --fix: without it doctor only looks")
+
+
+@pytest.mark.parametrize("flag", [["--partition", "gpu"], ["--node-scratch", "/scratch"]])
+def test_doctor_without_compute_submits_nothing_and_says_so(fairlead: Fairlead, flag: list[str]) -> None:
+    refused(fairlead("doctor", *flag), f"{flag[0]} goes with --compute: without it no job is submitted")
+
+
+def test_a_page_of_no_study_is_refused(fairlead: Fairlead) -> None:
+    refused(fairlead("report", "-o", "report.html"), "--output is for the page of a study")
+
+
+@pytest.mark.parametrize("machine", ["x86-64", "", "a" * 33, "arm\n"])
+def test_an_architecture_that_is_none_is_refused(fairlead: Fairlead, machine: str) -> None:
+    refused(fairlead("image", "pull", "./tree", "--arch", machine), "--arch")
+
+
+def kept(store: Store) -> Image:
+    image = image_of(store, {"file": "text"})
+    store.put_image(image, manifest=b"{}", config=b"{}", config_digest=sha256(b"{}"))
+    return image
+
+
+@pytest.mark.parametrize("words", [("save", "small.tar"), ("convert", "rootfs:made")])
+def test_certificates_are_read_although_no_registry_is_asked(
+    fairlead: Fairlead, tmp_path: Path, words: tuple[str, str]
+) -> None:
+    image = kept(Store(tmp_path / "store"))
+    said = fairlead("image", words[0], image.digest, words[1], "--ca-file", "gone.pem")
+    refused(said, "there is no file gone.pem with certificates")
+
+
+def test_one_misspelled_image_keeps_the_others(fairlead: Fairlead, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    image = kept(store)
+    store.name_image("mine", image.digest)
+    refused(fairlead("image", "rm", "mine", "mien"), "there is no image 'mien'", code=4)
+    assert store.names() == {"mine": image.digest}
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_store_that_cannot_be_a_directory_is_refused(fairlead: Fairlead, place: str) -> None:
+    Path("file").write_text("")
+    refused(fairlead("store", place), "file is not a directory")
 
 
 def test_doctor_leaves_nothing_behind(fairlead: Fairlead, tmp_path: Path) -> None:

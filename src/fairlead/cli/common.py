@@ -65,6 +65,12 @@ def add_root(parser: argparse.ArgumentParser) -> None:
     )
 
 
+#: The flags of `add_scheduling`.
+SCHEDULING = (
+    "scheduler", "partition", "account", "qos", "reservation", "constraint", "delivery", "node_scratch",
+)  # fmt: skip
+
+
 def add_scheduling(parser: argparse.ArgumentParser) -> None:
     """What is asked of a scheduler; each goes over the job file."""
     for name, meaning in (

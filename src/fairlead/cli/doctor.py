@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fairlead import digests
 from fairlead.cli import console
 from fairlead.cli.common import (
+    SCHEDULING,
     Context,
     add_common,
     add_scheduling,
@@ -61,6 +62,12 @@ def run(context: Context) -> int:
             f"{flag} goes with --fix: without it doctor only looks, and changes nothing",
             remedy="fairlead doctor, or fairlead doctor --fix --dry-run",
         )
+    if not options.compute and (name := _given(options)):
+        flag = "--" + name.replace("_", "-")
+        raise UsageError(
+            f"{flag} goes with --compute: without it no job is submitted",
+            remedy=f"fairlead doctor --compute {flag} {shlex.quote(getattr(options, name))[:200]}",
+        )
     from fairlead import proofs
 
     if options.fresh and (forgotten := proofs.forget(context.store)):
@@ -93,6 +100,11 @@ def _damaged_sites(context: Context) -> list[StoreError]:
         except StoreError as error:
             found.append(error)
     return found
+
+
+def _given(options: argparse.Namespace) -> str | None:
+    """The first flag that is about submitting a job."""
+    return next((name for name in SCHEDULING if getattr(options, name) is not None), None)
 
 
 def _compare(context: Context, login: Site) -> int:

@@ -34,6 +34,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     options = context.options
+    if not options.runs and options.output is not None:
+        raise UsageError("--output is for the page of a study, and none is named", remedy=EXAMPLE)
     if not options.runs:
         return _list(context)
     output = outputs.check(options.output) if options.output is not None else None

@@ -72,6 +72,7 @@ def blobs(context: Context, image: Image) -> Blobs:
     from fairlead.images.sources.reference import parse
     from fairlead.images.sources.source import Source
 
+    registry_access(context)  # a mistake in the flags is an error, whether or not a registry is asked
     if context.options.no_fetch or not image.reference:
         return Blobs(context.store, no_source)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_trust
 from fairlead.cli.image.common import access, add_access, add_limits, limits
+from fairlead.errors import UsageError
 from fairlead.store import check_name
 
 EXAMPLE = "fairlead image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
@@ -41,6 +43,11 @@ def run(context: Context) -> int:
     options, store = context.options, context.store
     if options.name is not None:
         check_name(options.name)
+    if options.arch is not None and not re.fullmatch(r"[a-z0-9_]{1,32}", options.arch):
+        raise UsageError(
+            f"--arch is {options.arch!r}; it is what `uname -m` prints on that machine",
+            remedy="--arch aarch64",
+        )
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
     if context.settings["require_digest"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -59,6 +60,10 @@ def read_access(
         places[name] = (*places.get(name, ()), place)
     if ca_file and not os.path.isfile(ca_file):
         raise UsageError(f"there is no file {ca_file} with certificates", remedy="correct ca_file")
+    if ca_file and not os.access(ca_file, os.R_OK):
+        raise UsageError(
+            f"the certificates in {ca_file} cannot be read", remedy=f"ls -l {shlex.quote(ca_file)}"
+        )
     return Access(
         plain_http=frozenset(_listed(plain_http)),
         ca_file=ca_file or None,
