@@ -65,7 +65,8 @@ def _odd_tool(tool: str, script: str) -> Surrounding:
     def undo(world: World) -> None:
         shutil.rmtree(world.top / "odd")
 
-    return Surrounding(prepare=prepare, undo=undo, tool=tool)
+    # As short as a user may set it: what is tried is that it holds.
+    return Surrounding(prepare=prepare, undo=undo, tool=tool, variables=(("FAIRLEAD_TOOL_TIMEOUT_S", "2"),))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -273,7 +273,8 @@ class Workers:
 
     def close(self) -> None:
         for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.close()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                stream.close()
         for process in self._processes:
             process.wait()
