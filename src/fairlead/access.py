@@ -19,6 +19,7 @@ from pathlib import Path
 from fairlead import consent, digests
 from fairlead.errors import StoreError
 from fairlead.files import ownership
+from fairlead.files.mounts import existing
 from fairlead.files.ownership import Doubt
 
 log = logging.getLogger("fairlead")
@@ -52,16 +53,23 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
         state = os.stat(root)
     except OSError:
         state = None
-    if state is not None and not stat.S_ISDIR(state.st_mode):
-        raise StoreError(
-            f"the store {root} is not a directory",
-            remedy="choose another place: --store DIR, or FAIRLEAD_STORE=DIR",
-        )
+    check_place(root)
     if found and not _agreed(root, found, state, environment):
         raise _refused(root, found, state)
     if state is not None and state.st_mode & 0o077 and (root / "version").is_file():
         _close(root, state)
     return root
+
+
+def check_place(root: Path) -> None:
+    """Raise StoreError for what is no directory and cannot be made one."""
+    above = existing(str(root))
+    if not os.path.isdir(above):
+        why = "" if above == str(root) else f": {above} is a file"
+        raise StoreError(
+            f"the store {root} is not a directory{why}",
+            remedy="choose another place: --store DIR, or FAIRLEAD_STORE=DIR",
+        )
 
 
 def is_group_store(root: Path) -> bool:

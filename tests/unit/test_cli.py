@@ -368,7 +368,8 @@ def test_one_misspelled_image_keeps_the_others(fairlead: Fairlead, tmp_path: Pat
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_store_that_cannot_be_a_directory_is_refused(fairlead: Fairlead, place: str) -> None:
     Path("file").write_text("")
-    refused(fairlead("store", place), "file is not a directory")
+    for words in (("store", place), ("image", "ls", "--store", place)):
+        refused(fairlead(*words), f"{place} is not a directory", code=4)
 
 
 def test_doctor_leaves_nothing_behind(fairlead: Fairlead, tmp_path: Path) -> None:

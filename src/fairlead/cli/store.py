@@ -13,7 +13,6 @@ from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.errors import UsageError
 from fairlead.files import ownership
-from fairlead.files.mounts import existing
 from fairlead.store import VERSION
 
 EXAMPLE = "fairlead store --group physics /project/physics/images"
@@ -43,9 +42,8 @@ def run(context: Context) -> int:
         if not options.folder:
             raise UsageError("--group requires the directory of the store", remedy=EXAMPLE)
         access.make_group_store(root, _group(options.group), VERSION)
-    elif not os.path.isdir(above := existing(str(root))):
-        raise UsageError(f"{above} is not a directory, so no store can be there", remedy=EXAMPLE)
     elif not root.is_dir():
+        access.check_place(root)
         console.note(f"there is no store at {root} yet; the first image or run makes it")
         return 0
     elif options.private:

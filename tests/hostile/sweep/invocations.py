@@ -25,13 +25,14 @@ from fairlead.model import Job
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One bad invocation. `mistake`: what is wrong with it. `files`: written below the world's directory
-    first. `named`: words of which the message must hold one, so that it is about this mistake."""
+    first. `environment`: variables that are set; those of None are not. `named`: words of which the message
+    must hold one, so that it is about this mistake."""
 
     kind: str
     mistake: str
     argv: tuple[str, ...]
     files: tuple[tuple[str, bytes], ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: tuple[tuple[str, str | None], ...] = ()
     named: tuple[str, ...] = ()
 
     @property
@@ -42,7 +43,10 @@ class Case:
         """How to see its answer again, in bash."""
         lines = [f"printf {_in_bash(content.decode(errors='surrogateescape'))} > {name}"
                  for name, content in self.files]  # fmt: skip
-        words = [f"{name}={_in_bash(value)}" for name, value in self.environment]
+        words = [
+            f"env -u {name}" if value is None else f"{name}={_in_bash(value)}"
+            for name, value in sorted(self.environment, key=lambda each: each[1] is not None)
+        ]
         return "; ".join([*lines, " ".join([*words, "fairlead", *map(_in_bash, self.argv)])])
 
 
@@ -539,7 +543,7 @@ def of_settings() -> Iterator[Case]:
             variable = f"FAIRLEAD_{name.upper()}"
             yield Case(
                 kind="setting", mistake=f"{variable}: {what}", argv=("plan", "job.toml"),
-                environment=(("FAIRLEAD_STORE", ""), (variable, value)), named=(variable, name),
+                environment=(("FAIRLEAD_STORE", None), (variable, value)), named=(variable, name),
             )  # fmt: skip
     for where in ("cwd/fairlead.toml", "home/.config/fairlead/site.toml"):
         short = where.rpartition("/")[2]
@@ -553,7 +557,7 @@ def of_settings() -> Iterator[Case]:
     }.items():  # fmt: skip
         yield Case(
             kind="variable", mistake=what, argv=("config",),
-            environment=(*variables.items(), ("FAIRLEAD_STORE", "")), named=("HOME",),
+            environment=(*variables.items(), ("FAIRLEAD_STORE", None)), named=("HOME",),
         )  # fmt: skip
 
 
@@ -561,7 +565,7 @@ def _setting(mistake: str, where: str, text: str, named: tuple[str, ...]) -> Cas
     return Case(
         kind="setting", mistake=mistake, argv=("plan", "job.toml"),
         files=((where, text.encode()),), named=named,
-        environment=(("FAIRLEAD_STORE", ""),) if named[0] == "store" else (),
+        environment=(("FAIRLEAD_STORE", None),) if named[0] == "store" else (),
     )  # fmt: skip
 
 

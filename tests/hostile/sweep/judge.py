@@ -17,12 +17,13 @@ MAY_STAY: dict[str, str] = {}
 _MOST_BYTES = 8000
 _LONGEST_LINE = 2500
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
-#: Texts of argparse, msgspec, tomllib and Python, which say nothing of what is allowed.
+#: Texts of argparse, msgspec, tomllib and Python, which say nothing of what is allowed. Below a message of
+#: ours the system's own error may stand.
 _BORROWED = re.compile(
     r"invalid (choice|int value|float value|literal|\w+ value):|the following arguments are required|"
     r"unrecognized arguments|expected (one|at least one) argument|ignored explicit argument|"
     r"not allowed with argument|[Ee]xpected `|got `|Object contains|Object missing|\(at line \d+, column|"
-    r"at end of document|\[Errno|codec can't|usage: "
+    r"at end of document|^\w+: \[Errno|codec can't|usage: "
 )
 
 
@@ -49,7 +50,7 @@ def faults(case: Case, answer: Answer, *, may_succeed: bool = False, mute: bool 
         return found
     if answer.code == 70:
         return [*found, f"exit code 70: {_subject(error)}"]
-    if mute:
+    if mute or (may_succeed and answer.out):  # a result, such as what doctor finds
         return found
     message, _, remedy = error.rpartition("\n  try: ")
     if not remedy.strip():

@@ -141,7 +141,7 @@ SURROUNDINGS = {
     "no engine": Surrounding(enter=_without_embedded),
     "podman on PATH": Surrounding(prepare=_link_podman, undo=_unlink_podman),
     "a full store": Surrounding(
-        wrapper='mkdir -p "$1/store" && mount -t tmpfs -o size=64m,nr_inodes=4000,mode=700 none "$1/store"',
+        wrapper='mkdir -p "$1/store" && mount -t tmpfs -o size=16m,nr_inodes=2000,mode=700 none "$1/store"',
         prepare=_fill,
         undo=_empty,
     ),

@@ -51,10 +51,13 @@ class Answer:
 
 def answer(case: Case, world: World, surrounding: Surrounding, *, real: bool = False) -> Answer:
     """Invoke it in this world. `real`: as a process of its own from the start, not in a child of this one."""
-    for name, content in case.files:
-        path = world.top / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    if case.files:
+        surrounding.undo(world)
+        for name, content in case.files:
+            path = world.top / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        surrounding.prepare(world)
     given = dict(world.files())
     began = time.monotonic()
     pid = os.fork()
@@ -92,7 +95,8 @@ def _head(path: Path) -> bytes:
 def _become(case: Case, world: World, surrounding: Surrounding, *, real: bool) -> None:
     """In the child: everything as a shell would set it up, then the command."""
     os.setsid()
-    environment = surrounding.environment(world) | dict(case.environment)
+    asked = surrounding.environment(world) | dict(case.environment)
+    environment = {name: value for name, value in asked.items() if value is not None}
     os.chdir(world.cwd)
     for number, name in ((1, "out"), (2, "err")):
         made = os.open(world.top / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
