@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MISTAKES = (
     (r"argument (?P<flag>\S+): expected (one|at least one|\d+) argument", "{flag} has no value",
      "{flag} {value}"),
-    (r"argument (?P<flag>\S+): ignored explicit argument", "{flag} takes no value", "{flag}"),
+    (r"argument (?P<flag>\S+): ignored explicit argument", "{flag} takes no value", "{prog} {flag}"),
     (r"argument (?P<flag>\S+): not allowed with argument (?P<other>\S+)",
      "{flag} and {other} exclude each other", "leave one of them out"),
     (r"the following arguments are required: (?P<flag>.+)", "{flag} is missing", "{example}"),
@@ -50,7 +50,9 @@ class Parser(argparse.ArgumentParser):
             if (match := re.match(pattern, message)) is not None:
                 words = match.groupdict()
                 action = self._option_string_actions.get(words["flag"].partition("/")[0])
+                words["flag"] = words["flag"].rpartition("/")[2]
                 words |= {"value": str(action.metavar) if action else "VALUE", "example": self._example()}
+                words["prog"] = self.prog
                 raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
         raise UsageError(f"these arguments of {self.prog} do not go together", remedy=self._example())
 

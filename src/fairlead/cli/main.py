@@ -67,8 +67,9 @@ def main(argv: list[str]) -> int:
         except FairleadError as error:
             if options.verb != "doctor":  # which shows what is wrong here: this is a part of it
                 raise
-            console.show_error(error)
+            # A flag's mistake is not one of a file, and is raised here.
             settings = config.resolve(vars(options), folder=None, environment=os.environ, with_site=False)
+            console.show_error(error)
             damage = error.code
         execute.set_patience(settings["tool_timeout_s"])
         chosen = settings.settings["store"].source

@@ -82,7 +82,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "wait": ("wait", RUN),
     "cancel": ("cancel", RUN),
     "attach": ("attach", RUN),
-    "site add": ("site", "add", "--partition", "gpu", "--dry-run"),
+    "site add": ("site", "add", "--dry-run", "--partition=gpu"),
     "site show": ("site", "show"),
     "site layer": ("site", "layer", IMAGE, "--dry-run"),
     "prove": ("prove", "job.toml", "--dry-run"),
@@ -179,7 +179,7 @@ def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 def _without(base: tuple[str, ...], flag: str) -> tuple[str, ...]:
     if flag not in base:
-        return base
+        return tuple(word for word in base if not word.startswith(f"{flag}="))
     at = base.index(flag)
     return base[:at] + base[at + 2 :]
 
@@ -220,12 +220,14 @@ def of_flags() -> Iterator[Case]:
 
 def _flag(command: str, flag: str, what: str, argv: tuple[str, ...], value: str | None = None) -> Case:
     names = (flag, flag.lstrip("-"), flag.lstrip("-").replace("-", "_"), _AS_KEY.get(flag, flag))
-    named = (*names, *([] if value is None else _shown(value)))
+    named = (*names, *([] if value is None else _shown(value)), *_SAID_FIRST.get(command, ()))
     return Case(kind="flag", mistake=f"{command} {flag}: {what}", argv=argv, named=named)
 
 
 #: Flags that go over a key of a job file with another name.
 _AS_KEY = {"--env-from": "environment_from"}
+#: What may be said first, since nothing that comes after could be done.
+_SAID_FIRST = {"submit": ("no scheduler on this machine",), "site layer": ("its C library is not",)}
 
 
 def _shown(value: str) -> tuple[str, ...]:
@@ -233,7 +235,8 @@ def _shown(value: str) -> tuple[str, ...]:
     if not value:
         return ("empty",)
     kept = repr(value)[1:-1][:20]
-    return tuple(dict.fromkeys((kept, *filter(None, [os.path.dirname(value)[:40]]))))
+    shown = (kept, kept.replace("\\udc", "\\x"), os.path.dirname(value)[:40])
+    return tuple(filter(None, shown))
 
 
 def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...]) -> Iterator[Case]:
@@ -444,6 +447,10 @@ _MORE = {
 }  # fmt: skip
 
 
+#: What is said of values that are looked up when the environment is captured.
+_SAID_OF = {("capture", "python"): ("no Python at",), ("capture", "include"): ("to capture",)}
+
+
 def _misspelled(name: str, known: set[str]) -> str:
     near = name[:-1] if name[:-1] not in known and len(name) > 4 else name + "s"
     assert difflib.get_close_matches(near, known, n=1)
@@ -471,7 +478,10 @@ def of_the_job_file() -> Iterator[Case]:
         name = ".".join(path)
         values = _toml_values(kind, path) | _MORE.get(path, {})
         for what, value in values.items():
-            yield _job_case(f"{name}: {what}", _job(path, value), named=(path[-1],))
+            named = (path[-1], path[-1].replace("_", " "), *_SAID_OF.get(path, ()))
+            if what == "thousands of digits":  # the file cannot be read so far
+                named = (*named, "digits")
+            yield _job_case(f"{name}: {what}", _job(path, value), named=named)
         wrong = _misspelled(path[-1], known)
         yield _job_case(f"{name} misspelled", _job((*path[:-1], wrong), "1"), named=(wrong,))
         if len(path) == 1:

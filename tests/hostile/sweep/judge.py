@@ -10,9 +10,20 @@ from hostile.sweep.invocations import Case
 from hostile.sweep.worker import Answer
 
 #: Invocations that look bad and are right to succeed: a pattern of their titles, and the reason.
-RIGHT: dict[str, str] = {}
+RIGHT = {
+    r"flag: (config|trust) --store: .*": "these verbs open no store; config shows where it would be",
+    r"variable: a relative HOME": "config opens nothing; a relative HOME is one in the working directory",
+    r"(flag|job key): .*node.scratch: (a device|the way up)": "a path on the nodes, not on this machine",
+    r"job key: name: (a path|a slash)": "any text; only its letters and digits go into a run's name",
+    r"job key: prove\.seed: .*": "every whole number is a seed",
+    r"job key: scheduling\.mem_per_node_bytes: 10\^12": "there are nodes with 1 TB of memory",
+    r"flag: image (pull|load) --max-(unpacked|entries): thirty digits": "a limit that nothing reaches",
+}
 #: What an invocation may leave: a pattern of the paths, and the reason.
-MAY_STAY: dict[str, str] = {}
+MAY_STAY = {
+    r"store/programs\b": "bwrap for compute nodes, copied once for all jobs",
+    r"store/(flat|roots)\b": "an image's tree with a job's mount points, made once",
+}
 
 _MOST_BYTES = 8000
 _LONGEST_LINE = 2500

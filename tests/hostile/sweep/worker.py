@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import io
 import os
 import pickle
@@ -168,35 +169,36 @@ def _ended(pid: int, deadline: float) -> int | None:
 
 
 def _left(patience_s: float) -> tuple[str, ...]:
-    """What the invocation left running, which is ended."""
+    """What the invocation left running, which is ended. Orphans are children of this process by now."""
+    deadline = time.monotonic() + patience_s
+    while _has_children() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if not _has_children():
+        return ()
     from fairlead.execute import descendants
 
-    deadline = time.monotonic() + patience_s
-    while left := descendants(os.getpid()):
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.02)
-    names = tuple(_name_of(pid) for pid in left)
-    while left := descendants(os.getpid()):
-        for pid in left:
+    names = tuple(_name_of(pid) for pid in descendants(os.getpid()))
+    while _has_children():
+        for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _reap()
         time.sleep(0.01)
-    _reap()
     return names
+
+
+def _has_children() -> bool:
+    """Whether a child is left that has not ended; those that have are reaped."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return True
+    return False
 
 
 def _name_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
     return "?"
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _import_everything() -> None:
@@ -219,6 +221,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _import_everything()
+    gc.freeze()  # no child copies pages for the sake of garbage that is none
     world = World(top)
     world.build()
     at, surrounding = "plain", SURROUNDINGS["plain"]
