@@ -12,7 +12,7 @@ from hostile.sweep.worker import Answer
 #: Invocations that look bad and are right to succeed: a pattern of their titles, and the reason.
 RIGHT = {
     r"flag: (config|trust) --store: .*": "these verbs open no store; config shows where it would be",
-    r"variable: a relative HOME": "config opens nothing; a relative HOME is one in the working directory",
+    r"variable: (a relative HOME|HOME is (a file|missing))": "config opens nothing; it shows what it would",
     r"(flag|job key): .*node.scratch: (a device|the way up)": "a path on the nodes, not on this machine",
     r"job key: name: (a path|a slash)": "any text; only its letters and digits go into a run's name",
     r"job key: prove\.seed: .*": "every whole number is a seed",
