@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from fairlead.errors import Terminated, ToolError
-from fairlead.model import Outcome
+from fairlead.model import HELPER_VARIABLE, Outcome
 from fairlead.printable import one_line
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _TERM_GRACE_S = 1.0
 #: How often it is looked whether a silent tool has ended, and how long its output may stay open then.
 _LOOK_S = 0.1
 _LEFT_OPEN_S = 0.5
+#: What tools still get when Fairlead ends.
+_STOPPED_S = 0.5
 _CHUNK_BYTES = 2**16
 _MOST_SHOWN = 400
 
@@ -144,7 +146,7 @@ def _converse(
     assert process.stderr is not None
     out, err = process.stdout.fileno(), process.stderr.fileno()
     kept = {out: bytearray(), err: bytearray()}
-    reading, left = {out, err}, memoryview(given)
+    reading, left, hurried = {out, err}, memoryview(given), False
     poll = select.poll()
     for descriptor in reading:
         poll.register(descriptor, select.POLLIN)
@@ -158,8 +160,8 @@ def _converse(
                 if process.returncode is None:
                     raise TimeoutError
                 break
-            if _stopped.is_set():
-                raise ToolError("the tool was stopped: Fairlead ends")
+            if _stopped.is_set() and not hurried:  # a moment for what cleans up
+                hurried, deadline = True, min(deadline, now + _STOPPED_S)
             for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
                 if process.stdin is not None and descriptor == process.stdin.fileno():
                     try:
@@ -432,9 +434,12 @@ class Live:
         return sum(read(pid) for pid in processes_of(self.run_id))
 
 
-def processes_of(run_id: str) -> Iterator[int]:
-    """The process numbers of this user that carry the run's mark, this process excepted."""
-    mark = f"{RUN_VARIABLE}={run_id}".encode()
+def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
+    """The process numbers of this user that carry the run's mark, this process excepted. `helpers`: those too
+    that its engine started for it."""
+    marks = {f"{RUN_VARIABLE}={run_id}".encode()}
+    if helpers:
+        marks.add(f"{HELPER_VARIABLE}={run_id}".encode())
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -443,13 +448,13 @@ def processes_of(run_id: str) -> Iterator[int]:
                 environment = stream.read()
         except OSError:
             continue
-        if mark in environment.split(b"\0"):
+        if not marks.isdisjoint(environment.split(b"\0")):
             yield int(name)
 
 
 def end_strays(run_id: str) -> None:
     """Kill what is left of a run whose job script has gone, and wait until it is."""
-    _end(lambda: list(processes_of(run_id)))
+    _end(lambda: list(processes_of(run_id, helpers=True)))
 
 
 def descendants(pid: int) -> list[int]:

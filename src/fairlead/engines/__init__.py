@@ -40,6 +40,10 @@ class Host(Protocol):
         """A folder on the store's file system, gone after the probe."""
         ...
 
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Those of the paths that were not there when they were first asked for."""
+        ...
+
     def user_namespace_obstacle(self) -> tuple[str, str] | None:
         """What forbids user namespaces here and the command that mends it; None when they work."""
         ...

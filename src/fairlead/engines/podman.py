@@ -13,11 +13,13 @@ Manual: https://docs.podman.io/en/stable/markdown/podman-run.1.html
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pwd
 import re
-from collections.abc import Collection, Mapping
+import uuid
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from fairlead.engines import (
@@ -40,7 +42,18 @@ from fairlead.engines import (
 )
 from fairlead.engines.fixed import inside, inside_name
 from fairlead.errors import PlanError
-from fairlead.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from fairlead.model import (
+    HELPER_VARIABLE,
+    Command,
+    EngineFacts,
+    Image,
+    Joined,
+    Mount,
+    Site,
+    Variable,
+    WhenSet,
+    Word,
+)
 
 NAME = "podman"
 CONTAINS = True
@@ -66,6 +79,8 @@ _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 #: Its own options that a way may set.
 _OWN_OPTIONS = ("cgroup-manager", "runtime", "storage-driver")
 
+_RUN = RUN_VARIABLES[0]
+
 #: Variables that Podman and podman-hpc put into every container.
 _UNASKED = ("HOSTNAME", "PODMANHPC_MODULES_DIR")
 
@@ -80,6 +95,35 @@ _CALLERS = (
     "SCRATCH",
     "SQUASH_DIR",
 )
+
+#: Where Podman and podman-hpc keep what a user's containers share, when no XDG_RUNTIME_DIR says where.
+_STATE = ("/tmp/podman-run-{uid}", "/tmp/containers-user-{uid}", "/tmp/storage-run-{uid}", "/tmp/{uid}_hpc")
+
+#: Ends what Podman left behind: the process that holds the user's namespace, known by $1 in its environment.
+#: Then removes the directories after it, unless a Podman of the user's runs now.
+_CLEAN = r"""
+for path in $(grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null); do
+  path=${path%/environ}
+  kill -KILL "${path#/proc/}"
+done
+shift
+[ $# -gt 0 ] || exit 0
+running() {
+  local path words
+  for path in $(grep -lxE 'podman|conmon' /proc/[0-9]*/comm); do
+    path=${path%/comm} words=
+    IFS= read -r -d '' words < "$path/cmdline" # nothing: it has ended
+    if [ -O "$path" ] && [ -n "$words" ]; then return 0; fi
+  done 2>/dev/null
+  return 1
+}
+for ((tries = 0; tries < 50; tries++)); do # conmon has another Podman clean up
+  running || break
+  sleep 0.02
+done
+running && exit
+rm -rf --one-file-system -- "$@"
+"""
 
 #: Tried one after another: the site's own way first. crun refuses hybrid cgroups, which runc takes; without
 #: a session of systemd's only cgroupfs works.
@@ -128,10 +172,15 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
 def probe_as(name: str, host: Host, ways: tuple[dict[str, str], ...]) -> tuple[EngineFacts, ...]:
     """The program of this name, tried in each way until one works."""
     path, podman = host.which(name), host.which("podman")
-    return () if path is None or podman is None else (_try(name, host, path, podman, ways),)
+    if path is None or podman is None:
+        return ()
+    with leaving_nothing(host) as mark:
+        return (_try(name, host, path, podman, ways, mark),)
 
 
-def _try(name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, str], ...]) -> EngineFacts:
+def _try(
+    name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, str], ...], mark: str
+) -> EngineFacts:
     facts = functools.partial(_facts, name)
     outcome = host.run([podman, "--version"])
     version = re.search(r"(\d+)\.(\d+)\S*", outcome.stdout)
@@ -154,7 +203,7 @@ def _try(name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, st
     said = []
     for way in ways:
         outcome = host.run(
-            ["env", "-i", f"PATH={_path(path)}", f"HOME={home}", f"USER={_user()}", *callers, path,
+            ["env", "-i", f"PATH={_path(path)}", f"HOME={home}", f"USER={_user()}", mark, *callers, path,
              *_options(way, os.getuid()), _tmpfs("/run"), *mounts, str(image),
              "/bin/sh", "-c", _TRIAL]
         )  # fmt: skip
@@ -186,6 +235,18 @@ def _try(name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, st
     return facts(path, version[0], f"it failed with: {unique}", remedy)
 
 
+@contextlib.contextmanager
+def leaving_nothing(host: Host) -> Iterator[str]:
+    """What Podman makes for itself inside is removed, and processes that it leaves behind are killed if they
+    have the given assignment in their environment."""
+    mark = f"{HELPER_VARIABLE}=probe-{uuid.uuid4()}"
+    new = host.absent([each.format(uid=os.getuid()) for each in _STATE])
+    try:
+        yield mark
+    finally:
+        host.run(["bash", "-c", _CLEAN, "bash", mark, *new])
+
+
 def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
     return EngineFacts(
         name=name, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
@@ -215,6 +276,7 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     words: list[Word] = ["env", "-i", "-S", sealed.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
     words += [WhenSet(each, (Joined((f"{each}=", Variable(each))),)) for each in _CALLERS]
+    words.append(WhenSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
     # Where the probe found no limits to be needed, the caller's are named.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
     if not container.seccomp:

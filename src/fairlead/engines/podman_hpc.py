@@ -30,6 +30,9 @@ _WAYS: tuple[dict[str, str], ...] = (
 )
 
 
+leaving_nothing = podman.leaving_nothing
+
+
 def probe(host: Host) -> tuple[EngineFacts, ...]:
     return podman.probe_as(NAME, host, _WAYS)
 

@@ -158,6 +158,9 @@ class _Under:
     def scratch(self) -> str:
         return self._host.scratch()
 
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        return self._host.absent(paths)
+
     def user_namespace_obstacle(self) -> tuple[str, str] | None:
         return self._host.user_namespace_obstacle()
 

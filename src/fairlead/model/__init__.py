@@ -8,6 +8,7 @@ msgspec's Structs rather than dataclasses because forty dataclasses take 15 ms t
 from __future__ import annotations
 
 from fairlead.model.command import (
+    HELPER_VARIABLE,
     Command,
     Executable,
     Handing,
@@ -70,13 +71,13 @@ from fairlead.model.submission import JobState, Mark, QueueEntry, Submission
 from fairlead.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "ARCHITECTURES", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "Claim", "Command",
-    "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile", "End", "EngineFacts",
-    "Executable", "FileSystem", "GpuDriver", "Handing", "Held", "HostLibrary", "HostMpiTree", "Image",
-    "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark", "MemorySample", "Mount", "MpiFacts",
-    "MpiFamily", "Opened", "Outcome", "PackedFile", "Partition", "PassedOn", "Phases", "Pin", "Plan", "Pmi",
-    "Position", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record", "Rejected", "Requirement",
-    "Rootfs", "SchedulerFacts", "Scheduling", "Sealed", "Signer", "Site", "SiteLayer", "Start",
-    "StoredLayer", "Study", "Submission", "Topology", "Trust", "Variable", "WhenSet", "Where", "Window",
-    "Word", "check_variable", "digestible", "is_carried", "kept_result", "looks_secret",
+    "ARCHITECTURES", "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "Claim",
+    "Command", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile", "End",
+    "EngineFacts", "Executable", "FileSystem", "GpuDriver", "Handing", "Held", "HostLibrary", "HostMpiTree",
+    "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark", "MemorySample", "Mount",
+    "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile", "Partition", "PassedOn", "Phases", "Pin",
+    "Plan", "Pmi", "Position", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record", "Rejected",
+    "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "Sealed", "Signer", "Site", "SiteLayer",
+    "Start", "StoredLayer", "Study", "Submission", "Topology", "Trust", "Variable", "WhenSet", "Where",
+    "Window", "Word", "check_variable", "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

@@ -121,6 +121,11 @@ class Executable(Struct, frozen=True, kw_only=True):
     env: str = ""
 
 
+#: A variable of what an engine starts outside of the container: the run that it is for. By it a process is
+#: found that the engine leaves behind, such as Podman's pause process, to which no signal of the run goes.
+HELPER_VARIABLE = "FAIRLEAD_HELPER_OF"
+
+
 class Outcome(Struct, frozen=True, kw_only=True):
     """What a finished command said. `exit_code` is negative for a signal, 127 for no such program."""
 

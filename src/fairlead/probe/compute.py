@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -87,6 +88,8 @@ class NodeHost:
         self._store = store
         self._moved = moved
         self._serials = itertools.count(1)
+        self._lock = threading.Lock()
+        self._absent: dict[str, bool] = {}
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
         words = [self._moved.get(word, word) for word in argv]
@@ -110,6 +113,13 @@ class NodeHost:
         folder = self._folder / f"scratch-{next(self._serials)}"
         folder.mkdir()
         return str(folder)
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        with self._lock:
+            if asked := [path for path in paths if path not in self._absent]:
+                told = self.shell(f'for path in {shlex.join(asked)}; do [ -e "$path" ] || echo "$path"; done')
+                self._absent.update({path: path in told.splitlines() for path in asked})
+            return tuple(path for path in paths if self._absent[path])
 
     def user_namespace_obstacle(self) -> tuple[str, str] | None:
         status = self.shell("cat /proc/self/status")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class RealHost:
         self._scratch_root = scratch_root
         self._tools = tools
         self._serials = itertools.count(1)  # engines are tried side by side
+        self._lock = threading.Lock()
+        self._absent: dict[str, bool] = {}
         #: What the node permits; tried when first asked for.
         self.trials = Trials(self, ("/tmp",), user)
 
@@ -39,6 +42,13 @@ class RealHost:
         folder = self._scratch_root / f"probe-{next(self._serials)}"
         folder.mkdir()
         return str(folder)
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        with self._lock:
+            self._absent.update(
+                {path: not os.path.lexists(path) for path in paths if path not in self._absent}
+            )
+            return tuple(path for path in paths if self._absent[path])
 
     def user_namespace_obstacle(self) -> tuple[str, str] | None:
         return self.trials.obstacle()

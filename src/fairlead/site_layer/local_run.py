@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -9,11 +10,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from fairlead import execute, render
+from fairlead import execute, registry, render
 from fairlead.images.layers.flatten import make_flat
 from fairlead.images.present import present
 from fairlead.model import Image, Job, Mount, Site
 from fairlead.plan import plan
+from fairlead.probe.host import RealHost
 from fairlead.store import Store
 
 _LOOK_S = 1.0
@@ -55,7 +57,10 @@ def run_here(
     script, starter, log = folder / "run.sh", folder / "start.sh", folder / "run.log"
     script.write_bytes(os.fsencode(render.script(made)))
     starter.write_text(f'renice -n 10 $$ >/dev/null 2>&1\nexec bash {shlex.quote(str(script))} "$1"\n')
-    with open(log, "wb") as output:
+    # What an engine makes for itself on this machine, and would leave behind.
+    leaving = getattr(registry.engine(made.engine), "leaving_nothing", None)
+    cleaned = contextlib.nullcontext() if leaving is None else leaving(RealHost(folder))
+    with cleaned, open(log, "wb") as output:
         live = execute.Live(
             str(starter), run_id=f"site-layer-{os.getpid()}", environment=os.environ, output=output
         )

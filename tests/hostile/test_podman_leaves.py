@@ -1,0 +1,86 @@
+"""Real Podman: its pause process and its directories in /tmp do not outlive probes, runs and site layers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from environments import Captured
+from tools import tool
+from watch import wait_until
+
+from fairlead import execute, registry
+from fairlead.probe import probe
+from fairlead.probe.host import RealHost
+from fairlead.site_layer.local_run import run_here
+from fairlead.store import Store
+
+ENGINES = ("podman", "podman-hpc")
+
+
+def processes() -> set[str]:
+    """This user's processes of Podman, with the time when each was started."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (folder / "stat").read_text().rpartition(") ")[2].split()
+            name = (folder / "comm").read_text().strip()
+            if (
+                folder.stat().st_uid == os.getuid()
+                and state[0] != "Z"
+                and name.startswith(("podman", "conmon"))
+            ):
+                found.add(f"{name} {folder.name} {state[19]}")
+        except OSError:
+            continue
+    return found
+
+
+def folders() -> set[str]:
+    return {path.name for path in Path("/tmp").iterdir() if str(os.getuid()) in path.name}
+
+
+@pytest.fixture(autouse=True)
+def _ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.getuid() == 0:
+        pytest.skip("rootless Podman is for ordinary users")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    wait_until(lambda: not any(each.startswith("conmon") for each in processes()), limit_s=3)
+
+
+def test_both_at_once_leave_nothing(store: Store) -> None:
+    before = processes(), folders()
+    works = {facts.name for facts in probe(store).engines if facts.works}
+    assert works >= set(ENGINES)
+    assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
+    assert folders() <= before[1]
+
+
+def test_a_pause_process_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    (facts,) = registry.engine("podman").probe(RealHost(tmp_path / "first"))
+    runtime = facts.settings.get("runtime")
+    assert execute.run([tool("podman"), *([f"--runtime={runtime}"] if runtime else []), "unshare", "true"]).ok
+    before = {each for each in processes() if each.startswith("podman")}
+    try:
+        assert before
+        (tmp_path / "second").mkdir()
+        registry.engine("podman").probe(RealHost(tmp_path / "second"))
+        assert before <= processes()
+    finally:
+        for each in before:
+            os.kill(int(each.rsplit(" ", 2)[1]), 9)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_builds_a_site_layer_leaves_nothing(captured: Captured, tmp_path: Path, name: str) -> None:
+    tool(name)
+    site = probe(captured.store)
+    before = processes(), folders()
+    ended = run_here(
+        captured.store, captured.image, site, ("python", "-c", "print(6 * 7)"), folder=tmp_path, engine=name
+    )
+    assert (ended.exit_code, ended.said.strip()) == (0, "42")
+    assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
+    assert folders() <= before[1]
