@@ -408,7 +408,7 @@ def _limit(blocks: Sequence[str], files: Sequence[str], *, unit: int) -> Limit |
 
 
 def _left(words: Sequence[str]) -> int | None:
-    numbers = [re.fullmatch(r"\[?(\d+)\]?\*?", word) for word in words]
+    numbers = [re.fullmatch(r"\[?([0-9]{1,18})\]?\*?", word) for word in words]
     if numbers[0] is None:
         return None
     limits = [int(number[1]) for number in numbers[1:] if number is not None and int(number[1])]

@@ -103,7 +103,7 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
     if path is None:
         return ()
     said = host.run([path, "--version"])
-    version = re.search(r"^(\S+) version (\d+\.\d+(?:\.\d+)?)", said.stdout)
+    version = re.search(r"^(\S{1,60}) version (\d{1,5}\.\d{1,5}(?:\.\d{1,5})?)", said.stdout)
     if not said.ok or version is None:
         detail = f"`{name} --version` said: {said.stdout or said.stderr}".strip()
         return (EngineFacts(name=name, path=path, version="", origin="on PATH", works=False, detail=detail),)

@@ -83,7 +83,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 
 def _try(host: Host, path: str, origin: str) -> EngineFacts:
     outcome = host.run([path, "--version"])
-    version = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", outcome.stdout)
+    version = re.search(r"(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?", outcome.stdout)
     if not outcome.ok or version is None:
         return _facts(path, "", origin, f"`bwrap --version` said: {outcome.stdout or outcome.stderr}".strip())
     number = tuple(int(part or 0) for part in version.groups())

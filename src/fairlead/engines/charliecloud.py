@@ -110,7 +110,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 def _try(host: Host, path: str) -> EngineFacts:
     outcome = host.run(["env", "USER=probe", path, "--version"])
     said = (outcome.stdout + outcome.stderr).strip()
-    version = re.search(r"(\d+)\.(\d+)\S*", said)
+    version = re.search(r"(\d{1,5})\.(\d{1,5})\S{0,40}", said)
     if not outcome.ok or version is None:
         return _facts(path, "", f"`ch-run --version` said: {said}")
     if (int(version[1]), int(version[2])) < OLDEST:

@@ -60,7 +60,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 
 def _try(host: Host, path: str) -> EngineFacts:
     outcome = host.run([path, "version"])
-    version = re.search(r"^(\d+\.\d+\S*)$", outcome.stdout.strip())
+    version = re.search(r"^(\d{1,5}\.\d{1,5}\S{0,40})$", outcome.stdout.strip())
     if not outcome.ok or version is None:
         return _facts(path, "", False, f"`enroot version` said: {outcome.stdout or outcome.stderr}".strip())
     image = Path(host.scratch()) / "image"

@@ -183,7 +183,7 @@ def _try(
 ) -> EngineFacts:
     facts = functools.partial(_facts, name)
     outcome = host.run([podman, "--version"])
-    version = re.search(r"(\d+)\.(\d+)\S*", outcome.stdout)
+    version = re.search(r"(\d{1,5})\.(\d{1,5})\S{0,40}", outcome.stdout)
     if not outcome.ok or version is None:
         return facts(path, "", f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
     if (int(version[1]), int(version[2])) < OLDEST:

@@ -47,7 +47,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     if path is None:
         return ()
     said = host.run([path, "--version"])
-    version = re.search(r"\d+\.\d+\S*", said.stdout)
+    version = re.search(r"\d{1,5}\.\d{1,5}\S{0,40}", said.stdout)
     if not said.ok or version is None:
         return (_facts(path, "", False, f"`sarus --version` said: {said.stdout or said.stderr}".strip()),)
     said = host.run([path, "images"])

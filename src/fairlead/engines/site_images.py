@@ -20,6 +20,9 @@ def name(digest: str) -> str:
     return f"fairlead:{key(digest)}"
 
 
+_LONGEST_LINE = 4096
+
+
 def key(digest: str) -> str:
     return digests.hexed(digest)[:_DIGITS] if digest else ""  # an environment that is only described has none
 
@@ -27,7 +30,9 @@ def key(digest: str) -> str:
 def listed(said: str) -> dict[str, str]:
     """Of a table of images: the digits of those that were named so -> their full names. The tag stands behind
     a colon (Shifter) or in a column of its own (Sarus)."""
-    found = re.findall(rf"(?:^|\s)(\S*\bfairlead)(?::|[ \t]+)([0-9a-f]{{{_DIGITS}}})(?=\s|$)", said)
+    pattern = re.compile(rf"(?:^|\s)(\S*\bfairlead)(?::|[ \t]+)([0-9a-f]{{{_DIGITS}}})(?=\s|$)")
+    lines = (line for line in said.splitlines() if len(line) < _LONGEST_LINE)
+    found = [pair for line in lines for pair in pattern.findall(line)]
     return {digits: f"{repository}:{digits}" for repository, digits in found}
 
 

@@ -195,7 +195,7 @@ _STARTED = "S1"
 def _try(host: Host, path: str, origin: str) -> EngineFacts:
     outcome = host.run([path, "--version"])
     # At the end of its banner; some builds do not know their own.
-    number = re.search(r"\d+\.\d+(\.\d+)?", outcome.stdout)
+    number = re.search(r"\d{1,5}\.\d{1,5}(\.\d{1,5})?", outcome.stdout)
     version = number[0] if number is not None else ""
     if not outcome.ok:
         detail = f"`proot --version` said: {outcome.stdout or outcome.stderr}".strip()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,7 @@ from fairlead.files.mounts import Mount, find_mount
 from fairlead.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
 from fairlead.printable import one_line
 from fairlead.probe import fabrics
+from fairlead.probe.attempts import attempt
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.host import SWITCHES, obstacle_of
 from fairlead.schedulers import Scheduler
@@ -78,6 +81,11 @@ done
 sed 's/^/mount /' /proc/self/mountinfo
 true
 """
+
+
+_NEEDED = (
+    "hostname", "kernel", "architecture", "distribution", "glibc", "cpu_model", "load", "timezone",
+)  # fmt: skip
 
 
 class NodeHost:
@@ -140,9 +148,10 @@ class NodeHost:
                     context=shlex.join(argv),
                 )
             time.sleep(_POLL_S)
+        told = code.read_text(errors="replace").strip()
         return Outcome(
             argv=argv,
-            exit_code=int(code.read_text()),
+            exit_code=int(told) if re.fullmatch("[0-9]{1,3}", told) else 127,
             stdout=name.with_suffix(".out").read_text(errors="surrogateescape"),
             stderr=name.with_suffix(".err").read_text(errors="surrogateescape"),
             wall_s=time.monotonic() - began,
@@ -242,10 +251,28 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         name, _, value = line.partition(" ")
         facts.setdefault(name, []).append(value)
     one = {name: values[0] for name, values in facts.items()}
+    odd = [name for name in _NEEDED if name not in one] + [
+        f"{name} {value}" for name in ("cpus", "mem_kb") if not (value := one.get(name, "")).isdecimal()
+    ]
+    if odd:
+        raise ToolError(
+            "the compute node did not report all facts about itself",
+            context=f"missing or not understood: {', '.join(map(one_line, odd))}",
+            remedy="look at what its shell and its tools (uname, getconf, nproc, stat) print there",
+        )
+    remarks: list[str] = []
     names = registry.names("engines")
     with execute.side_by_side(len(names)) as pool:
         engines = tuple(pool.map(lambda name: probe_engine(name, host), names))
     purposes = {path: purpose for purpose, path in asked.items()}
+    mounts = "\n".join(facts.get("mount", ()))
+
+    def place(line: str, real: str) -> FileSystem:
+        return _file_system(line, find_mount(mounts, real), purposes)
+
+    pairs = zip(facts.get("place", ()), facts.get("real", ()), strict=False)
+    places = [attempt("a file system", partial(place, *pair), None, remarks) for pair in pairs]
+    file_systems = tuple(each for each in places if each is not None)
     return msgspec.structs.replace(
         login,
         hostname=one["hostname"],
@@ -256,19 +283,17 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         cpu_model=one["cpu_model"] or one["architecture"],
         cpus=int(one["cpus"]),
         mem_bytes=int(one["mem_kb"]) * 1024,
-        load_1min=float(one["load"]),
+        load_1min=float(one["load"]) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", one["load"]) else 0.0,
         timezone=one["timezone"],
         gpus=tuple(facts.get("gpu", ())),
         unseen=tuple(facts.get("unseen", ())),
         engines=tuple(found for each in engines for found in each),
-        file_systems=tuple(
-            _file_system(line, find_mount("\n".join(facts.get("mount", ())), real), purposes)
-            for line, real in zip(facts.get("place", ()), facts.get("real", ()), strict=True)
-        ),
+        file_systems=file_systems,
         schedulers=(),
         checks=(),
-        network=fabrics.parse(host.shell(fabrics.SCRIPT)),
-        broken_launches=_broken_launches(host, plugins),
+        network=attempt("the network", lambda: fabrics.parse(host.shell(fabrics.SCRIPT)), None, remarks),
+        broken_launches=attempt("srun", lambda: _broken_launches(host, plugins), {}, remarks),
+        remarks=tuple(remarks),
         probed_at=utc_now(),
     )
 

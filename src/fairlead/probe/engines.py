@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from fairlead import registry
 from fairlead.engines import Host
 from fairlead.model import EngineFacts
+from fairlead.printable import one_line
 from fairlead.probe.attempts import reason
+
+_MOST_DETAIL = 1000
+
+
+def _short(detail: str) -> str:
+    return detail if len(detail) <= _MOST_DETAIL else one_line(detail, limit=_MOST_DETAIL)
 
 
 def probe_engine(name: str, host: Host) -> tuple[EngineFacts, ...]:
-    """An engine whose probe fails does not work; that is no reason to know nothing of the others."""
+    """What the engine says; a long quotation of its tools is shortened. An engine whose probe fails does not
+    work; that is no reason to know nothing of the others."""
     try:
-        return registry.engine(name).probe(host)
+        found = registry.engine(name).probe(host)
+        return tuple(msgspec.structs.replace(facts, detail=_short(facts.detail)) for facts in found)
     except Exception as error:
         why = f"when tried, {reason(error)}"
         modes = (mode.partition(":")[2] for mode in registry.modes(name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -131,9 +131,6 @@ _STATES = {
     "DEADLINE": JobState.TIMEOUT,
     "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
 }  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
-
-
-_MOST_ELEMENTS = 4_000_001
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:
@@ -349,7 +346,7 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         return tuple(
             msgspec.structs.replace(entry, job_id=job_id)
             for entry in entries
-            for job_id in _elements(entry.job_id)
+            for job_id in _elements(entry.job_id, wanted)
             if not arrays or job_id in wanted
         )
 
@@ -375,17 +372,18 @@ def _odd(outcome: Outcome) -> list[str]:
     return [line for line in outcome.stdout.splitlines() if line.strip() and not shape.match(line.strip())]
 
 
-def _elements(job_id: str) -> Iterator[str]:
+def _elements(job_id: str, wanted: Collection[str]) -> list[str]:
     """Of those that never ran sacct tells together: 17_[2,4-6%2]."""
     number, _, listed = job_id.partition("_[")
     if not listed:
-        yield job_id
-        return
-    for part in re.findall(r"\d+(?:-\d+)?(?=[,\]%])", listed.partition("%")[0].rstrip("]") + "]"):
-        first, _, last = part.partition("-")
-        # Slurm's own limit is 4,000,001 (MaxArraySize).
-        for index in range(int(first[:9]), min(int((last or first)[:9]), _MOST_ELEMENTS) + 1):
-            yield f"{number}_{index}"
+        return [job_id]
+    ranges = re.findall(r"(\d{1,9})(?:-(\d{1,9}))?(?=[,\]%])", listed.partition("%")[0].rstrip("]") + "]")
+    return [
+        each
+        for each in wanted
+        if each.startswith(f"{number}_") and (index := number_or_none(each[len(number) + 1 :])) is not None
+        if any(int(first) <= index <= int(last or first) for first, last in ranges)
+    ]
 
 
 def _entry(line: str) -> QueueEntry:

@@ -5,6 +5,7 @@ The search follows ld.so(8): RPATH or RUNPATH with $ORIGIN, the loader's cache, 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -15,7 +16,10 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
+from fairlead.errors import ToolError
 from fairlead.model import Outcome
+
+log = logging.getLogger("fairlead")
 
 #: Where ld.so looks with no cache and no RPATH, on Debian-like and on Red Hat-like systems.
 DEFAULT_FOLDERS = (
@@ -24,7 +28,7 @@ DEFAULT_FOLDERS = (
     "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 )  # fmt: skip
 
-_CACHE_LINE = re.compile(r"^\s+(?P<soname>\S+) \((?P<flags>[^)]*)\) => (?P<path>\S+)$", re.MULTILINE)
+_CACHE_LINE = re.compile(r"^[ \t]+(?P<soname>\S+) \((?P<flags>[^)]*)\) => (?P<path>\S+)$", re.MULTILINE)
 _CACHE_FLAG = {"x86_64": "x86-64", "aarch64": "AArch64", "ppc64le": "64bit"}
 
 
@@ -76,7 +80,11 @@ class Loader:
         self._cache: dict[str, str] = {}
         flag = _CACHE_FLAG.get(os.uname().machine, os.uname().machine)
         for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
-            outcome = run([program, "-p"])
+            try:
+                outcome = run([program, "-p"])
+            except ToolError as error:
+                log.warning("%s: libraries are looked for without the loader's cache", error.message)
+                continue
             if outcome.ok:
                 for line in _CACHE_LINE.finditer(outcome.stdout):
                     # Entries for special processors ("hwcaps") come first and need their own folder names.
