@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import odd_tools
 import pytest
+from processes import command
 from watch import wait_until
 
 from fairlead import codec, execute, registry, submission
@@ -354,3 +356,26 @@ def test_a_probe_that_fails_in_any_way(
     assert f"{said}{': ' if said.endswith('probed') else ''}" in out
     assert type(error).__name__ in out
     assert desk("run", "job.toml")[0] == 0
+
+
+def test_a_broken_numpy_stops_what_needs_it_and_nothing_else(desk: Desk) -> None:
+    desk.tools(None, patience_s=20)
+    (desk.folder / "broken/numpy").mkdir(parents=True)
+    (desk.folder / "broken/numpy/__init__.py").write_text(
+        'raise RuntimeError("module compiled against ABI 9")\n'
+    )
+    environment = {**os.environ, "PYTHONPATH": str(desk.folder / "broken")}
+
+    def fairlead(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            command(*words), env=environment, capture_output=True, text=True, check=False, timeout=_HANGS_S
+        )
+        return done.returncode, done.stderr
+
+    assert fairlead("run", "job.toml")[0] == 0
+    for words in (("prove", "job.toml"), ("report", "names")):
+        code, said = fairlead(*words)
+        assert code == 2
+        assert "a study needs numpy, and it cannot be imported" in said
+        assert "RuntimeError: module compiled against ABI 9" in said
+        assert "try: pip install --force-reinstall numpy" in said

@@ -45,13 +45,26 @@ def run(context: Context) -> int:
     return 0
 
 
+_LIBRARY = ("numpy", "scipy", "matplotlib")
+
+
 def check_library() -> None:
-    """Raises UsageError where what a study is analysed and drawn with is not installed."""
+    """Raises UsageError where what a study is analysed and drawn with is not installed, or does not work."""
+    from importlib import import_module
     from importlib.util import find_spec
 
-    missing = [name for name in ("numpy", "scipy", "matplotlib") if find_spec(name) is None]
+    missing = [name for name in _LIBRARY if find_spec(name) is None]
     if missing:
         raise UsageError(f"a study needs {', '.join(missing)}", remedy="pip install 'fairlead[study]'")
+    for name in _LIBRARY:
+        try:
+            import_module(name)
+        except Exception as error:  # a library of another version, say
+            raise UsageError(
+                f"a study needs {name}, and it cannot be imported",
+                context=one_line(f"{type(error).__name__}: {error}"),
+                remedy=f"pip install --force-reinstall {name}",
+            ) from None
 
 
 def write_report(store: Store, runs: Sequence[str], output: Path | None) -> list[Finding]:
