@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from fairlead import digests
+from fairlead import digests, execute
 from fairlead.errors import ImageError
 from fairlead.images import inside, lease, spool
 from fairlead.images.blobs import is_kept
@@ -113,7 +113,7 @@ def _bring_layers(
 def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> None:
     """All tasks, the largest layer first; the first error ends the others and is raised."""
     largest_first = sorted(tasks.items(), key=lambda task: -task[1][1].size)
-    with ThreadPoolExecutor(_FETCHES, thread_name_prefix="layer") as pool:
+    with execute.side_by_side(_FETCHES) as pool:
         futures = [
             pool.submit(
                 _one,
@@ -129,12 +129,10 @@ def _run(work: _Work, tasks: dict[str, tuple[int, Descriptor]], fresh: bool) -> 
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         except BaseException:
             work.stop()
-            pool.shutdown(cancel_futures=True)
             raise
         failed = [error for future in done if (error := future.exception()) is not None]
         if failed:
             work.stop()
-            pool.shutdown(cancel_futures=True)
             raise next((error for error in failed if not isinstance(error, spool.Interrupted)), failed[0])
 
 
