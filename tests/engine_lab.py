@@ -22,8 +22,8 @@ from environments import Captured
 
 from fairlead import programs, registry, render
 from fairlead.engines import Unsuitable, bubblewrap, untested
+from fairlead.images import roots
 from fairlead.images.executable import look
-from fairlead.images.layers.flatten import make_flat
 from fairlead.model import Image, Job, Site
 from fairlead.plan import plan
 from fairlead.probe import probe
@@ -93,10 +93,13 @@ class Lab:
         job = Job(**(facts | {"engine": self.case.engine, "writable": self.case.writable} | changes))
         store, image = self.captured.store, image or self.image
         program = look(store, image, self.site, job)
-        made = plan(job, image, self.captured.rootfs(self.site, image), self.site, program=program)
+        rootfs = self.captured.rootfs(self.site, image)
+        made = plan(job, image, rootfs, self.site, program=program)
         assert made.needs_flat == (self.contains and not self.case.writable)
         if made.needs_flat:
-            make_flat(store, image, made.mount_points, relinked=made.relinked)
+            made = roots.settle(
+                store, image, rootfs, made, lambda found: plan(job, image, found, self.site, program=program)
+            )
         path = self.workdir.parent / "job.sh"
         path.write_bytes(os.fsencode(render.script(made)))
         return path

@@ -181,7 +181,7 @@ def _close(root: Path, state: os.stat_result) -> None:
 #: What a group's store consists of. Names and pins are the group's: any member may set them anew. What is in
 #: the others may be removed by who made it.
 _GROUPS_OWN = ("names", "pins", "leases", "captures")
-_BY_DIGEST = ("layers", "parts", "flat", "relinked", "packed", "blobs", "images")
+_BY_DIGEST = ("layers", "parts", "flat", "roots", "relinked", "packed", "blobs", "images")
 _BY_MAKER = (*(f"{name}/{algorithm}" for name in _BY_DIGEST for algorithm in digests.DIGITS), "tmp")
 
 

@@ -4,6 +4,8 @@
                              where the tar is another than the canonical one of the tree
     parts/sha256/HEX         a blob that is being fetched, kept to go on from where it broke off
     flat/sha256/HEX/         one tree of hard links for an image
+    roots/sha256/HEX/KEY/    the tree of jobs that mount where the image has nothing: tree/, with the
+                             places, and bound: its directories that are mounted from the flat tree
     relinked/sha256/HEX/     the same with its absolute links made relative, where nothing can be mounted
     packed/sha256/HEX/       an image as one file, image.sif, image.squashfs, or image.tar for compute nodes,
                              and image.KIND.json about it
@@ -146,6 +148,9 @@ class Store:
 
     def flat(self, digest: str) -> Path:
         return self.root / "flat" / _place(digest)
+
+    def roots(self, digest: str) -> Path:
+        return self.root / "roots" / _place(digest)
 
     def relinked(self, digest: str) -> Path:
         return self.root / "relinked" / _place(digest)

@@ -192,6 +192,22 @@ def test_user_and_groups_are_the_caller_s(lab: Lab) -> None:
 # -- home, and what must not be seen -----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("target", ["/only-here", "/usr/share/only/here"])
+def test_the_mounts_of_one_job_leave_no_places_for_others(lab: Lab, tmp_path: Path, target: str) -> None:
+    if not lab.contains:
+        return
+    (tmp_path / "file").write_text("content")
+    (tmp_path / "folder").mkdir()
+    file, folder = (Mount(source=str(tmp_path / name), target=target) for name in ("file", "folder"))
+    listing = "import os; print([sorted(os.listdir(path)) for path in ('/', '/usr', '/usr/share', '/etc')])"
+    before = lab.says(listing)
+    assert lab.says("import sys; print(open(sys.argv[1]).read())", target, mounts=(file,)) == "content"
+    assert lab.says(listing) == before
+    program = "import os, sys; print(os.listdir(sys.argv[1]), len(os.listdir('/usr/lib')) > 0)"
+    assert lab.says(program, target, mounts=(folder,)) == "[] True"
+    assert lab.says(listing) == before
+
+
 def test_home_is_the_host_s_when_it_is_mounted(lab: Lab) -> None:
     """As `mounts = ["~:~:rw"]` says it."""
     home = Mount(source=str(lab.home), target=str(lab.home), writable=True)

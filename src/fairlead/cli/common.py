@@ -538,11 +538,17 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     if rootfs is None:
         return made
     if made.needs_flat:
-        from fairlead.images.layers.flatten import make_flat
+        from fairlead.images import roots
 
         if not context.store.flat(image.digest).is_dir():
             context.progress.say("making a flat tree of the image")
-        make_flat(context.store, image, made.mount_points, relinked=made.relinked)
+        made = roots.settle(
+            context.store,
+            image,
+            rootfs,
+            made,
+            lambda rootfs: plan(job, image, rootfs, site, node=node, proofs=before, program=program),
+        )
         context.progress.end()
     if made.delivery is not msgspec.UNSET:
         from fairlead.images import archive

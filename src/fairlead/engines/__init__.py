@@ -94,9 +94,10 @@ class Guard:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree, or a `packed`
-    file, in which mounts of the image's own folders have their sources (FILE/PATH); over it `scratch`,
-    folders to write to; then the mounts, outer before inner. `seen_through`: of the scratch folders, those
-    that show what the flat tree has there, for an engine that stacks; what is written to them vanishes all
+    file, in which mounts of the image's own folders have their sources (FILE/PATH); `joined`: the tree that
+    is the root in place of the flat one, whose directories are among the mounts; over it `scratch`, folders
+    to write to; then the mounts, outer before inner. `seen_through`: of the scratch folders, those that show
+    what the flat tree has there, for an engine that stacks; what is written to them vanishes all
     the same. `identity`: a folder with the etc/passwd and etc/group that the command is to see; None: the
     image's own. `missing`: folders that the layers do not have and the command needs; a tree or file has
     been given them. `passed`: variables of the job script that the command gets when they are set, by name
@@ -107,6 +108,7 @@ class Container:
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
+    joined: str | None = None
     packed: str | None = None
     scratch: tuple[str, ...] = ()
     seen_through: tuple[str, ...] = ()
@@ -121,6 +123,11 @@ class Container:
     guard: Guard | None = None
     seccomp: bool = True
     env: str = ""
+
+    @property
+    def tree(self) -> str | None:
+        """The tree that is mounted as the root."""
+        return self.joined or self.flat
 
     @property
     def root(self) -> str | None:
@@ -159,6 +166,8 @@ class Engine(Protocol):
     #: Whether it can stack trees, with memory to write to on top: the image's layers, for `writable = true`,
     #: and a scratch folder on what the image has there. Else the image is read-only and scratch is empty.
     STACKS: bool
+    # JOINS: whether its root may be a tree on which directories of the flat one are mounted. Without it a job
+    # that mounts where the image has nothing gets a whole tree of its own.
     #: The kinds of packed image that it runs, best first: "sif", "squashfs".
     FILES: tuple[str, ...]
     #: What of the contract (tests/contract/test_engine*.py, by the name of the test) it cannot keep, and why.

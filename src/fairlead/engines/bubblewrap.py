@@ -7,7 +7,8 @@ what was written vanishes with the container. No PID, IPC, network or UTS namesp
 gloo, MPI and NCCL need (loopback, /dev/shm, CMA).
 
 Mount points that are missing in the flat tree would be made in it, and stay: so they are made beforehand
-(`Suitable.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
+(`Suitable.mount_points`), those of one job in a tree of its own (`JOINS`), and run folders, known only when
+the job runs, are mounted at fixed places.
 
 Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 """
@@ -47,6 +48,7 @@ CONTAINS = True
 APART = Apart.USER
 HOLDS = True
 STACKS = True
+JOINS = True
 FILES: tuple[str, ...] = ()
 SECCOMP = Seccomp.FULL
 LIMITS: dict[str, str] = {
@@ -172,10 +174,10 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words += ["--seccomp", str(Guard.NUMBER), Opened(Guard.NUMBER, container.guard.program())]
     # A bind mount keeps noexec. An overlay has mount flags of its own, and its files are started as its own.
     noexec = refusal(site, PROGRAMS_IN_STORE) is not None
-    if container.flat is not None and noexec:
-        words += ["--overlay-src", container.flat, "--tmp-overlay", "/"]
-    elif container.flat is not None:
-        words += ["--bind", container.flat, "/"]
+    if container.tree is not None and noexec:
+        words += ["--overlay-src", container.tree, "--tmp-overlay", "/"]
+    elif container.tree is not None:
+        words += ["--bind", container.tree, "/"]
     else:
         for layer in (*container.layers, *([container.identity] if container.identity else [])):
             words += ["--overlay-src", layer]

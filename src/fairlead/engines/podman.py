@@ -58,6 +58,7 @@ from fairlead.model import (
 NAME = "podman"
 CONTAINS = True
 STACKS = False
+JOINS = True
 FILES: tuple[str, ...] = ()
 SECCOMP = Seccomp.OWN
 LIMITS: dict[str, str] = {
@@ -303,7 +304,7 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     words += _devices(container, site.uid)
     # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
     # what lies in the image's /tmp or home would be gone; an overlay is at another place.
-    words += [f"--workdir={command.workdir}", container.flat + (":O" if site.uid == 0 else "")]
+    words += [f"--workdir={command.workdir}", (container.tree or "") + (":O" if site.uid == 0 else "")]
     # Podman names the host to every command, and takes for options what begins with a dash.
     unasked = [word for key in _UNASKED if key not in found for word in ("-u", key)]
     return Command(

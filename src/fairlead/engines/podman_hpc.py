@@ -14,6 +14,7 @@ from fairlead.model import Command, EngineFacts, Image, Site
 NAME = "podman-hpc"
 CONTAINS = True
 STACKS = False
+JOINS = True
 FILES: tuple[str, ...] = ()
 SECCOMP = podman.SECCOMP
 LIMITS = podman.LIMITS

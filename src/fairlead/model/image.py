@@ -183,6 +183,14 @@ class Held(Struct, frozen=True, kw_only=True):
     is_folder: bool
 
 
+class JoinedTree(Struct, frozen=True, kw_only=True):
+    """A tree with places of one job's mounts (`path`); `bound`: directories of it, by their paths without the
+    first slash, that are mounted from the image's flat tree."""
+
+    path: str
+    bound: tuple[str, ...] = ()
+
+
 class Rootfs(Struct, frozen=True, kw_only=True):
     """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
     its one flat tree; `relinked`: of the same with its absolute links made relative; `packed`: kind of file
@@ -190,7 +198,8 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     where the image's own do not. `held`: what it has in the folders that become scratch. `drivers`: vendor of
     a GPU driver of the site -> the folder of links to its files. `host_mpis`: library of a host's MPI ->
     that, made ready for this image. `exposed`: of the job's writable mounts, those that show the store:
-    source -> where it lies in that, "." for one that lies in the store itself."""
+    source -> where it lies in that, "." for one that lies in the store itself. `joined`: the tree that stands
+    for the flat one, where the job needs places that the image does not have."""
 
     layers: dict[str, str]
     flat: str
@@ -201,3 +210,4 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     held: tuple[Held, ...] = ()
     host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
     exposed: dict[str, str] = field(default_factory=dict)
+    joined: JoinedTree | None = None

@@ -65,7 +65,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     `keeps_output`: each rank's output is kept by itself, in logs/RANK.out and .err under the run's folder.
     `needs_flat`: the image's flat tree must be made before the run, with a place at the target of each of
-    `mount_points`: a folder or a file, as its source is. `relinked`: it is the one whose absolute links are
+    `mount_points`: a folder or a file, as its source is; those of `own_points`, which other jobs do not have,
+    in a tree of their own. `relinked`: it is the one whose absolute links are
     relative. `packs`: the kind of file that the image must be packed as instead, with those places in it.
     """
 
@@ -82,6 +83,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     relinked: bool = False
     packs: str | None = None
     mount_points: tuple[Mount, ...] = ()
+    own_points: tuple[Mount, ...] = ()
     keeps_output: bool = False
     start: Start = Start.NODES
     #: The words of the program that starts the ranks (Start.PROGRAM); the command of a rank follows them.

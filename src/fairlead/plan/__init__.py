@@ -29,7 +29,7 @@ from fairlead.model import (
 )
 from fairlead.mpi.proven import Proven
 from fairlead.plan import frameworks, sweep
-from fairlead.plan.container import lies_under, make_container, mount_points, places, requirements
+from fairlead.plan.container import lies_under, make_container, mount_points, own_points, places, requirements
 from fairlead.plan.delivery import archive_needed, at_run_time, choose_delivery
 from fairlead.plan.engine import choose_engine
 from fairlead.plan.environment import check_size, is_own, settle
@@ -215,6 +215,7 @@ def _plan(
         relinked=suitable.relinked,
         packs=None if container.packed is None else container.packed.rpartition(".")[2],
         mount_points=(*mount_points(container, all_places=suitable.mount_points), *places(container)),
+        own_points=own_points(container) if suitable.mount_points else (),
         keeps_output=launcher.KEEPS_OUTPUT,
         secret=True if SECRET in passed.names else msgspec.UNSET,
         start=launcher.START,

@@ -93,11 +93,15 @@ def make_container(
         mounts.append(Mount(source=root + folder, target=folder))
     mounts += (*gpu.mounts, *bound)
     mounts += store_guard.guards(mounts, rootfs, engine, decisions)
+    joined = None if job.writable or kind is not None else rootfs.joined
+    if joined is not None:
+        mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound]
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
     return Container(
         layers=tuple(rootfs.layers.values()) if job.writable else (),
         flat=root if not job.writable and kind is None else None,
+        joined=None if joined is None else joined.path,
         packed=root if kind is not None else None,
         scratch=scratch,
         seen_through=seen_through,
@@ -287,6 +291,19 @@ def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]
     return tuple(mount for _, mount in sorted(places.items()))
 
 
+def own_points(container: Container) -> tuple[Mount, ...]:
+    """Of the mount points, those that other jobs of the image do not have: what lies in no other mount."""
+    if container.flat is None:
+        return ()
+    usual = {"/dev", "/proc", "/sys", *container.scratch, *HOST_FILES, "/etc/passwd", "/etc/group"}
+    around = {*usual, *(mount.target for mount in container.mounts)}
+    return tuple(
+        mount
+        for mount in sorted(container.mounts, key=lambda mount: mount.target)
+        if mount.target not in usual and not any(lies_under(mount.target, other) for other in around)
+    )
+
+
 def _check_stackable(engine: Engine, image: Image, rootfs: Rootfs) -> None:
     """Raise PlanError where the layers, which the engine could stack, cannot be stacked here."""
     odd = next((layer for layer in image.layers if not layer.stackable), None)
@@ -319,7 +336,7 @@ def requirements(
         remedy = "fairlead plan --form file …   # packs the image"
     elif image is not None and image.reference:
         remedy = f"fairlead image pull --fresh {shlex.quote(image.reference)}"
-    trees = (*container.layers, *([container.root] if container.root else ()))
+    trees = (*container.layers, *filter(None, (container.root, container.joined)))
     what = "a layer of the image" if container.packed is None else "the packed image"
     found = [Requirement(path=path, what=what, remedy=remedy) for path in trees]
     if engine is not None and engine.name != "native" and engine.path.startswith("/"):

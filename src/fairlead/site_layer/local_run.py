@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from fairlead import execute, registry, render
-from fairlead.images.layers.flatten import make_flat
+from fairlead.images import roots
 from fairlead.images.present import present
 from fairlead.model import Image, Job, Mount, Site
 from fairlead.plan import plan
@@ -47,9 +47,10 @@ def run_here(
         name="site-layer", command=command, workdir=str(folder), engine=engine, launcher="single",
         environment=dict(environment or {}), mounts=mounts,
     )  # fmt: skip
-    made = plan(job, image, present(store, image, site, job, scratch_folder=str(folder)), site)
+    rootfs = present(store, image, site, job, scratch_folder=str(folder))
+    made = plan(job, image, rootfs, site)
     if made.needs_flat:
-        make_flat(store, image, made.mount_points, relinked=made.relinked)
+        made = roots.settle(store, image, rootfs, made, lambda rootfs: plan(job, image, rootfs, site))
     if made.packs is not None:
         from fairlead.images import pack
 

@@ -26,7 +26,7 @@ _OVERLAY_XATTRS = os.fsdecode(OVERLAY_XATTRS)
 
 #: Why a hard link may be refused where a copy works: too many links, another file system or another folder
 #: (some cluster file systems), a file of somebody else (fs.protected_hardlinks), no links at all.
-_NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def make_flat(
@@ -174,7 +174,7 @@ class _Adding:
                 made = os.open(folder or ".", FOLDER, dir_fd=self._target)
                 try:
                     pending += self._folder(folder, given, made, is_new)
-                    _copy_metadata(given, made)
+                    copy_metadata(given, made)
                 finally:
                     os.close(made)
             finally:
@@ -224,7 +224,7 @@ class _Adding:
                 self._link(given, made, name, prefix, True)
                 return
             except OSError as error:
-                if error.errno not in _NO_LINK:
+                if error.errno not in NO_LINK:
                     raise
                 self._never_links = error.errno == errno.EXDEV
         if not is_new:
@@ -260,7 +260,7 @@ def _make_folder(made: int, name: str, is_new: bool) -> bool:
     return True
 
 
-def _copy_metadata(given: int, made: int) -> None:
+def copy_metadata(given: int, made: int) -> None:
     """Mode, time and attributes of a folder: those of the topmost layer that has it hold."""
     with contextlib.suppress(OSError):  # a file system without attributes
         wanted = {key for key in os.listxattr(given) if _is_users(key)}

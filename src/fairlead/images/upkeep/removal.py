@@ -160,7 +160,12 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
         config = contents.config_digest(store, digest)
         alone = [contents.entry(store, digest), store.blob(digest)]
         alone += [] if config is None else [store.blob(config)]
-        alone += [store.flat(digest), store.relinked(digest), store.packed(digest, "sif").parent]
+        alone += [
+            store.flat(digest),
+            store.roots(digest),
+            store.relinked(digest),
+            store.packed(digest, "sif").parent,
+        ]
         if not unreadable:
             alone += [store.layer_folder(diff_id) for diff_id in own - needed]
         paths += alone
@@ -271,7 +276,8 @@ def _sweep_flat_and_blobs(
     needed = {image.digest for image in images}
     documents = contents.indexes(store).union(*(contents.blobs(store, digest) for digest in needed))
     freed = []
-    for kind, name in (("flat tree", "flat"), ("flat tree", "relinked"), ("packed image", "packed")):
+    kinds = {"flat": "flat tree", "roots": "flat tree", "relinked": "flat tree", "packed": "packed image"}
+    for name, kind in kinds.items():
         folder = store.root / name
         for digest in contents.named(folder):
             path = folder / digests.place(digest)

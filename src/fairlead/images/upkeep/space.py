@@ -90,7 +90,7 @@ def usage(store: Store) -> Usage:
                 )
             )
         layers = total(amounts.values())
-        flat = total(walked(store.root / name, linked=False) for name in ("flat", "relinked"))
+        flat = total(walked(store.root / name, linked=False) for name in ("flat", "roots", "relinked"))
         packed = walked(store.root / "packed")
         documents = total(walked(store.root / name) for name in _DOCUMENTS)
         parts = walked(store.root / "parts")
