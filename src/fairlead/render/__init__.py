@@ -402,7 +402,7 @@ def digest(plan: Plan) -> str:
     """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
     what was proved before. Nor do values that may be secrets: who sees a record could guess them by it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
-    for name in ("proves", "notes", "otherwise"):
+    for name in ("proves", "notes", "otherwise", "own_points"):  # the last are among the mount points
         del facts[name]
     return codec.digest(facts)
 
