@@ -89,8 +89,8 @@ def beside(path: Path) -> Iterator[Path]:
         found = failures.explain(OSError(error.errno, error.strerror, str(path)))
         if found is None or place is None or not lies_in(place, str(path.parent)):
             raise
-        found.message += "; nothing half-made was kept"
-        raise found from error
+        message = f"{found.message}; nothing half-made was kept"
+        raise type(found)(message, context=found.context, remedy=found.remedy) from error
     finally:
         if folder is not None:
             with contextlib.suppress(OSError):

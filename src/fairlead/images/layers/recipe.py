@@ -28,6 +28,7 @@ from isal import isal_zlib
 
 from fairlead import digests
 from fairlead.errors import ImageError, StoreError
+from fairlead.files import failures
 from fairlead.images.layers.tarstream import shown
 
 MAGIC = b"fairlead recipe1"
@@ -353,8 +354,10 @@ class _Rebuilding:
             if kind == _REPLACED:
                 index.setdefault(path, deque()).append((kept.tell(), size))
                 for data in self._lumps(stream, size):
-                    kept.write(data)
-        kept.flush()
+                    with failures.at(tempfile.gettempdir()):
+                        kept.write(data)
+        with failures.at(tempfile.gettempdir()):
+            kept.flush()
         return _Earlier(kept.fileno(), index)
 
     def _unreadable(self, reason: str) -> StoreError:
