@@ -24,7 +24,7 @@ from fairlead.cli.common import (
     prepare,
 )
 from fairlead.clock import utc_now
-from fairlead.errors import ProgramError
+from fairlead.errors import ProgramError, StoreError
 from fairlead.model import MemorySample, Plan, Record, Site
 from fairlead.progress import look_for_straggler
 from fairlead.sweep import Sweep
@@ -118,8 +118,9 @@ def _shown(text: str) -> str:
 def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path) -> Record:
     store = context.store
     folder = store.run(run_id)
-    for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
-        (folder / name).mkdir()
+    with store.whole_run(run_id):
+        for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
+            (folder / name).mkdir()
     environment = {
         **os.environ,
         "FAIRLEAD_METER_DIR": str(folder / "meter"),
@@ -163,7 +164,11 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
         end=end,
         straggler=look_for_straggler(folder, (site.hostname,) * plan.job.topology.world_size),
     )
-    store.write(folder / "record.json", codec.to_json(record))
+    try:
+        store.write(folder / "record.json", codec.to_json(record))
+    except StoreError as error:
+        message = f"{error.message}: the job ended with exit code {code}, and there is no record of it"
+        raise StoreError(message, context=error.context, remedy=error.remedy) from None
     if plan.proves is not None:
         # As a job script leaves it for a scheduler's runs.
         store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
