@@ -1023,3 +1023,16 @@ def test_an_image_of_another_architecture_is_refused(architecture: str) -> None:
 def test_an_image_that_the_machine_runs_is_taken(architecture: str) -> None:
     image = make_image(architecture=architecture)
     assert plan(make_job(), image, make_rootfs(image), make_site()).engine != "native"
+
+
+def test_an_engine_is_left_alone_that_starts_commands_by_what_the_image_lacks() -> None:
+    bare = Executable(word="server", lacks=("/usr/bin/env", "/bin/sh"))
+    engines = (EngineFacts(name="podman", path="/usr/bin/podman", version="5", origin="on PATH", works=True),)
+    site = make_site(engines=engines)
+    image = make_image()
+    with pytest.raises(PlanError, match="podman starts commands by /usr/bin/env") as caught:
+        plan(make_job(), image, make_rootfs(image), site, program=bare)
+    assert "bubblewrap" in caught.value.remedy
+    site = make_site(engines=(*engines, *make_site().engines))
+    made = plan(make_job(), image, make_rootfs(image), site, program=bare)
+    assert made.engine == "bubblewrap"

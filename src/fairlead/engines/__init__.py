@@ -103,8 +103,8 @@ class Container:
     been given them. `passed`: variables of the job script that the command gets when they are set, by name
     and by the beginning of their names; `given`: variables with values that only the script knows.
     `driver`: the GPU driver whose files are among the mounts. `guard`: the filter of system calls;
-    `seccomp`: whether an engine that has one of its own uses it. `env`: where the command's program is
-    not known before the start, the image's env(1), which exits with 127 or 126 where an engine does not."""
+    `seccomp`: whether an engine that has one of its own uses it. `by_env`: the command's program is not known
+    before the start, and the image has an env(1), which exits with 127 or 126 where an engine does not."""
 
     layers: tuple[str, ...] = ()
     flat: str | None = None
@@ -122,7 +122,7 @@ class Container:
     driver: GpuDriver | None = None
     guard: Guard | None = None
     seccomp: bool = True
-    env: str = ""
+    by_env: bool = False
 
     @property
     def tree(self) -> str | None:
@@ -184,6 +184,16 @@ class Engine(Protocol):
     def wrap(self, command: Command, container: Container, site: Site) -> Command:
         """Pure: the command that runs `command` in the container."""
         ...
+
+
+#: Programs by which engines start commands.
+ENV, SHELL = "/usr/bin/env", "/bin/sh"
+STARTERS = (ENV, SHELL)
+
+
+def starts_by(engine: Engine) -> tuple[str, ...]:
+    """Those that the image must have; an engine says it as its `STARTS_BY`."""
+    return tuple(getattr(engine, "STARTS_BY", ()))
 
 
 def keeps_read_only(engine: Engine) -> bool:

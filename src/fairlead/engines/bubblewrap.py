@@ -22,12 +22,14 @@ from pathlib import Path
 
 from fairlead.engines import (
     ALONE_IN_NAMESPACE,
+    ENV,
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
     PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
+    SHELL,
     Apart,
     Container,
     Guard,
@@ -217,9 +219,9 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         words.append(WhenSet(name, ("--setenv", name, inside_name(name) if is_fixed else Variable(name))))
     words += passed_on(container, "--setenv", PASSED_NAME, PASSED_VALUE)
     words += ["--chdir", command.workdir, "--die-with-parent", "--"]
-    if container.env:  # where bwrap cannot execute the command, it exits with 1
+    if container.by_env:  # where bwrap cannot execute the command, it exits with 1
         plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
-        words += [container.env] if plain else ["/bin/sh", "-c", 'exec "$0" "$@"']
+        words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
     return Command(
         argv=(*words, *(inside(command.argv) if fixed else command.argv)),
         sealed=sealed.by_descriptor(

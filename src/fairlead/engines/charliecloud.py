@@ -28,6 +28,7 @@ from pathlib import Path
 
 from fairlead.engines import (
     ALONE_IN_NAMESPACE,
+    ENV,
     PASSED_NAME,
     PASSED_VALUE,
     PROGRAMS_IN_STORE,
@@ -56,6 +57,7 @@ CONTAINS = True
 APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ("squashfs",)
+STARTS_BY = (ENV,)
 SECCOMP = Seccomp.FULL
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,

@@ -20,6 +20,7 @@ from fairlead.engines import (
     PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
+    STARTERS,
     Apart,
     Container,
     Host,
@@ -40,6 +41,7 @@ CONTAINS = True
 APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ()
+STARTS_BY = STARTERS
 LIMITS: dict[str, str] = {}
 UNTESTED = "untested: written from Enroot's documentation, never run on the real Enroot"
 

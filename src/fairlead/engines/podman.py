@@ -24,6 +24,7 @@ from pathlib import Path
 
 from fairlead.engines import (
     ALONE_IN_NAMESPACE,
+    ENV,
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
@@ -60,6 +61,7 @@ CONTAINS = True
 STACKS = False
 JOINS = True
 FILES: tuple[str, ...] = ()
+STARTS_BY = (ENV,)
 SECCOMP = Seccomp.OWN
 LIMITS: dict[str, str] = {
     "test_an_open_file_of_the_caller_reaches_the_command": (

@@ -16,6 +16,7 @@ CONTAINS = True
 STACKS = False
 JOINS = True
 FILES: tuple[str, ...] = ()
+STARTS_BY = podman.STARTS_BY
 SECCOMP = podman.SECCOMP
 LIMITS = podman.LIMITS
 

@@ -15,6 +15,7 @@ import re
 from fairlead.engines import (
     RUN_FOLDERS,
     RUN_VARIABLES,
+    STARTERS,
     Container,
     Host,
     Suitable,
@@ -32,6 +33,7 @@ NAME = "sarus"
 CONTAINS = True
 STACKS = False
 FILES: tuple[str, ...] = ()
+STARTS_BY = STARTERS
 LIMITS: dict[str, str] = {}
 UNTESTED = "untested: written from Sarus's documentation, never run on the real Sarus"
 

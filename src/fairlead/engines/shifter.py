@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from fairlead.engines import (
     RUN_FOLDERS,
+    STARTERS,
     Container,
     Host,
     Suitable,
@@ -32,6 +33,7 @@ NAME = "shifter"
 CONTAINS = True
 STACKS = False
 FILES: tuple[str, ...] = ()
+STARTS_BY = STARTERS
 LIMITS: dict[str, str] = {}
 UNTESTED = "untested: written from Shifter's documentation, never run on the real Shifter"
 

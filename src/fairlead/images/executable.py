@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fairlead.engines import STARTERS
 from fairlead.images.command import MISSING, Fault, Program, Sight, resolve
 from fairlead.model import Executable, Image, Job, Site
 from fairlead.plan import sweep
@@ -10,7 +11,6 @@ from fairlead.store import Store
 
 #: What a container shows there is known at the start only.
 _AT_START = ("/dev", "/proc", "/run", "/sys")
-_ENV = "/usr/bin/env"
 
 
 def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
@@ -28,7 +28,8 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
     sight = _of_container(store, image, job) if contains else _of_machine()
     if sight is None:
         return None
-    unknown = Executable(word=argv[0], known=False, env=_ENV if sight.find(_ENV) is not None else "")
+    lacks = tuple(each for each in STARTERS if contains and sight.find(each) is None)
+    unknown = Executable(word=argv[0], known=False, lacks=lacks)
     if not isinstance(word, str) or not (is_path_known or "/" in word):
         return unknown
     machine = site.architecture
@@ -50,9 +51,9 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
                 place=sight.source(found.at) or "",
             )
         case Program(mounted=True, place=place) if contains or "/" in word:
-            return Executable(word=word, place=place)
+            return Executable(word=word, place=place, lacks=lacks)
         case _:
-            return Executable(word=word)
+            return Executable(word=word, lacks=lacks)
 
 
 def _of_container(store: Store, image: Image, job: Job) -> Sight | None:

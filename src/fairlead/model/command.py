@@ -108,8 +108,8 @@ class Command(Struct, frozen=True, kw_only=True):
 class Executable(Struct, frozen=True, kw_only=True):
     """What a command's first word starts, looked up before the job starts. `code`: 127 or 126 where it cannot
     be executed, for the `reason`, which follows the word. `place`: of a file that is the host's and not the
-    image's, where it is or should be. Not `known`: only the start will show; then `env` is the env(1) that is
-    there, and empty without one."""
+    image's, where it is or should be. Not `known`: only the start will show. `lacks`: programs by which
+    engines start commands and that the image does not have."""
 
     word: str
     code: int = 0
@@ -118,7 +118,7 @@ class Executable(Struct, frozen=True, kw_only=True):
     remedy: str = ""
     place: str = ""
     known: bool = True
-    env: str = ""
+    lacks: tuple[str, ...] = ()
 
 
 #: A variable of what an engine starts outside of the container: the run that it is for. By it a process is

@@ -10,7 +10,7 @@ import dataclasses
 import msgspec
 from msgspec import UNSET
 
-from fairlead.engines import Engine, Suitable
+from fairlead.engines import ENV, Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.files.kinds import IN_MEMORY, common_name
 from fairlead.launchers import SECRET, Surroundings, by_mpi
@@ -40,7 +40,7 @@ from fairlead.plan.host_mpi import bind
 from fairlead.plan.launcher import choose_launcher, compose
 from fairlead.plan.memory import choose_memory
 from fairlead.plan.process import choose_process
-from fairlead.plan.program import check_program
+from fairlead.plan.program import check_program, check_starters
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
 from fairlead.plan.warnings import image_warnings, site_warnings
 from fairlead.plan.watchdog import choose_watchdog
@@ -116,6 +116,7 @@ def _plan(
         decisions += site_layer.decisions(image)
 
     def attempt(engine: Engine, suitable: Suitable) -> None:
+        check_starters(program, engine)
         process = choose_process(job, image, runs_on, engine, [])
         gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, [])
         container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, [])
@@ -151,7 +152,7 @@ def _plan(
     )
     container = dataclasses.replace(
         container,
-        env=program.env if program is not None else "",
+        by_env=program is not None and not program.known and ENV not in program.lacks,
         guard=guard,
         seccomp=job.seccomp is UNSET,
         passed=(*settled.passed, *gpu.passed, *fabric.passed),

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from fairlead.engines import Engine
-from fairlead.errors import ProgramError
+from fairlead.engines import Engine, starts_by
+from fairlead.errors import PlanError, ProgramError
 from fairlead.model import Executable, Job
 from fairlead.plan.gpus import Gpu
 from fairlead.schedulers import Scheduler
+
+
+def check_starters(program: Executable | None, engine: Engine) -> None:
+    """Raises PlanError for an image without what the engine starts commands by."""
+    lacks = [] if program is None else [each for each in starts_by(engine) if each in program.lacks]
+    if lacks:
+        raise PlanError(
+            f"{engine.NAME} starts commands by {' and '.join(lacks)}, which the image does not have",
+            remedy="--engine bubblewrap or apptainer, which need nothing in the image",
+        )
 
 
 def check_program(
