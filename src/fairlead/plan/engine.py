@@ -137,12 +137,13 @@ def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
     elif job.engine:
         message = f"the engine {job.engine} cannot run here, in none of its modes"
     else:
-        message = "no engine on this machine can hold a container"
+        message = "no engine on this machine can run a container"
         if job.writable:
             message += " that can be written to, as writable = true asks"
         elif job.form == "file":
             message += ' with the image as one file, as form = "file" asks'
-    native = "" if job.engine == "native" else "; or, without a container: --engine native"
+    on_this_machine = job.image == "capture" and job.engine != "native"
+    native = "; or, without a container: --engine native" if on_this_machine else ""
     return PlanError(
         message, context="\n".join(lines) if len(lines) > 1 else "", remedy="; or: ".join(ways) + native
     )

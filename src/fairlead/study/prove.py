@@ -73,6 +73,13 @@ def find_study(store: Store, job: Job | None) -> Study:
 
 
 def read_study(store: Store, run_id: str) -> Study:
+    """Raises UsageError for a name that is no study's."""
+    if run_id not in store.runs():
+        raise UsageError(
+            f"there is no study {run_id}",
+            context=f"store: {store.root}",
+            remedy="fairlead report   # lists them",
+        )
     return store.read(store.run(run_id) / "study.json", Study)
 
 

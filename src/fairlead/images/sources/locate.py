@@ -108,6 +108,8 @@ def in_store(text: str, store: Store, *, folder: str) -> Image | None:
     try:
         pin = store.pinned(str(read(text, folder=folder)))
     except UsageError:
+        if any(mark in text for mark in "@:/"):  # no name of an image in the store has these
+            raise
         raise missing from None
     # The pin of an image that was removed says what the reference stood for, and nothing is there.
     return store.image(pin.digest) if pin is not None and store.knows(pin.digest) else None
