@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -1036,3 +1038,36 @@ def test_an_engine_is_left_alone_that_starts_commands_by_what_the_image_lacks() 
     site = make_site(engines=(*engines, *make_site().engines))
     made = plan(make_job(), image, make_rootfs(image), site, program=bare)
     assert made.engine == "bubblewrap"
+
+
+@pytest.mark.parametrize("launcher", ["ranks", "single"])
+def test_each_node_of_a_submitted_job_names_the_program_that_it_lacks(tmp_path: Path, launcher: str) -> None:
+    """Its part of the script ends with 127 before it starts anything, whoever starts the ranks."""
+    place = tmp_path / "train"
+    slurm = SchedulerFacts(name="slurm", version="1", mpi_plugins=("pmix",))
+    site = make_site(schedulers=(slurm,), home=str(tmp_path))
+    job = make_job(
+        workdir=str(tmp_path),
+        scheduler="slurm",
+        engine="native",
+        launcher=launcher,
+        command=(str(place),),
+        topology=Topology(nodes=2 if launcher == "ranks" else 1),
+    )
+    made = plan(
+        job, make_image(reference=""), None, site, program=Executable(word=str(place), place=str(place))
+    )
+    script = tmp_path / "job.sh"
+    script.write_text(render.script(made))
+    control = tmp_path / "control"
+    control.mkdir()
+    done = subprocess.run(
+        ["bash", script, "--node", "0", "run", control, "127.0.0.1", "29500", "job"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 127, done.stderr
+    assert f'"{place}" is missing' in done.stderr
+    (ends,) = control.glob("ends.*")
+    assert ends.read_text() == "127\n"
