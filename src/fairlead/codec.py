@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairlead.errors import StoreError
+from fairlead.errors import StoreError, UsageError
 
 T = TypeVar("T")
 
@@ -41,9 +41,18 @@ def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "restore i
             return msgspec.convert(json.loads(data), kind)
         return msgspec.json.decode(data, type=kind)
     except RecursionError:
-        raise StoreError(f"{what} cannot be read: its values are nested too deeply", remedy=remedy) from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise StoreError(f"{what} cannot be read: {error}", remedy=remedy) from None
+        reason = "its values are nested too deeply"
+    except msgspec.ValidationError as error:
+        # Of msgspec's words only the place: " - at `$.layers[0].digest`".
+        place = str(error).partition("`$")[2].partition("`")[0].lstrip(".")
+        reason = (
+            f"{place or 'its content'} is missing or of another kind: it is damaged, or of another version"
+        )
+    except UsageError as error:
+        reason = error.message
+    except (msgspec.DecodeError, ValueError):
+        reason = "it is not JSON, or not all of it"
+    raise StoreError(f"{what} cannot be read: {reason}", remedy=remedy)
 
 
 def digest(value: Any) -> str:

@@ -170,6 +170,13 @@ def resolve(
     the user's own that others may write, and keys of a project's file that the user has not agreed to; `ask`,
     where somebody can be asked, asks for that. `folder`: None where the working directory is gone.
     `with_site`: False where the site file is damaged, and the machine is looked at all the same."""
+    for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        path = environment.get(variable)
+        if path is not None and not path.startswith("/") and (path or variable == "HOME"):
+            raise UsageError(
+                f"the environment variable {variable} is {path!r}; it must be an absolute path",
+                remedy=f"unset {variable}   # or: export {variable}=/DIR",
+            )
     settings: dict[str, Setting] = {}
     files = [
         (name, file) for name, file in _files(folder, environment, with_site=with_site) if file is not None
@@ -243,6 +250,9 @@ def placed(setting: Setting) -> Iterator[None]:
         yield
     except FairleadError as error:
         error.context = error.context or setting.source
+        kind, _, variable = setting.source.partition(" ")
+        if kind == "environment":
+            error.remedy += f"; or: unset {variable}"
         raise
 
 

@@ -89,7 +89,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
 
     try:
         return Job(
-            name=given("name", str, path.stem),
+            name=given("name", str, "".join(c if c.isprintable() else "-" for c in path.stem)),
             command=command,
             entrypoint=entrypoint,
             workdir=workdir,

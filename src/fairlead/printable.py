@@ -23,6 +23,25 @@ def one_line(text: str, *, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+#: What moves a terminal's cursor or sets its colours (ECMA-48), and what sets its title or makes links.
+_ESCAPES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]"
+_MOST_LINES, _FIRST_LINES = 20, 5
+_LONGEST_TEXT = 1 << 20
+
+
+def excerpt(text: str, *, limit: int = 200) -> list[str]:
+    """The lines of what a tool wrote, for a message: without escape codes, at most 20 of at most `limit`
+    characters. Of more lines the first and the last ones are kept, of a longer line its two ends."""
+    if len(text) > _LONGEST_TEXT:
+        text = text[: _LONGEST_TEXT // 2] + "\n" + text[-_LONGEST_TEXT // 2 :]
+    lines = re.sub(_ESCAPES, "", text).splitlines()
+    if (left_out := len(lines) - _MOST_LINES) > 0:
+        last = _MOST_LINES - _FIRST_LINES - 1
+        lines = [*lines[:_FIRST_LINES], f"({left_out + 1:,} lines left out)", *lines[-last:]]
+    half = limit // 2
+    return [line if len(line) <= limit else f"{line[:half]}…{line[half + 1 - limit :]}" for line in lines]
+
+
 def in_json(text: str) -> str:
     """JSON in which each such character stands as JSON's own `\\uNNNN`: it is read back as it was."""
     return text if _is_plain(text) else re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -24,8 +24,8 @@ _MISTAKES = (
     (r"argument (?P<flag>\S+): ignored explicit argument", "{flag} takes no value", "{prog} {flag}"),
     (r"argument (?P<flag>\S+): not allowed with argument (?P<other>\S+)",
      "{flag} and {other} exclude each other", "leave one of them out"),
-    (r"the following arguments are required: (?P<flag>.+)", "{flag} is missing", "{example}"),
-    (r"one of the arguments (?P<flag>.+) is required", "one of {flag} is missing", "{example}"),
+    (r"the following arguments are required: (?P<flag>.+)", "missing: {flag}", "{example}"),
+    (r"one of the arguments (?P<flag>.+) is required", "missing: one of {flag}", "{example}"),
 )  # fmt: skip
 
 

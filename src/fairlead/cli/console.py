@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairlead.errors import FairleadError
-from fairlead.printable import printable
+from fairlead.errors import FairleadError, PlanError, UsageError
+from fairlead.printable import excerpt, printable
 
 _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
 
@@ -29,6 +29,8 @@ _COLOUR = re.compile(r"(\033\[(?:0|1|2|31|32|33)m)")
 #: Bytes of a path or an argument that are not UTF-8.
 _BYTES = re.compile("([\udc80-\udcff])")
 _CLEAR = "\033[H\033[2J"
+#: Of a line of an error that is not a tool's: two paths, and a sentence around them.
+_LONGEST = 2000
 
 
 def _shown(text: str, stream: Any) -> str:
@@ -188,9 +190,11 @@ def error_lines(error: FairleadError, width: int | None) -> list[str]:
     """What happened, where, and what to do. Prose is wrapped in a terminal of this width; elsewhere each line
     stays whole, and the remedy does everywhere, since it is copied."""
     name = "fairlead: "
-    lines = _wrapped(error.message, width, first=name)
+    lines = _wrapped(" ".join(excerpt(error.message, limit=_LONGEST)), width, first=name)
     lines[0] = paint(name, _RED, sys.stderr) + lines[0].removeprefix(name)
-    for line in error.context.splitlines():
+    # The context may be all that a tool wrote. Of a job or a plan it is our own, with commands in it.
+    own = isinstance(error, UsageError | PlanError)
+    for line in excerpt(error.context, limit=_LONGEST if own else 200):
         lines += _wrapped(line, width, first="  ")
     return [*lines, f"  try: {error.remedy}"] if error.remedy else lines
 

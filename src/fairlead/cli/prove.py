@@ -24,10 +24,13 @@ from fairlead.cli.common import (
     prepare,
     read_job,
 )
-from fairlead.errors import FairleadError, Terminated
+from fairlead.errors import FairleadError, Terminated, UsageError
 from fairlead.files import outputs
 from fairlead.model import Image, Job, Plan, Site, Study
 
+#: Flags that are part of a study's design.
+_DESIGN = ("engine", "launcher", "python", "writable", "form", "env_from", "repeats", "margin", "confidence",
+           "seed", "require_digest", "policy")  # fmt: skip
 EXAMPLE = "fairlead prove examples/digits.toml\n  fairlead prove --repeats 20 -- python train.py"
 
 
@@ -80,6 +83,7 @@ def run(context: Context) -> int:
     check_library()
 
     if options.resume:
+        _check_unchanged(context)
         study = _study_to_resume(context)
         check_set(study.job)
     else:
@@ -90,9 +94,31 @@ def run(context: Context) -> int:
             return 0
         study = prove.design_study(context.store, job, plans, image, site)
     if options.dry_run:
-        console.result(f"would do runs {prove.missing_runs(context.store, study)} of {study.id}")
+        missing = prove.missing_runs(context.store, study)
+        if options.json:
+            console.result_json({"study": study.id, "missing_runs": missing})
+        else:
+            console.result(f"would do runs {missing} of {study.id}")
         return 0
     return _measure(context, study)
+
+
+def _check_unchanged(context: Context) -> None:
+    """Raise UsageError for a flag that a study, which is fixed, would ignore. With a job they say which study
+    is meant."""
+    options = context.options
+    named = options.file in context.store.runs()
+    if not named and (options.file or options.command or options.image):
+        return
+    flags = {"image": options.image, "-- COMMAND": options.command} if named else {}
+    flags |= {name: getattr(options, name) for name in _DESIGN}
+    for name, value in flags.items():
+        if value is not None and value is not False and value != []:
+            flag = name if name.startswith("-") else f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"--resume goes on with a study as it was designed, and {flag} would change it",
+                remedy=f"leave {flag} out, or leave --resume out to start a new study",
+            )
 
 
 def _study_to_resume(context: Context) -> Study:

@@ -31,6 +31,7 @@ def mount_of(path: str) -> Mount:
 
 def existing(path: str) -> str:
     """The path, or the nearest directory above it that exists."""
+    path = os.path.abspath(path)
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     return path

@@ -110,7 +110,7 @@ def unreadable(path: str | Path, error: OSError) -> UsageError:
             folder = os.path.dirname(os.path.abspath(path))
             return UsageError(f"there is no file {path}", remedy=f"ls {shlex.quote(folder)}")
         case UntrustedFileError():
-            remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else f"ls -lL {quoted}"
+            remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else "name a regular file"
             return UsageError(f"{path} {error.strerror}", remedy=remedy)
         case PermissionError():
             return UsageError(f"{path} cannot be read: no permission", remedy=f"chmod u+r {quoted}")

@@ -152,7 +152,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_name("name", self.name, key="name")
-        for key in ("image", "engine", "launcher", "scheduler"):
+        for key in ("engine", "launcher", "scheduler"):
             if (text := getattr(self, key)) is not None:
                 check_name(key, text, key=key)
         if self.walltime_s is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead.errors import StoreError, UsageError
+from fairlead.files import untrusted
 from fairlead.images.sources import reference
 from fairlead.images.sources.reference import Reference, Transport
 from fairlead.images.sources.source import Source
@@ -58,12 +58,11 @@ def read_access(
                 f"{entry!r} is no mirror", remedy="write mirrors as docker.io=mirror.example.org:5000"
             )
         places[name] = (*places.get(name, ()), place)
-    if ca_file and not os.path.isfile(ca_file):
-        raise UsageError(f"there is no file {ca_file} with certificates", remedy="correct ca_file")
-    if ca_file and not os.access(ca_file, os.R_OK):
-        raise UsageError(
-            f"the certificates in {ca_file} cannot be read", remedy=f"ls -l {shlex.quote(ca_file)}"
-        )
+    if ca_file:
+        try:
+            os.close(untrusted.open_regular(ca_file, follow=True))
+        except OSError as error:
+            raise untrusted.unreadable(ca_file, error) from None
     return Access(
         plain_http=frozenset(_listed(plain_http)),
         ca_file=ca_file or None,

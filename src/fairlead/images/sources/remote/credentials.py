@@ -16,6 +16,7 @@ from typing import Any
 
 from fairlead import execute
 from fairlead.errors import ImageError, ToolError
+from fairlead.files import untrusted
 from fairlead.images.sources.remote.location import DOCKER_HUB
 
 _HELPER_TIMEOUT_S = 30.0
@@ -102,8 +103,7 @@ def keys(registry: str, repository: str) -> Iterator[str]:
 
 def _read(path: str) -> dict[str, Any] | None:
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(_LARGEST_FILE)
+        data = untrusted.read_bytes(path, limit=_LARGEST_FILE, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -34,7 +34,8 @@ Body = bytes | Iterable[bytes | memoryview] | None
 _TRICKLE_BYTES = 64 * 1024
 #: A read returns once it has so much: large enough to be cheap, small enough to overlap with what follows.
 _ENOUGH_BYTES = 256 * 1024
-#: How many times longer than for another answer we wait while a registry stores what it was sent.
+#: While a registry stores what it was sent, we wait once more as long for each so many bytes, up to a limit.
+_STORED_BYTES = 1 << 30
 _STORING = 10
 _AGENT = f"fairlead/{__version__}"
 
@@ -190,6 +191,8 @@ class _Connection:
                 self.raw.set_tunnel(url.host, url.port, headers=self._for_proxy())
         else:
             self.raw = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        # Else each address of the host would be given the whole time.
+        self.raw._create_connection = self._open  # type: ignore[attr-defined]
 
     @property
     def way(self) -> str:
@@ -206,9 +209,56 @@ class _Connection:
         return {"Proxy-Authorization": known} if known else {}
 
     def connect(self) -> None:
-        self.raw.connect()
+        with self._within(2 * self._options.connect_timeout_s):
+            self.raw.connect()
         self.sock = self.raw.sock  # http.client forgets it when the server will close
         self.sock.settimeout(self._options.read_timeout_s)
+
+    def _open(self, address: tuple[str, int], timeout_s: float, _source: object) -> socket.socket:
+        """A socket to the first address of a host that answers; the time is for all of them together."""
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        end = time.monotonic() + timeout_s
+        failed: OSError = socket.gaierror(socket.EAI_NONAME, "it has no address")
+        for number, (family, kind, protocol, _, place) in enumerate(found):
+            opened = None
+            try:
+                opened = socket.socket(family, kind, protocol)
+                opened.settimeout(max((end - time.monotonic()) / (len(found) - number), 0.1))
+                opened.connect(place)
+            except OSError as error:
+                failed = error
+                if opened is not None:
+                    opened.close()
+            else:
+                opened.settimeout(timeout_s)
+                self.sock = opened
+                return opened
+        raise failed
+
+    @contextlib.contextmanager
+    def _within(self, limit_s: float) -> Iterator[None]:
+        """The time-out of a socket is for each read of it: a server or a proxy could send a head letter by
+        letter, or "100 Continue" again and again, and keep us for ever. Raises TimeoutError."""
+        too_late = threading.Event()
+
+        def end() -> None:
+            too_late.set()
+            if self.sock is not None:
+                _shut(self.sock)
+
+        watch = threading.Timer(limit_s, end)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        except (OSError, http.client.HTTPException, ValueError):
+            if too_late.is_set():
+                raise TimeoutError from None
+            raise
+        finally:
+            watch.cancel()
+        if too_late.is_set():  # http.client takes a head that breaks off for one that ends
+            raise TimeoutError
 
     def stale(self) -> bool:
         """Whether the other side has closed it, or talks out of turn."""
@@ -240,30 +290,16 @@ class _Connection:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 return self._hear(self._options.read_timeout_s)
             raise
-        uploaded = body is not None and not isinstance(body, bytes)
-        return self._hear(self._options.read_timeout_s * (_STORING if uploaded else 1))
+        size = 0 if body is None or isinstance(body, bytes) else int(headers.get("Content-Length", 0))
+        return self._hear(self._options.read_timeout_s * min(1 + size / _STORED_BYTES, _STORING))
 
     def _hear(self, limit_s: float) -> http.client.HTTPResponse:
-        """Read the head of the answer. The time-out of a socket is for each read of it: a server could send
-        a header letter by letter, or "100 Continue" again and again, and keep us for ever."""
+        """Read the head of the answer."""
         connected = self.sock
         assert connected is not None
         connected.settimeout(limit_s)
-        too_late = threading.Event()
-
-        def end() -> None:
-            too_late.set()
-            _shut(connected)
-
-        watch = threading.Timer(2 * limit_s, end)
-        watch.daemon = True
-        watch.start()
-        try:
+        with self._within(2 * limit_s):
             answer = self.raw.getresponse()
-        finally:
-            watch.cancel()
-        if too_late.is_set():  # http.client takes a head that breaks off for one that ends
-            raise TimeoutError
         connected.settimeout(self._options.read_timeout_s)
         return answer
 

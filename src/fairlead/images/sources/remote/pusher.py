@@ -56,6 +56,7 @@ class Pusher:
             accepted=(200, 404),
         )
         with response:
+            self._check_registry(response)
             return response.status == 200
 
     def mount(self, digest: str, from_repository: str) -> bool:
@@ -145,7 +146,14 @@ class Pusher:
             accepted=(200, 201, 202),
         )
         excerpt(response)
+        self._check_registry(response)
         told = response.headers.get("Docker-Content-Digest")
+        if told is None and response.status != 201 and not response.headers.get("Location"):
+            raise ImageError(
+                f"{subject} may not be stored: {response.url.authority} answers {response.status}, without "
+                "a place or a digest",
+                remedy="check that the host and the port are those of a registry",
+            )
         if told is not None and not digests.is_of(told, data):
             raise ImageError(
                 f"{subject} is not what was sent: the registry has made it {told}",
@@ -166,6 +174,17 @@ class Pusher:
 
     def _blob(self, digest: str) -> str:
         return f"{digest} in {self.name}"
+
+    def _check_registry(self, response: Response) -> None:
+        """Raise ImageError for a web page: of a proxy that asks for a log-in, or of another server."""
+        kind = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+        if response.status in (200, 202) and kind in ("text/html", "application/xhtml+xml"):
+            raise ImageError(
+                f"{response.url.authority} answers {response.status} with a web page: it is no registry, or "
+                "a proxy answers in its place",
+                context=f"asked for {response.url.path}",
+                remedy="check the host and the port; name a host that needs no proxy in NO_PROXY",
+            )
 
     def _begin(self, subject: str, digest: str) -> Url:
         """Open an upload; where it is to be sent. A registry may require the name of an algorithm that is

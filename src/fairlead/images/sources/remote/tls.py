@@ -12,10 +12,12 @@ import ssl
 from collections.abc import Iterator
 
 from fairlead.errors import ImageError, UsageError
+from fairlead.files import untrusted
 from fairlead.images.sources.remote.failure import NotTls
 from fairlead.images.sources.remote.location import Url
 from fairlead.images.sources.remote.options import Options
 
+_LARGEST_FILE = 16 * 2**20
 #: What OpenSSL calls an answer that is no TLS: the first bytes of plain HTTP, read as a TLS record.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
@@ -25,6 +27,8 @@ def context(url: Url, options: Options) -> ssl.SSLContext:
     # SSL_CERT_FILE replaces the system's authorities, as for every program that uses OpenSSL.
     chosen = options.environment.get("SSL_CERT_FILE")
     try:
+        if chosen:
+            _check_regular(chosen)
         made = ssl.create_default_context(cafile=chosen or None)
     except OSError as error:
         raise _unreadable("SSL_CERT_FILE", str(chosen), error) from None
@@ -34,11 +38,13 @@ def context(url: Url, options: Options) -> ssl.SSLContext:
     made.set_alpn_protocols(["http/1.1"])
     if options.ca_file is not None:
         try:
+            _check_regular(options.ca_file)
             made.load_verify_locations(options.ca_file)
         except OSError as error:
             raise _unreadable("--ca-file", options.ca_file, error) from None
     for file in _kept_for(url, options):
         try:
+            _check_regular(file)
             made.load_verify_locations(file)
         except OSError as error:
             raise _unreadable("the folder of certificates", file, error) from None
@@ -55,6 +61,11 @@ def _kept_for(url: Url, options: Options) -> Iterator[str]:
         if os.path.isdir(folder):  # mostly not
             for name in {url.authority, f"{url.host}:{url.port}"}:
                 yield from sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, name)), "*.crt")))
+
+
+def _check_regular(file: str) -> None:
+    """OpenSSL waits at a pipe, and reads a device without end. Raises OSError."""
+    untrusted.read_bytes(file, limit=_LARGEST_FILE, follow=True)
 
 
 def _unreadable(setting: str, file: str, error: OSError) -> UsageError:
