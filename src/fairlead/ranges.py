@@ -19,7 +19,7 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         kind = "a whole number" if self.whole else "a number"
-        if self.least == -math.inf:
+        if self.most == 1e308:
             return f"{kind}, not nan or inf"
         between = ("between", "and") if self.open else ("from", "to")
         return f"{kind} {between[0]} {self.least:,} {between[1]} {self.most:,}"
@@ -51,7 +51,7 @@ RANGES = {
     "prove.confidence": Range(0.5, 1, "0.95", whole=False, open=True),
     "prove.seed": Range(0, _COUNT, "1"),
     "prove.window_s": Range(0.001, 3600, "0.2", whole=False),
-    "prove.goals": Range(-math.inf, math.inf, "0.9", whole=False, open=True),
+    "prove.goals": Range(-1e308, 1e308, "0.9", whole=False),
     "tool_timeout_s": Range(0.01, 86_400, "60", whole=False),
     "--at-once": Range(1, 100_000, "8"),
     "--rank": Range(0, _COUNT, "0"),

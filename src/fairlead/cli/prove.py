@@ -28,9 +28,6 @@ from fairlead.errors import FairleadError, Terminated, UsageError
 from fairlead.files import outputs
 from fairlead.model import Image, Job, Plan, Site, Study
 
-#: Flags that are part of a study's design.
-_DESIGN = ("engine", "launcher", "python", "writable", "form", "env_from", "repeats", "margin", "confidence",
-           "seed", "require_digest", "policy")  # fmt: skip
 EXAMPLE = "fairlead prove examples/digits.toml\n  fairlead prove --repeats 20 -- python train.py"
 
 
@@ -83,8 +80,8 @@ def run(context: Context) -> int:
     check_library()
 
     if options.resume:
-        _check_unchanged(context)
         study = _study_to_resume(context)
+        _check_unchanged(options, study)
         check_set(study.job)
     else:
         job, site, image = prepare(context, always=True)
@@ -103,22 +100,32 @@ def run(context: Context) -> int:
     return _measure(context, study)
 
 
-def _check_unchanged(context: Context) -> None:
-    """Raise UsageError for a flag that a study, which is fixed, would ignore. With a job they say which study
-    is meant."""
-    options = context.options
-    named = options.file in context.store.runs()
-    if not named and (options.file or options.command or options.image):
-        return
-    flags = {"image": options.image, "-- COMMAND": options.command} if named else {}
-    flags |= {name: getattr(options, name) for name in _DESIGN}
-    for name, value in flags.items():
-        if value is not None and value is not False and value != []:
-            flag = name if name.startswith("-") else f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"--resume goes on with a study as it was designed, and {flag} would change it",
-                remedy=f"leave {flag} out, or leave --resume out to start a new study",
-            )
+def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
+    """Raise UsageError for a flag that would change the design of a study, which is fixed."""
+    job = study.job
+    designed = {
+        "engine": job.engine,
+        "launcher": job.launcher,
+        "image": job.image,
+        "form": job.form,
+        "writable": job.writable,
+        "python": job.capture.python,
+        "command": list(job.command),
+        "env_from": [name for name in options.env_from or () if name in job.environment_from],
+        **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence", "seed")},
+    }
+    for name in (*designed, "policy", "require_digest"):
+        asked = getattr(options, name)
+        if name == "python" and asked:
+            asked = os.path.abspath(asked)
+        if asked is None or asked is False or asked in ([], designed.get(name)):
+            continue
+        flag = "-- COMMAND" if name == "command" else f"--{name.replace('_', '-')}"
+        was = f"it has {name} = {designed[name]}" if name in designed else "its images were checked before"
+        raise UsageError(
+            f"{flag} cannot change the study {study.id}: {was}",
+            remedy=f"leave {flag} out, or leave --resume out to start a new study",
+        )
 
 
 def _study_to_resume(context: Context) -> Study:
