@@ -40,19 +40,20 @@ def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "restore i
         if b"\\udc" in data:  # as to_json() wrote it; msgspec takes no lone surrogates
             return msgspec.convert(json.loads(data), kind)
         return msgspec.json.decode(data, type=kind)
-    except RecursionError:
-        reason = "its values are nested too deeply"
-    except msgspec.ValidationError as error:
-        # Of msgspec's words only the place: " - at `$.layers[0].digest`".
+    except (msgspec.DecodeError, ValueError, RecursionError, UsageError) as error:
+        raise StoreError(f"{what} cannot be read: {fault(error)}", remedy=remedy) from None
+
+
+def fault(error: Exception) -> str:
+    """Why JSON cannot be read as a type. Of msgspec's own words only the place: " - at `$.layers[0]`"."""
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
+    if isinstance(error, UsageError):
+        return error.message
+    if isinstance(error, msgspec.ValidationError):
         place = str(error).partition("`$")[2].partition("`")[0].lstrip(".")
-        reason = (
-            f"{place or 'its content'} is missing or of another kind: it is damaged, or of another version"
-        )
-    except UsageError as error:
-        reason = error.message
-    except (msgspec.DecodeError, ValueError):
-        reason = "it is not JSON, or not all of it"
-    raise StoreError(f"{what} cannot be read: {reason}", remedy=remedy)
+        return f"{place or 'its content'} is missing or of another kind than it should be"
+    return "it is not JSON, or not all of it"
 
 
 def digest(value: Any) -> str:

@@ -11,12 +11,14 @@ class FairleadError(Exception):
     """
 
     code = 1
+    #: Where the message has none of its own.
+    usual_remedy = ""
 
     def __init__(self, message: str, *, context: str = "", remedy: str = "", code: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.context = context
-        self.remedy = remedy
+        self.remedy = remedy or self.usual_remedy
         if code is not None:
             self.code = code
 
@@ -59,12 +61,14 @@ class ToolError(FairleadError):
     """A tool answered what Fairlead does not understand; the context holds its output."""
 
     code = 5
+    usual_remedy = "repeat with --verbose, which shows the commands; then run that command by hand"
 
 
 class ImageError(FairleadError):
     """An image cannot be had, or is not what it says: its source, its documents, its layers."""
 
     code = 6
+    usual_remedy = "pull or copy the image again; if it stays so, ask its publisher to rebuild it"
 
 
 class RunError(FairleadError):

@@ -569,7 +569,9 @@ class Store:
                         order = self._next_in_second(moment)
                         (self.run(run_id) / "order").write_text(f"{order}\n")
                     return run_id
-        raise StoreError(f"cannot find a free name for a run in {self.own}")
+        raise StoreError(
+            f"cannot find a free name for a run in {self.own}", remedy="wait a second, and try again"
+        )
 
     @contextlib.contextmanager
     def whole_run(self, run_id: str) -> Iterator[None]:

@@ -76,7 +76,7 @@ def check(error: UsageError, name: str) -> None:
 
 
 @pytest.mark.parametrize(("table", "key"), KEYS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(value=NUMBERS)
 def test_any_number_is_in_range_or_refused(table: str, key: str, value: Any) -> None:
     name = f"{table}.{key}".lstrip(".")
@@ -100,7 +100,7 @@ def written(value: Any) -> str:
 @pytest.mark.parametrize(
     ("table", "key"), [*KEYS, ("prove.goals", "accuracy"), ("sweep", "x"), ("environment", "X")]
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(value=NUMBERS)
 def test_any_number_of_a_job_file_is_in_range_or_refused_with_its_line(
     table: str, key: str, value: Any
@@ -113,7 +113,7 @@ def test_any_number_of_a_job_file_is_in_range_or_refused_with_its_line(
         )
         if table == "sweep":
             path.write_text(f'command = ["true"]\n\n[sweep]\n{key} = [{written(value)}]\n')
-        own = config.resolve({}, folder=Path(folder), environment={"HOME": folder})
+        own = config.resolve({}, folder=Path(folder), environment={"HOME": folder, "FAIRLEAD_STORE": folder})
         job = attempt(lambda: read_job(path, own))
         if isinstance(job, UsageError):
             assert job.context == f"{path}, line 4"
@@ -127,11 +127,11 @@ def test_any_number_of_a_job_file_is_in_range_or_refused_with_its_line(
 
 
 @pytest.mark.parametrize("name", [name for name, known in config.KNOWN.items() if known.key])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(text=st.one_of(st.text(max_size=20), st.sampled_from(["nan", "-inf", "1e999", "1_0", "0x10", "1e3"])))
 def test_any_text_of_a_variable_is_in_range_or_refused_by_its_name(name: str, text: str) -> None:
     variable = f"FAIRLEAD_{name.upper()}"
-    environment = {"HOME": "/nowhere", variable: text}
+    environment = {"HOME": "/nowhere", "FAIRLEAD_STORE": "/nowhere", variable: text}
     found = attempt(lambda: config.resolve({}, folder=Path("/"), environment=environment))
     if isinstance(found, UsageError):
         assert variable in found.message

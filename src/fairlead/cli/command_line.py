@@ -145,4 +145,6 @@ def _not_a_job(word: str) -> str | None:
         return None
     import shutil
 
+    if re.fullmatch(r"python[0-9.]*|torchrun|mpirun|mpiexec|srun|bash|sh", word):
+        return "is a program"
     return "is a program" if "/" not in word and shutil.which(word) else None

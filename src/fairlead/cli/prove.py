@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 import msgspec
 from msgspec import UNSET

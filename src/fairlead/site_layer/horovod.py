@@ -245,7 +245,10 @@ def _extract(archive: Path, target: Path) -> None:
             for member in opened:
                 parts = PurePosixPath(member.name).parts
                 if member.name.startswith("/") or ".." in parts:
-                    raise ImageError(f"{archive.name} holds {member.name!r}, which lies outside of it")
+                    raise ImageError(
+                        f"{archive.name} holds {member.name!r}, which lies outside of it",
+                        remedy="download it again",
+                    )
                 content = opened.extractfile(member) if member.isfile() else None
                 if content is not None:
                     path = target.joinpath(*parts[1:])
@@ -253,7 +256,9 @@ def _extract(archive: Path, target: Path) -> None:
                     path.write_bytes(content.read())
                     path.chmod(0o755 if member.mode & 0o100 else 0o644)
     except (tarfile.TarError, EOFError) as error:
-        raise ImageError(f"{archive.name} cannot be unpacked", context=str(error)) from None
+        raise ImageError(
+            f"{archive.name} cannot be unpacked", context=str(error), remedy="download it again"
+        ) from None
 
 
 def _version(text: str) -> tuple[int, ...]:

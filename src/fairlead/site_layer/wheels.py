@@ -70,7 +70,10 @@ def unpack(wheel: Path, prefix: Path, packages: Path) -> None:
                 target = _target(entry.filename, wheel, prefix, packages)
                 left -= entry.file_size
                 if left < 0:
-                    raise ImageError(f"{wheel.name} would unpack to more than {_MOST_BYTES >> 30} GiB")
+                    raise ImageError(
+                        f"{wheel.name} would unpack to more than {_MOST_BYTES >> 30} GiB",
+                        remedy="give another: --wheel FILE",
+                    )
                 if target is not None and not entry.is_dir():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(archive.read(entry))
@@ -85,7 +88,10 @@ def unpack(wheel: Path, prefix: Path, packages: Path) -> None:
 def _target(name: str, wheel: Path, prefix: Path, packages: Path) -> Path | None:
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\\" in name:
-        raise ImageError(f"{wheel.name} holds {name!r}, which would lie outside of the layer")
+        raise ImageError(
+            f"{wheel.name} holds {name!r}, which would lie outside of the layer",
+            remedy="give another: --wheel FILE",
+        )
     if not parts[0].endswith(".data"):
         return packages.joinpath(*parts)
     if len(parts) < 3:

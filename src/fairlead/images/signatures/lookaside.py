@@ -25,6 +25,7 @@ from fairlead.printable import one_line
 
 _MOST_SIGNATURES = 100
 _LARGEST_FILE = 1 << 20
+_CHECK_PLACE = "try again later, or correct the place in registries.d: man 5 containers-registries.d"
 _KEYS = {
     "lookaside", "sigstore", "lookaside-staging", "sigstore-staging", "use-sigstore-attachments",
 }  # fmt: skip
@@ -125,7 +126,9 @@ def _read(url: str, found: Reference, access: Access) -> bytes | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, UntrustedFileError) as error:
-            raise ImageError(f"the signature {path} cannot be read", context=str(error)) from None
+            raise ImageError(
+                f"the signature {path} cannot be read", context=str(error.strerror), remedy=f"ls -l {path}"
+            ) from None
     if parts.scheme not in ("http", "https"):
         raise UsageError(
             f"the place of signatures {one_line(url)} is not supported",
@@ -142,9 +145,13 @@ def _read(url: str, found: Reference, access: Access) -> bytes | None:
             if response.status == 404:
                 return None
             if response.status != 200:
-                raise ImageError(f"signatures cannot be fetched: {url} answers {response.status}")
+                raise ImageError(
+                    f"signatures cannot be fetched: {url} answers {response.status}", remedy=_CHECK_PLACE
+                )
             return response.read(LARGEST_SIGNATURE)
     except (Broken, ValueError) as error:
-        raise ImageError(f"signatures cannot be fetched from {url}", context=one_line(str(error))) from None
+        raise ImageError(
+            f"signatures cannot be fetched from {url}", context=one_line(str(error)), remedy=_CHECK_PLACE
+        ) from None
     finally:
         transport.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fairlead import digests
+from fairlead import codec, digests
 from fairlead.errors import ImageError, UsageError
 from fairlead.images.signatures.payload import LARGEST_PAYLOAD
 from fairlead.images.sources.manifest import check_digest
@@ -69,7 +69,7 @@ def attached(source: RegistrySource, subject: str) -> Iterator[Attached]:
     try:
         layers = msgspec.json.decode(document.data, type=_Manifest).layers or []
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(f"the signatures of {source.name} cannot be read: {error}") from None
+        raise ImageError(f"the signatures of {source.name} cannot be read: {codec.fault(error)}") from None
     for layer in layers[:_MOST_SIGNATURES]:
         written = (layer.annotations or {}).get(_SIGNATURE, "")
         if layer.media_type != _LAYER or not written or len(written) > _LARGEST_SIGNATURE:

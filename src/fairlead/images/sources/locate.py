@@ -82,7 +82,7 @@ def read(text: str, *, folder: str) -> Reference:
     `torch.sif` is the file, if there is one of that name here, and else an image of Docker Hub.
     """
     if "\0" in text:
-        raise UsageError(f"{text!r} holds a NUL byte, which no name does")
+        raise UsageError(f"{text!r} holds a NUL byte, which no name does", remedy="write NAME:TAG, or a path")
     there = os.path.join(folder, text)
     if (
         reference.looks_like_path(text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from fairlead import digests
+from fairlead import codec, digests
 from fairlead.errors import ImageError
 from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor, Document
 from fairlead.model import ARCHITECTURES, Process
@@ -192,7 +192,7 @@ def config(document: Document, *, name: str) -> Config:
     try:
         read = msgspec.json.decode(document.data, type=_Config)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(f"the config of {name} cannot be read: {error}") from None
+        raise ImageError(f"the config of {name} cannot be read: {codec.fault(error)}") from None
     if read.rootfs is None or read.rootfs.diff_ids is None:
         raise ImageError(
             f"{name} is not an image: its config names no layers",
@@ -277,7 +277,7 @@ def _read(document: Document, name: str) -> _Document:
         read = msgspec.json.decode(document.data, type=_Document)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ImageError(
-            f"the manifest of {name} cannot be read: {error}", context=document.media_type
+            f"the manifest of {name} cannot be read: {codec.fault(error)}", context=document.media_type
         ) from None
     if read.schema_version == 1:
         raise _too_old(name)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import execute
+from fairlead import codec, execute
 from fairlead.errors import ImageError, StoreError
 from fairlead.files import outputs
 from fairlead.files.trees import remove_tree
@@ -134,7 +134,7 @@ def _from_oci(data: bytes, facts: Facts, name: str) -> Facts:
     try:
         read = msgspec.json.decode(data, type=_Execution)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ImageError(f"{name} is damaged: its oci-config.json cannot be read: {error}") from None
+        raise ImageError(f"the oci-config.json of {name} cannot be read: {codec.fault(error)}") from None
     if read.env is None and read.entrypoint is None and read.cmd is None:
         return facts
     pairs = (entry.partition("=") for entry in read.env or ())

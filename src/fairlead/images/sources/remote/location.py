@@ -91,7 +91,10 @@ def registry_url(registry: str, *, plain_http: bool) -> Url:
     try:
         return parse_url(f"{'http' if plain_http else 'https'}://{host}/")
     except ValueError as error:
-        raise UsageError(f"{registry!r} is not the name of a registry: {error}") from None
+        raise UsageError(
+            f"{registry!r} is not the name of a registry: {error}",
+            remedy="write HOST or HOST:PORT, such as quay.io",
+        ) from None
 
 
 def is_loopback(host: str) -> bool:

@@ -1,0 +1,191 @@
+"""Mistakes on the command line: what is wrong, what is allowed, a command that would do. Nothing is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fairlead.cli import console
+from fairlead.cli.main import main
+from fairlead.errors import PlanError, ToolError
+from fairlead.printable import excerpt
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> list[str]:
+    """The lines of the error; nothing on stdout, also with --json, and nothing made."""
+    assert main([*words]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert not list(Path.cwd().glob("*.json"))
+    for word in ("argparse", "choose from", "invalid", "unrecognized", "expected"):
+        assert word not in err
+    lines = err.splitlines()
+    assert lines[-1].startswith("  try: ")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "remedy"),
+    [
+        ("run train.py", "train.py is a Python script, not a job file", "fairlead run -- python train.py"),
+        ("run python train.py", "python is a program, not a job file", "fairlead run -- python train.py"),
+        ("prove --repeats 3 --engine native python train.py --epochs 3",
+         "python is a program, not a job file",
+         "fairlead prove --repeats 3 --engine native -- python train.py --epochs 3"),
+        ("submit ./train.sh -x", "./train.sh is a shell script, not a job file",
+         "fairlead submit -- ./train.sh -x"),
+        ("run a.toml b.toml", "fairlead run takes no further 'b.toml'", "fairlead run examples/digits.toml"),
+        ("prove --reapeats 3 a.toml", "fairlead prove has no flag --reapeats; did you mean --repeats?",
+         "fairlead prove --help"),
+        ("image push --plan-http a b",
+         "fairlead image push has no flag --plan-http; did you mean --plain-http?",
+         "fairlead image push --help"),
+        ("rnu a.toml", "there is no verb 'rnu' of fairlead; did you mean 'run'?", "fairlead run --help"),
+        ("image pul x", "there is no action 'pul' of fairlead image; did you mean 'pull'?",
+         "fairlead image pull --help"),
+        ("plan --form disk a.toml", "--form is 'disk'; it must be one of: tree, file", "--form tree"),
+        ("plan --form=fil a.toml", "--form is 'fil'; it must be one of: tree, file", "--form file"),
+        ("image push", "missing: IMAGE, REFERENCE",
+         "fairlead image push digits registry.example.org/me/digits:1"),
+        ("run --engine", "--engine has no value", "--engine NAME[:MODE]"),
+        ("run --json=1", "--json takes no value", "--json"),
+        ("store --group g --private", "--private and --group exclude each other", "leave one of them out"),
+        ("plan --script --json -- true", "--script and --json exclude each other", "leave one of them out"),
+        ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
+         "--margin 0.02"),
+        ("prove --seed 1e3 -- true", "--seed is '1e3'; it must be a whole number from 0 to", "--seed 1"),
+        ("image gc --older-than inf", "--older-than is 'inf'; it must be a number from 0 to 1,000,000",
+         "--older-than 30"),
+        ("image pull x --max-entries 0", "--max-entries is '0'; it must be a whole number from 1",
+         "--max-entries 10000000"),
+        ("logs --rank -1", "--rank is '-1'; it must be a whole number from 0", "--rank 0"),
+        ("submit a.toml --at-once 1000000000000", "--at-once is '1000000000000'; it must be", "--at-once 8"),
+        ("plan --store s3://bucket/x -- true", "the store is 's3://bucket/x'; it must be a directory",
+         "--store DIR, or export FAIRLEAD_STORE=DIR"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_mistake(
+    capsys: pytest.CaptureFixture[str], words: str, message: str, remedy: str, more: list[str]
+) -> None:
+    first, *rest = words.split()
+    if more and first not in ("rnu", "image") and "--json" not in rest and "--engine" not in rest[-1:]:
+        rest = [*more, *rest]
+        remedy = remedy.replace(f"fairlead {first} --", f"fairlead {first} --json --")
+        remedy = remedy.replace(" --json --help", " --help")
+    lines = refused(capsys, first, *rest)
+    assert message in lines[0]
+    assert lines[-1].startswith(f"  try: {remedy}")
+
+
+def test_file_in_the_place_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my job.toml").write_text("command = ['true']\n")
+    assert refused(capsys, "my job.toml")[-1] == "  try: fairlead run 'my job.toml'"
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["run", "--image=", "--", "true"], "--image"),
+        (["run", "--image", "", "--", "true"], "--image"),
+        (["run", "--image", " ", "--", "true"], "--image"),
+        (["plan", "--store", "", "--", "true"], "--store"),
+        (["plan", "--engine=", "--", "true"], "--engine"),
+        (["plan", "-o", "", "--", "true"], "-o"),
+        (["plan", ""], "an argument"),
+        (["image", "pull", "x", "--name", ""], "--name"),
+    ],
+)
+def test_empty_values_are_refused(capsys: pytest.CaptureFixture[str], words: list[str], flag: str) -> None:
+    """`--image="$IMAGE"` with a variable that is not set would run another image."""
+    assert refused(capsys, *words)[0].startswith(f"fairlead: {flag} is empty; ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("ENGINE", "apptaner", "there is no engine 'apptaner'; did you mean 'apptainer'?"),
+        ("LAUNCHER", "torchrnu", "there is no launcher 'torchrnu'; did you mean 'torchrun'?"),
+        ("DELIVERY", "both", "delivery is 'both'; it must be one of: auto, shared, node"),
+        ("NODE_SCRATCH", "tmp", "node_scratch is 'tmp'; it must be an absolute path"),
+        ("STORE", "https://x/y", "the store is 'https://x/y'; it must be a directory"),
+        ("PARTITION", "g\x07pu", "partition is 'g\\x07pu', with a control character"),
+        ("ACCOUNT", "\udcff", "account is '\\udcff', with a control character or bytes that are not UTF-8"),
+    ],
+)
+def test_the_source_of_a_setting_is_blamed(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    home: Path,
+    name: str,
+    value: str,
+    message: str,
+) -> None:
+    Path("job.toml").write_text('command = ["true"]\n[prove]\nrepeats = 3\n')
+    code = 3 if "there is no" in message else 2
+    monkeypatch.setenv(f"FAIRLEAD_{name}", value)
+    lines = refused(capsys, "plan", "job.toml", code=code)
+    assert lines[0].startswith(f"fairlead: {message}")
+    assert lines[1] == f"  environment FAIRLEAD_{name}"
+    assert lines[-1].endswith(f"unset FAIRLEAD_{name}")
+    monkeypatch.delenv(f"FAIRLEAD_{name}")
+    flag = f"--{name.lower().replace('_', '-')}"
+    if name != "DELIVERY":  # a flag with a few values is read before
+        assert refused(capsys, "plan", "job.toml", flag, value, code=code)[1] == f"  flag {flag}"
+    if name not in ("ACCOUNT", "PARTITION"):  # which TOML cannot hold
+        site = home / ".config/fairlead/site.toml"
+        site.parent.mkdir(parents=True)
+        site.write_text(f"\n{name.lower()} = {json.dumps(value)}\n")
+        place = refused(capsys, "plan", "job.toml", code=code)[1]
+        assert place.removeprefix("  site file ").strip() == f"{site}, line 2"
+        site.unlink()
+        if name != "STORE":
+            Path("job.toml").write_text(f'command = ["true"]\n{name.lower()} = {json.dumps(value)}\n')
+            assert refused(capsys, "plan", "job.toml", code=code)[1] == "  job.toml, line 2"
+
+
+@pytest.mark.parametrize("value", ["", "rel", "./x"])
+@pytest.mark.parametrize("verb", [["plan", "--", "true"], ["doctor"], ["image", "ls"], ["config"]])
+def test_a_home_that_is_no_absolute_path(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: list[str], value: str
+) -> None:
+    monkeypatch.setenv("HOME", value)
+    assert refused(capsys, *verb)[0].startswith("fairlead: the environment variable HOME is ")
+
+
+def test_output_of_a_tool_is_shown_in_part_and_without_escape_codes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = "\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b(B " + "x" * 5000
+    console.show_error(ToolError("it failed", context=f"{line}\n" * 30_000, remedy="ls"))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 + 20 + 1
+    assert max(map(len, lines)) <= 202
+    assert lines[1].startswith("  red xxx")
+    assert "lines left out)" in lines[6]
+    assert "\\x1b" not in "".join(lines)
+
+
+def test_reasons_of_a_plan_keep_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"fairlead site layer {'y' * 900} --with horovod"
+    console.show_error(PlanError("no", context=command))
+    assert f"  {command}" in capsys.readouterr().err.splitlines()
+
+
+def test_short_output_is_shown_as_it_is() -> None:
+    assert excerpt("a\nb  c\n\nd") == ["a", "b  c", "", "d"]
+    assert excerpt("") == []
+    assert excerpt("a" * 200) == ["a" * 200]
+    assert excerpt("a" * 150 + "b" * 150) == ["a" * 100 + "…" + "b" * 99]
+    assert len(excerpt("x\n" * 21)) == 20
