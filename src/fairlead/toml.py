@@ -34,6 +34,7 @@ _KINDS: dict[Any, tuple[str, str]] = {
 }
 #: What tomllib's errors begin with -> what is wrong, and what to do.
 _MISTAKES = (
+    (r".*at end of document", "it ends within a value", "close its quotes and brackets"),
     (r"Invalid value", "a value is neither a number, true, false, a list, a table nor text in quotes",
      'write text in quotes: name = "digits"'),
     (r"Expected '='", "a key has no value", 'write KEY = VALUE, such as name = "digits"'),
