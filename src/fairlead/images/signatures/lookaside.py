@@ -99,9 +99,11 @@ def _read_files(folder: str) -> tuple[dict[str, Any] | None, dict[str, dict[str,
             RecursionError,
             yaml.YAMLError,
         ) as error:
+            mark = getattr(error, "problem_mark", None)
+            reason = one_line(str(error)) if mark is None else f"it is not YAML, from line {mark.line + 1} on"
             raise UsageError(
                 f"{path}, which says where signatures are kept, cannot be read",
-                context=one_line(str(error)),
+                context=reason,
                 remedy="correct it; man 5 containers-registries.d",
             ) from None
     return default, named

@@ -147,7 +147,14 @@ def strict_json(data: bytes) -> Any:
     def refuse(text: str) -> None:
         raise ValueError(f"{text} is no JSON value")
 
-    return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+    except UnicodeDecodeError:
+        raise ValueError("it is not text in UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON, from line {error.lineno}, column {error.colno} on") from None
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
 
 
 def fields(value: Any, *, where: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
