@@ -155,3 +155,41 @@ print("trained", strategy.cluster_resolver.task_id, strategy.num_replicas_in_syn
     told = [line.split("trained ")[1].split() for line in ended.log.splitlines() if "trained " in line]
     assert sorted(words[0] for words in told) == ["0", "1", "2", "3"], ended.log
     assert {tuple(words[1:]) for words in told} == {("4", told[0][2])}, "one model, the same everywhere"
+
+
+TRAIN_ON_CPUS = """\
+import os
+import torch
+import lightning
+from accelerate import Accelerator
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, index):
+        return self.layer(batch[0]).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = lightning.Trainer(max_steps=1, **quiet)
+data = torch.utils.data.TensorDataset(torch.randn(32, 4))
+trainer.fit(Model(), torch.utils.data.DataLoader(data, batch_size=4))
+print("lightning", trainer.global_rank, trainer.world_size, flush=True)
+found = Accelerator()
+print("accelerate", found.process_index, found.num_processes, flush=True)
+"""
+
+
+def test_lightning_and_accelerate_know_the_ranks_on_cpus(slurm: Cluster) -> None:
+    """The scripts are what their users write; neither names a number of ranks."""
+    job = write_job(slurm, "on-cpus", python(FRAMEWORKS / "lightning"), TRAIN_ON_CPUS)
+    ended = run_job(slurm, job)
+    assert ended.code == 0, ended.log
+    for rank in range(4):
+        assert f"lightning {rank} 4" in ended.log, ended.log
+        assert f"accelerate {rank} 4" in ended.log, ended.log
+    plan = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    assert "ACCELERATE_USE_CPU=true" in plan
+    assert "PL_TRAINER_DEVICES=2, PL_TRAINER_NUM_NODES=2" in plan

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs JAX and TensorFlow (CPU) into an environment each, readable by every user, for the tests of their
-# launchers. Harmless when run again.
+# Installs JAX, TensorFlow, and Lightning with Accelerate (all for CPUs) into an environment each, readable by
+# every user, for the tests of their launchers. Harmless when run again.
 #
 #   tests/lab/frameworks.sh [--dry-run]
 #
-#   PREFIX=/opt/fairlead-lab/frameworks   where the environments go: jax, tensorflow
+#   PREFIX=/opt/fairlead-lab/frameworks   where the environments go: jax, tensorflow, lightning
 #
 # TensorFlow 2.15.1 is the last whose MultiWorkerMirroredStrategy works with the Keras that it brings.
 set -euo pipefail
@@ -12,6 +12,7 @@ set -euo pipefail
 prefix=${PREFIX:-/opt/fairlead-lab/frameworks}
 declare -A wanted=(
   [jax]='jax==0.10.2 jaxlib==0.10.2'
+  [lightning]='torch==2.13.0 numpy accelerate==1.15.0 lightning==2.6.6'
   [tensorflow]='tensorflow-cpu==2.15.1 numpy<2'
 )
 

@@ -1071,3 +1071,42 @@ def test_each_node_of_a_submitted_job_names_the_program_that_it_lacks(tmp_path: 
     assert f'"{place}" is missing' in done.stderr
     (ends,) = control.glob("ends.*")
     assert ends.read_text() == "127\n"
+
+
+# -- what frameworks are told ----------------------------------------------------------------------
+
+
+def on_two_nodes(frameworks: dict[str, str], **changes: Any) -> Plan:
+    image = make_image(frameworks={"torch": "2.13.0", **frameworks})
+    job = make_job(
+        **(
+            {
+                "topology": Topology(nodes=2, ranks_per_node=3),
+                "scheduler": "slurm",
+                "walltime_s": 60,
+                "command": ("python", "train.py"),
+            }
+            | changes
+        )
+    )
+    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="24.11"),))
+    return plan(job, image, make_rootfs(image), site)
+
+
+def test_accelerate_is_told_that_ranks_without_gpus_belong_together() -> None:
+    made = on_two_nodes({"accelerate": "1.15.0"})
+    assert environment_of(made.command)["ACCELERATE_USE_CPU"] == "true"
+    assert "unless it is told so: each trains alone" in render.text(made)
+    own = on_two_nodes({"accelerate": "1.15.0"}, environment={"ACCELERATE_USE_CPU": "false"})
+    assert environment_of(own.command)["ACCELERATE_USE_CPU"] == "false"
+    assert "ACCELERATE_USE_CPU" not in environment_of(on_two_nodes({}).command)
+    alone = on_two_nodes({"accelerate": "1.15.0"}, topology=ONE)
+    assert "ACCELERATE_USE_CPU" not in environment_of(alone.command)
+
+
+def test_lightning_is_told_how_many_ranks_there_are() -> None:
+    made = on_two_nodes({"lightning": "2.6.6"})
+    told = environment_of(made.command)
+    assert (told["PL_TRAINER_DEVICES"], told["PL_TRAINER_NUM_NODES"]) == ("3", "2")
+    (warning,) = set(made.warnings) - set(on_two_nodes({}).warnings)
+    assert warning.endswith("leave devices out, or set devices=3")
