@@ -588,8 +588,8 @@ run() { # $1: job or proof
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next way to start them is tried, in this allocation, where its script lies beside this one.
-failed=$FAIRLEAD_CONTROL/proof.1.log next=${script%/*}/rung.2.sh
+# next way to start them is tried, in this allocation, where there is a script for it.
+failed=$FAIRLEAD_CONTROL/proof.1.log next=$FAIRLEAD_CONTROL/rung.2.sh
 if [ -e "$failed" ] || ! run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
     tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2

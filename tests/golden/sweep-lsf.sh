@@ -352,7 +352,7 @@ fi
 (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
 exec >> "${FAIRLEAD_CONTROL%/*}/output.log" 2>&1
 script=${FAIRLEAD_CONTROL%/points/*}/job.sh
-[ ! -e "$script" ] || (umask 077; cp "$script" "${script%/*}"/rung.*.sh "$FAIRLEAD_CONTROL") 2> /dev/null
+[ ! -e "$script" ] || (umask 077; cp "$script" "$FAIRLEAD_CONTROL")
 
 # From here on: the first node.
 [ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3

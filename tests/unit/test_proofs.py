@@ -313,16 +313,26 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
     )
     for name, text in render.scripts(made):
         (tmp_path / name).write_text(text)
-    done = subprocess.run(
-        ["bash", tmp_path / "job.sh"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+
+    def start() -> subprocess.CompletedProcess[str]:
+        ranks = tmp_path / "ranks"
+        ranks.mkdir(exist_ok=True)
+        places = {"FAIRLEAD_CONTROL": str(tmp_path), "FAIRLEAD_RUN_DIR": str(ranks)}
+        return subprocess.run(
+            ["bash", tmp_path / "job.sh"], capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, env={**os.environ, **places},
+        )  # fmt: skip
+
+    done = start()
     assert done.returncode == 0, done.stderr
     assert done.stdout == "ran as env\n"
     assert "mpirun (ORTE) 4.1.4 started no rank; the next way to start them is tried" in done.stderr
     assert "the ranks did not find each other; the next way" in done.stderr
     (tmp_path / "rung.3.sh").unlink()
-    alone = subprocess.run(["bash", tmp_path / "job.sh"], capture_output=True, text=True, check=False)
+    (tmp_path / "proof.2.log").unlink()
+    alone = start()
     assert alone.returncode == 3
+    assert "started no rank" not in alone.stderr, "in a later start of the job that way is not tried again"
     assert "the ranks did not find each other; the job is not started" in alone.stderr
 
 

@@ -65,8 +65,7 @@ def run(context: Context) -> int:
     folder = context.store.run(run_id)
     script = folder / "job.sh"
     with context.store.whole_run(run_id):
-        for name, text in render.scripts(plan):
-            context.store.write(script.with_name(name), os.fsencode(text))
+        context.store.write(script, os.fsencode(render.script(plan)))
     record = _run_one(context, plan, site, run_id, script)
     proofs.expect(context.store, plan, run_id)
     if context.options.json:
@@ -121,6 +120,8 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
     with store.whole_run(run_id):
         for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
             (folder / name).mkdir()
+        for name, text in render.rungs(plan):
+            store.write(folder / run_folder.CONTROL / name, os.fsencode(text))
     environment = {
         **os.environ,
         "FAIRLEAD_METER_DIR": str(folder / "meter"),

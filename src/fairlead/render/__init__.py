@@ -40,8 +40,14 @@ def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, r
 
 
 def scripts(plan: Plan, place: Place | None = None) -> Iterator[tuple[str, str]]:
-    """The job script and those for the further ways to start the ranks, which lie beside it: name, text."""
+    """Name and text of the job script, and of those of the further ways to start the ranks, which it finds
+    in FAIRLEAD_CONTROL."""
     yield "job.sh", script(plan, place)
+    yield from rungs(plan, place)
+
+
+def rungs(plan: Plan, place: Place | None = None) -> Iterator[tuple[str, str]]:
+    """The latter only."""
     for rung, other in enumerate(plan.otherwise, 2):
         yield f"rung.{rung}.sh", script(other, place, rung=rung)
 
@@ -169,6 +175,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         parts.END,
         "fi\n",
         "" if plan.job.sweep is UNSET or rung > 1 else parts.SWEEP_FIRST,
+        "" if plan.job.sweep is UNSET or not plan.otherwise else parts.SWEEP_RUNGS,
         parts.CLUSTER_BEGIN if rung == 1 else _rung(plan, rung),
         parts.CLUSTER_FIRST,
         _logs(plan) if plan.keeps_output else "",
@@ -192,6 +199,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         watchdog.end(plan, at_once=False),
         *fabric.after(plan),
         _first_failure(plan),
+        parts.CLUSTER_AGAIN_FIRST if plan.job.scheduling.requeue and rung > 1 else "",
         parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
     ]
     return [*filter(None, found), 'finish "$code"\n']

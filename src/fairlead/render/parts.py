@@ -700,8 +700,8 @@ run() {{ # $1: job or proof
 #: `end`: bash that ends the job.
 PROOF = """\
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next way to start them is tried, in this allocation, where its script lies beside this one.
-failed=$FAIRLEAD_CONTROL/proof.{rung}.log next=${{script%/*}}/rung.{next_rung}.sh
+# next way to start them is tried, in this allocation, where there is a script for it.
+failed=$FAIRLEAD_CONTROL/proof.{rung}.log next=$FAIRLEAD_CONTROL/rung.{next_rung}.sh
 if [ -e "$failed" ] || ! run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
     tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
@@ -749,6 +749,11 @@ run() {{ # $1: job or proof
 }}
 """
 
+#: Before it, in the script of a further way to start the ranks: the job begins with the first one.
+CLUSTER_AGAIN_FIRST = """\
+script=$FAIRLEAD_CONTROL/job.sh
+"""
+
 CLUSTER_AGAIN = """\
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
@@ -787,7 +792,11 @@ SWEEP_FIRST = """\
 (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
 exec >> "${FAIRLEAD_CONTROL%/*}/output.log" 2>&1
 script=${FAIRLEAD_CONTROL%/points/*}/job.sh
-[ ! -e "$script" ] || (umask 077; cp "$script" "${script%/*}"/rung.*.sh "$FAIRLEAD_CONTROL") 2> /dev/null
+[ ! -e "$script" ] || (umask 077; cp "$script" "$FAIRLEAD_CONTROL")
+"""
+
+SWEEP_RUNGS = """\
+(umask 077; cp "${FAIRLEAD_CONTROL%/points/*}"/rung.*.sh "$FAIRLEAD_CONTROL")
 """
 
 SWEEP_VALUES = """\
