@@ -132,8 +132,9 @@ def test_a_linked_program_is_started_by_mpis_ladder_and_checked() -> None:
 def test_without_a_launcher_for_it_six_ranks_are_refused() -> None:
     assert planned(None, plugins=()).launcher == "ranks"
     with pytest.raises(PlanError) as caught:
-        planned(Linked(program="solver", mpi=OPENMPI), plugins=())
-    assert "solver would find N worlds of one rank each" in caught.value.context
+        planned(Linked(program="solver", mpi=OPENMPI), plugins=(), frameworks={"jax": "0.10", "horovod": "1"})
+    for launcher in ("ranks", "jax", "horovod"):
+        assert f"{launcher}: solver would find N worlds of one rank each" in caught.value.context
 
 
 def test_what_cannot_be_judged_is_said() -> None:

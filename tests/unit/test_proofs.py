@@ -17,7 +17,7 @@ from fairlead.cli import doctor
 from fairlead.errors import PlanError
 from fairlead.fabric.facts import FabricLibrary, Kind, Network, Port
 from fairlead.launchers import by_mpi
-from fairlead.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Site, Topology
+from fairlead.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Scheduling, Site, Topology
 from fairlead.mpi import proven
 from fairlead.mpi.proven import Proven
 from fairlead.plan import plan
@@ -334,6 +334,13 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
     assert alone.returncode == 3
     assert "started no rank" not in alone.stderr, "in a later start of the job that way is not tried again"
     assert "the ranks did not find each other; the job is not started" in alone.stderr
+
+
+def test_a_job_that_goes_on_later_begins_with_its_first_script() -> None:
+    made = planned(scheduling=Scheduling(requeue=True))
+    texts = dict(render.scripts(made))
+    assert "script=$FAIRLEAD_CONTROL/job.sh\n# 75 (EX_TEMPFAIL)" not in texts["job.sh"]
+    assert "script=$FAIRLEAD_CONTROL/job.sh\n\n# 75 (EX_TEMPFAIL)" in texts["rung.2.sh"]
 
 
 def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:

@@ -10,8 +10,8 @@ from fairlead import registry
 from fairlead.engines import Container, Engine
 from fairlead.errors import PlanError
 from fairlead.gpu import inject
-from fairlead.launchers import Launchable, Launcher, Surroundings
-from fairlead.model import Command, Decision, Image, Job, Rejected
+from fairlead.launchers import Launchable, Launcher, NotLaunchable, Surroundings, by_mpi
+from fairlead.model import Command, Decision, Image, Job, Rejected, Start
 from fairlead.plan import sweep, watchdog
 from fairlead.plan.environment import is_own
 from fairlead.plan.gpus import Gpu
@@ -30,7 +30,7 @@ def choose_launcher(
     rejected: list[Rejected] = []
     for name in [job.launcher] if job.launcher else registry.names("launchers"):
         launcher = registry.launcher(name)
-        verdict = launcher.judge(job, surroundings)
+        verdict = _linked(launcher, job, surroundings) or launcher.judge(job, surroundings)
         if isinstance(verdict, Launchable):
             decisions.append(
                 Decision(
@@ -47,6 +47,14 @@ def choose_launcher(
         context="\n".join(f"{r.choice}: {r.reason}" for r in rejected),
         remedy=next((r.remedy for r in reversed(rejected) if r.remedy), "fairlead doctor"),
     )
+
+
+def _linked(launcher: Launcher, job: Job, around: Surroundings) -> NotLaunchable | None:
+    """Why a program that is linked to an MPI is not started rank by rank, whatever else the image has."""
+    program = around.image.program if around.image is not None else None
+    if launcher.START is not Start.RANKS or program is None or not program.mpi:
+        return None
+    return by_mpi.alone(launcher.NAME, job, around)
 
 
 def compose(
