@@ -20,6 +20,7 @@ OPENMPI = ("libmpi.so.40",)
 SCRIPTS = {
     "entry.sh": '#!/bin/sh\nset -e\n# starts what it is given\nexport X=1\nexec "$@"\n',
     "train.sh": "#!/usr/bin/env bash\ncd /d && echo up\nif true; then\n  OMP_NUM_THREADS=1 solver -n 3\nfi\n",
+    "endless.sh": "#!/bin/sh\n" + "endless.sh\n" * 5000,
     "plain.sh": "#!/bin/sh\necho solver; quiet\n",
 }
 
@@ -94,6 +95,7 @@ def test_what_uses_no_mpi(sight: Sight, line: str) -> None:
     [
         (["Rscript", "model.R"], "its programs may load an MPI by a module"),
         (["bash", "-c", "$SOLVER -n 3"], "its name is known at the start only"),
+        (["endless.sh"], "too many commands start each other"),
         (["bash"], "its commands are read from the standard input"),
     ],
 )

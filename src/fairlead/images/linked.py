@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairlead.images import binary
 from fairlead.images.command import Fault, Program, Sight, resolve
@@ -53,8 +53,9 @@ _BUILT_IN = (
 )  # fmt: skip
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _MOST_SCRIPT = 64 * 1024
-_MOST_DEPTH = 6
-_MOST_LIBRARIES = 500
+#: How deep scripts and wrappers start each other, and how many commands are looked up for one job.
+_MOST_DEPTH, _MOST_COMMANDS = 6, 1000
+_MOST_LIBRARIES = 1000
 
 
 def look(
@@ -78,11 +79,18 @@ class _Search:
     machine: str
     program: str = ""
     mpi: dict[str, None] | None = None
+    looked_up: int = 0
+    #: Libraries that were looked into, for this program or for one before it that uses no MPI.
+    seen: set[str] = field(default_factory=set)
     #: The first program that cannot be judged, and why.
     unknown: tuple[str, str] | None = None
 
     def command(self, words: tuple[str, ...], depth: int) -> None:
-        if not words or self.mpi or depth > _MOST_DEPTH:
+        self.looked_up += 1
+        if not words or self.mpi:
+            return
+        if depth > _MOST_DEPTH or self.looked_up > _MOST_COMMANDS:
+            self._give_up(words[0], "too many commands start each other")
             return
         words = (_expanded(words[0], self.environment), *words[1:])
         name = os.path.basename(words[0])
@@ -142,15 +150,16 @@ class _Search:
     def _text(self, text: str, given: Sequence[str], depth: int) -> None:
         """Every simple command of a shell's text, whether it comes to run or not. `given`: its arguments."""
         for words in _commands(text):
+            if self.looked_up > _MOST_COMMANDS:
+                return
             whole = (each for word in words for each in (given if word in ("$@", "$*") else (word,)))
             self.command(tuple(whole), depth + 1)
 
     def _libraries(self, program: Program) -> dict[str, None]:
         """The MPI libraries that the program is linked to, or a library of it."""
         pending = [program.place]
-        seen: set[str] = set()
         found: dict[str, None] = {}
-        while pending and len(seen) < _MOST_LIBRARIES:
+        while pending and len(self.seen) < _MOST_LIBRARIES:
             place = pending.pop(0)
             with _opened(place) as elf:
                 if elf is None:
@@ -166,8 +175,8 @@ class _Search:
                 for name in elf.needed:
                     if (mpi := _MPI.fullmatch(name)) is not None:
                         found[_OF_FAMILY.get(mpi["major"] or "", name)] = None
-                    elif name not in seen:
-                        seen.add(name)
+                    elif name not in self.seen:
+                        self.seen.add(name)
                         pending += self._library(name, own)
         return found
 
