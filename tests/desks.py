@@ -93,6 +93,10 @@ class Desk:
         found: dict[str, Any] = json.loads((self.store / "runs" / run / "record.json").read_text())
         return found
 
+    def record_of_plan(self, run: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.store / "runs" / run / "plan.json").read_text())
+        return found
+
     def wait(self, run: str, *, code: int = 0) -> str:
         """Wait for the run's end and for its exit code; what it printed."""
         done = self.fairlead("wait", run, code=None)

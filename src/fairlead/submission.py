@@ -52,6 +52,8 @@ _CODES = {
     JobState.FAILED: 1,
     JobState.COMPLETED: 1,  # says the scheduler, and no script of ours came to its end
 }
+#: The script that opens a shell in the job's container; of a sweep beside its job.sh.
+SHELL = "shell.sh"
 #: Controllers are restarted now and then; who waits for days waits for that, too.
 _OUTAGE_S = 900.0
 #: A busy controller may take its time for a new job.
@@ -179,6 +181,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
         (folder / run_folder.RANKS).mkdir()
         for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
             store.write(script.with_name(name), os.fsencode(text))
+        write_shell(store, plan, script.parent)
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
         store.write(folder / "submission.json", codec.to_json(submission))
     return hand_over_kept(store, scheduler, plan, submission, script)
@@ -663,18 +666,41 @@ def cancel(store: Store, run_id: str) -> None:
             raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
 
 
-def attach(store: Store, run_id: str) -> int:
-    """A shell on the job's first node, in this terminal; its exit code."""
+def attach(store: Store, run_id: str, *, host: bool = False) -> int:
+    """A shell on the job's first node, in this terminal: in the job's container, or the node's own; its exit
+    code."""
     (status,) = look(store, [run_id])
     if status.state is not JobState.RUNNING:
         raise FairleadError(
             f"{run_id} is {status.state.value}, not running", remedy=f"fairlead status {run_id}"
         )
     scheduler = registry.scheduler(status.submission.scheduler)
-    argv = scheduler.attach(job_id_now(store, status.submission) or "")
+    words = None if host else _shell_words(store, run_id)
+    argv = scheduler.attach(job_id_now(store, status.submission) or "", words)
     if argv is None:
+        way = "" if words is None else f" {shlex.join(words)}"
         raise FairleadError(
-            f"{scheduler.NAME} has no way to a running job",
-            remedy=f"ssh {status.starts[-1].node}" if status.starts else f"fairlead status {run_id}",
+            f"{scheduler.NAME} has no way to a running job" + ("" if host else "'s container"),
+            remedy=f"ssh -t {status.starts[-1].node}{way}" if status.starts else f"fairlead status {run_id}",
         )
     return execute.run_in_terminal(argv)
+
+
+def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:
+    """The words that open a shell in the container of a run, on a node of its job."""
+    folder = store.run(run_id)
+    own, whole = folder / run_folder.CONTROL / SHELL, folder.parent.parent / SHELL
+    script = whole if folder.parent.name == "points" and os.path.lexists(whole) else own
+    if not os.path.lexists(script):
+        raise FairleadError(
+            f"{run_id} was submitted by an earlier Fairlead: nothing is kept of its container",
+            remedy=f"fairlead attach --host {run_id}",
+        )
+    return ("bash", str(script), run_id, str(folder / run_folder.CONTROL))
+
+
+def write_shell(store: Store, plan: Plan, folder: Path) -> None:
+    """The script by which `attach` opens a shell in the job's container."""
+    text = render.shell_script(plan)
+    if text is not None:
+        store.write(folder / SHELL, os.fsencode(text))

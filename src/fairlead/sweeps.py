@@ -37,6 +37,7 @@ def make(store: Store, plan: Plan) -> str:
         store.write(folder / "table", sweep.table(plan.job.sweep))
         for name, text in render.scripts(plan, place):
             store.write(folder / name, os.fsencode(text))
+        submission.write_shell(store, plan, folder)
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
     return run_id
 

@@ -191,7 +191,7 @@ def test_the_job_outlives_who_waits_for_it(small: Desk) -> None:
     # While it runs: what it says, as it says it, and a shell beside it.
     follow = small.start("logs", "-f", run)
     attach = small.up.login(
-        f"script -qec {shlex.quote(f'fairlead attach {run}')} /dev/null",
+        f"script -qec {shlex.quote(f'fairlead attach --host {run}')} /dev/null",
         stdin="echo shell on $(hostname) of job $SLURM_JOB_ID\nexit 5\n",
         cwd=small.folder, environment=small.environment, check=False,
     )  # fmt: skip
@@ -204,6 +204,35 @@ def test_the_job_outlives_who_waits_for_it(small: Desk) -> None:
     assert follow.returncode == 0
     assert said.decode() == small.log(run)
     assert said.count(b"here") >= 6
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "apptainer", "native"])
+def test_attach_opens_a_shell_in_the_job_s_container(small: Desk, engine: str) -> None:
+    """With its image, mounts, variables and secrets, which no file has, and the terminal's TERM."""
+    mounts = "" if engine == "native" else 'mounts = ["/etc/hostname:/etc/where"]'
+    more = f'engine = "{engine}"\nenvironment_from = ["API_TOKEN"]\n{mounts}\n'
+    more += '[environment]\nCOLOUR = "dark green"\n'
+    job = small.job("shell", ["sh", "-c", "echo up; sleep 300"], nodes=1, ranks_per_node=1, more=more)
+    given = {**small.environment, "API_TOKEN": "s3cret-of-the-job"}
+    made = small.up.login(["fairlead", "submit", job], cwd=small.folder, environment=given)
+    run = made.stdout.strip()
+    small.up.wait(lambda: "up" in small.log(run), "the job's start")
+    told = "echo on=$(uname -n) color=$COLOUR token=$API_TOKEN term=$TERM image=${FAIRLEAD_IMAGE:-none} end\n"
+    attach = small.up.login(
+        f"script -qec {shlex.quote(f'fairlead attach {run}')} /dev/null",
+        stdin=told + "ls /etc/where; exit 5\n", cwd=small.folder, check=False,
+        # What this shell has under the name is not the job's.
+        environment={**small.environment, "TERM": "vt220", "API_TOKEN": "another"},
+    )  # fmt: skip
+    assert attach.returncode == 5, attach.stdout
+    image = "none" if engine == "native" else small.record_of_plan(run)["image_digest"]
+    line = f"on=c1 color=dark green token=s3cret-of-the-job term=vt220 image={image} end"
+    assert line in attach.stdout, attach.stdout
+    assert (engine == "native") == ("No such file" in attach.stdout), attach.stdout
+    folder = small.store / "runs" / run
+    assert b"s3cret" not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    small.fairlead("cancel", run)
+    small.wait(run, code=143)
 
 
 def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:

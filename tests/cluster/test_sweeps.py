@@ -62,7 +62,7 @@ def test_four_points_one_fails_one_is_cancelled_one_goes_on_later(desk: Desk) ->
     )
     if desk.scheduler == "slurm":
         attach = desk.up.login(
-            f"script -qec 'fairlead attach {points[2]}' /dev/null",
+            f"script -qec 'fairlead attach --host {points[2]}' /dev/null",
             stdin="echo shell in job $SLURM_JOB_ID\nexit 5\n",
             cwd=desk.folder, environment=desk.environment, check=False,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:ce488dfede7a.
+# Written by Fairlead 0.1.0, plan sha256:b0e4207dd24a.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -145,6 +145,13 @@ printf '%s\0' \
 (
   trap - INT QUIT
   unset FAIRLEAD_SCRIPT
+  [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
+  passed=()
+  for name in TERM COLORTERM; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
   FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
@@ -167,6 +174,7 @@ printf '%s\0' \
   ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
   ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
   ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
   --chdir /srv/app \
   --die-with-parent \
   -- \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:c30b7dd1441d.
+# Written by Fairlead 0.1.0, plan sha256:65d6a64a3f68.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -132,6 +132,13 @@ need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 (
   trap - INT QUIT
   unset FAIRLEAD_SCRIPT
+  [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
+  passed=()
+  for name in TERM COLORTERM; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=("$name"="$value")
+  done
   export \
     FAIRLEAD_ENV_0=/home/ada \
     FAIRLEAD_ENV_1=C.UTF-8 \
@@ -149,7 +156,8 @@ need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
   ${FAIRLEAD_RUN:+FAIRLEAD_RUN="$FAIRLEAD_RUN"} \
   ${FAIRLEAD_METER_DIR:+FAIRLEAD_METER_DIR="$FAIRLEAD_METER_DIR"} \
   ${FAIRLEAD_GATE:+FAIRLEAD_GATE="$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+FAIRLEAD_RUN_DIR="$FAIRLEAD_RUN_DIR"} python digits.py \
+  ${FAIRLEAD_RUN_DIR:+FAIRLEAD_RUN_DIR="$FAIRLEAD_RUN_DIR"} \
+  ${passed[@]+"${passed[@]}"} python digits.py \
   --epochs 40
 ) <&0 &
 child=$!

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.one_in(3)
 
 FILES = (
     "submission.json", "record.json", "plan.json", "sweep.json", "study.json", "ended_because", "end.json",
-    "cancelled", "output.log", "exit_code",
-    "control/exit_code", "control/starts", "control/hosts", "control/agains",
+    "cancelled", "output.log", "exit_code", "control/exit_code", "control/starts", "control/hosts",
+    "control/agains",
     "control/exits.c1", "control/deliveries.c1", "control/watch/verdict", "control/stacks/summary",
     "control/proof.log", "control/logs/0.out", "ranks/exits.0", "ranks/proof.log", "ranks/progress/0",
     "ranks/nccl/c1.17", "ranks/logs/0.out",

@@ -1,4 +1,4 @@
-"""fairlead attach: a shell on the first node of a running job."""
+"""fairlead attach: a shell in the container of a running job, on its first node."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ EXAMPLE = "fairlead attach digits-20261120-101500"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_run(parser)
+    parser.add_argument("--host", action="store_true", help="open the node's own shell instead")
 
 
 def run(context: Context) -> int:
@@ -25,4 +26,4 @@ def run(context: Context) -> int:
     run_id = newest(context)
     if sweeps.find(context.store, run_id) is not None:
         raise UsageError(f"{run_id} is a sweep", remedy=f"name one of its points: fairlead attach {run_id}.0")
-    return submission.attach(context.store, run_id)
+    return submission.attach(context.store, run_id, host=context.options.host)

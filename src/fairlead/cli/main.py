@@ -28,7 +28,7 @@ VERBS = {
     "logs": "what a run printed, or prints",
     "wait": "wait for a run's end, and end with its exit code",
     "cancel": "end runs that wait or run",
-    "attach": "a shell on the first node of a running job",
+    "attach": "open a shell in the container of a running job",
     "site": "this cluster's settings, once for all jobs, in one file to share",
     "prove": "measure what the container costs a job, against bare metal",
     "report": "what studies found, as text and as one HTML page; without a name, the list of runs",

@@ -25,7 +25,7 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
 
 
 def passed(job: Job) -> Passed:
-    return Passed(own=())
+    return Passed(own=(), names=("TERM", "COLORTERM") if job.scheduler in (None, "local") else ())
 
 
 def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
@@ -33,7 +33,9 @@ def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
 
 
 def prelude(job: Job, surroundings: Surroundings) -> str:
-    return ""
+    if surroundings.scheduler != "local":
+        return ""
+    return "[ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal\n"
 
 
 def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:

@@ -104,6 +104,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     py_spy: str | UnsetType = UNSET
     #: True: the launcher's processes know each other by a secret of the run (FAIRLEAD_SECRET).
     secret: bool | UnsetType = UNSET
+    #: A shell in the container of the job, for a terminal; unset where the scheduler has no queue. It is no
+    #: part of what is done, nor of the digest.
+    shell: Command | UnsetType = UNSET
     #: What the job script looks after when the nodes have a fabric; unset: nothing.
     fabric: FabricWatch | UnsetType = UNSET
     #: A file of the host that each node must be able to execute; unset: no such file.

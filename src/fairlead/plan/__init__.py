@@ -10,6 +10,7 @@ import dataclasses
 import msgspec
 from msgspec import UNSET
 
+from fairlead import registry
 from fairlead.engines import ENV, Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.files.kinds import IN_MEMORY, common_name
@@ -44,6 +45,11 @@ from fairlead.plan.program import check_program, check_starters
 from fairlead.plan.scheduler import choose_scheduler, tell_topology
 from fairlead.plan.warnings import image_warnings, site_warnings
 from fairlead.plan.watchdog import choose_watchdog
+
+#: What `attach` opens: bash where the image has it.
+_SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
+#: What a program asks of the terminal that it is started in.
+_TERMINAL = ("TERM", "COLORTERM")
 
 
 def plan(
@@ -180,6 +186,22 @@ def _plan(
     if words is not None:
         proved = dataclasses.replace(process, argv=words, own=0)
         proof = compose(resolved, proved, image, engine, launcher, container, around, gpu, settings)
+    shell: Command | msgspec.UnsetType = msgspec.UNSET
+    if not scheduler.AT_ONCE:
+        open_shell = dataclasses.replace(process, argv=_SHELL, own=0)
+        named = [name for name in _TERMINAL if name not in job.environment]
+        around_shell = dataclasses.replace(container, passed=(*container.passed, *named))
+        shell = compose(
+            resolved,
+            open_shell,
+            image,
+            engine,
+            registry.launcher("single"),
+            around_shell,
+            around,
+            gpu,
+            settings,
+        )
     delivery = choose_delivery(
         job, image, rootfs, container, runs_on, scheduler, command, decisions, relinked=suitable.relinked
     )
@@ -225,6 +247,7 @@ def _plan(
         prelude=launcher.prelude(resolved, around) + fabric.prelude + settled.prelude,
         directives=scheduler.directives(job, site),
         executable=executable,
+        shell=shell,
         proves=verdict.proves,
         notes=(verdict.note,) if verdict.note else (),
         delivery=delivery,

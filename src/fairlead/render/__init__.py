@@ -52,6 +52,28 @@ def rungs(plan: Plan, place: Place | None = None) -> Iterator[tuple[str, str]]:
         yield f"rung.{rung}.sh", script(other, place, rung=rung)
 
 
+def shell_script(plan: Plan) -> str | None:
+    """The script by which `attach` opens a shell in the job's container, on a node of the job. Its arguments
+    are the run's name and its folder for control. None where there is no such container."""
+    if plan.shell is UNSET:
+        return None
+    names = plan.job.environment_from
+    found = [
+        "#!/usr/bin/env bash",
+        _head(plan),
+        parts.SHELL_ARGUMENTS,
+        parts.NEED,
+        parts.SHELL_ENVIRONMENT.format(names=" ".join(names), cases=" | ".join(names)) if names else "",
+        _modules(plan),
+        _needs(plan),
+        *_values(plan),
+        "unset FAIRLEAD_RUN # the shell is no part of the run: what it starts is not ended with it\n",
+        words.passed(plan.shell) + words.exported(plan.shell) + words.opened(plan.shell),
+        f"exec {words.command(plan.shell)}\n",
+    ]
+    return "\n".join(filter(None, found))
+
+
 def _head(plan: Plan) -> str:
     topology = plan.job.topology
     title = (
@@ -410,8 +432,9 @@ def digest(plan: Plan) -> str:
     """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
     what was proved before. Nor do values that may be secrets: who sees a record could guess them by it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
-    for name in ("proves", "notes", "otherwise", "own_points"):  # the last are among the mount points
-        del facts[name]
+    # Of the mount points, `own_points` are a part.
+    for name in ("proves", "notes", "otherwise", "own_points", "shell"):
+        facts.pop(name, None)
     return codec.digest(facts)
 
 
@@ -439,6 +462,7 @@ def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
         command=changed(plan.command),
         proof=None if plan.proof is None else changed(plan.proof),
         otherwise=tuple(_without(other, hides) for other in plan.otherwise),
+        shell=UNSET if plan.shell is UNSET else changed(plan.shell),
     )
 
 

@@ -154,6 +154,24 @@ for name in {names}; do
 done
 """
 
+SHELL_ARGUMENTS = """\
+# A shell in the container of a job that runs on this node: bash SCRIPT RUN CONTROL.
+FAIRLEAD_RUN=$1 FAIRLEAD_CONTROL=$2
+FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
+read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
+HERE=" on $FAIRLEAD_HOST"
+"""
+
+SHELL_ENVIRONMENT = """\
+# The job's own values of what is passed on by name: its processes have them, and no file.
+unset {names}
+for pid in $(grep -lszxF "FAIRLEAD_RUN=$FAIRLEAD_RUN" /proc/[0-9]*/environ | tr -dc '0-9\\n'); do
+  while IFS= read -r -d '' entry; do
+    case ${{entry%%=*}} in {cases}) export "$entry" ;; esac
+  done 2> /dev/null < "/proc/$pid/environ"
+done
+"""
+
 #: Some tools that reach nodes one by one bring the job's environment there, and some (ssh) do not.
 ENVIRONMENT_READ = """\
 # Where the job's environment did not come along, the first node hands these on by a pipe.

@@ -128,8 +128,9 @@ class Scheduler(Protocol):
 
     def cancel(self, job_id: str) -> tuple[str, ...]: ...
 
-    def attach(self, job_id: str) -> tuple[str, ...] | None:
-        """A shell on the job's first node; None when the scheduler has no way to one."""
+    def attach(self, job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+        """These words in a terminal on the job's first node, or without words the node's shell; None when the
+        scheduler has no way to that."""
         ...
 
 

@@ -186,5 +186,5 @@ def cancel(job_id: str) -> tuple[str, ...]:
     return ("flux", "cancel", job_id)
 
 
-def attach(job_id: str) -> tuple[str, ...] | None:
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
     return None

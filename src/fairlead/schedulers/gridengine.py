@@ -421,5 +421,5 @@ def cancel(job_id: str) -> tuple[str, ...]:
     return ("qdel", number, "-t", task) if task else ("qdel", number)
 
 
-def attach(job_id: str) -> tuple[str, ...] | None:
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
     return None

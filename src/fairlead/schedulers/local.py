@@ -104,5 +104,5 @@ def cancel(job_id: str) -> tuple[str, ...]:
     return ()
 
 
-def attach(job_id: str) -> tuple[str, ...] | None:
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
     return None

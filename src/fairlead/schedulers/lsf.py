@@ -282,5 +282,5 @@ def cancel(job_id: str) -> tuple[str, ...]:
     return ("bkill", job_id)
 
 
-def attach(job_id: str) -> tuple[str, ...] | None:
-    return ("battach", "-L", "/bin/bash", job_id)
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if words is not None else ("battach", "-L", "/bin/bash", job_id)

@@ -411,15 +411,17 @@ def has_arrays(site: Site) -> bool:
 
 _ATTACH = (
     'exec srun --jobid="$(squeue --noheader --jobs="$0" --format=%A)" --overlap --nodes=1 --ntasks=1 '
-    "--pty bash -i"
+    '--pty "$@"'
 )
+_SHELL = ("bash", "-i")
 
 
 def cancel(job_id: str) -> tuple[str, ...]:
     return ("scancel", job_id)
 
 
-def attach(job_id: str) -> tuple[str, ...] | None:
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    words = words or _SHELL
     if "_" in job_id:  # srun takes an element's own number only, which squeue knows
-        return ("bash", "-c", _ATTACH, job_id)
-    return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", "bash", "-i")
+        return ("bash", "-c", _ATTACH, job_id, *words)
+    return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", *words)
