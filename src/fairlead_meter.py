@@ -11,8 +11,9 @@
     meter.close()
 
 Outside Fairlead every call does nothing. Inside, each rank writes its raw step times to
-`$FAIRLEAD_METER_DIR/rank-NNNNN.jsonl`, and, when `$FAIRLEAD_GATE` names a gate, waits at the end of
-a step until the study lets it go on. That wait is how two live arms take turns on one machine.
+`$FAIRLEAD_METER_DIR/rank-NNNNN.jsonl` and its results to `$FAIRLEAD_RUN_DIR/results/RANK`, and, when
+`$FAIRLEAD_GATE` names a gate, waits at the end of a step until the study lets it go on. That wait is how
+two live arms take turns on one machine.
 Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share. After its first step
 rank 0 says so when its framework does not know the other ranks: each would train a model of its own.
 """
@@ -110,13 +111,20 @@ class Meter:
             self._opened_ns = last_ns
 
     def result(self, **values: float) -> None:
-        """Keep named results of the training, such as `test_accuracy=0.98`. The last value of a name counts;
-        one that is not a number (nan, inf) is kept with the step at which it came."""
-        for name, value in values.items():
-            value = float(value)
-            # JSON has no word for these.
-            kept = value if value - value == 0 else str(value)
-            self._write(kind="result", name=name, value=kept, step=self._steps_done)
+        """Keep named results of the training, such as `test_accuracy=0.98`; a sweep's report has them. The
+        last value of a name counts; one that is not a number (nan, inf) is kept with the step at which it
+        came."""
+        # JSON has no word for what is not finite.
+        numbers = {name: float(value) for name, value in values.items()}
+        kept = {name: value if value - value == 0 else str(value) for name, value in numbers.items()}
+        for name, value in kept.items():
+            self._write(kind="result", name=name, value=value, step=self._steps_done)
+        run = os.environ.get("FAIRLEAD_RUN_DIR")
+        if run and kept:
+            folder = os.path.join(run, "results")
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, str(self._rank)), "a", encoding="utf-8") as file:
+                file.writelines(json.dumps(pair) + "\n" for pair in kept.items())
 
     def close(self) -> None:
         """Write what is left, with this rank's peak resident memory; calling it twice is harmless."""

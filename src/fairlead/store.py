@@ -551,7 +551,7 @@ class Store:
 
         Where a clock was set back, or those of two login nodes differ, the name has the newest run's second.
         """
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-._")[:100] or "run"
+        stem = _stem(prefix)
         now = time.time()
         moment = time.strftime(_MOMENT, time.gmtime(now))
         latest = time.strftime(_MOMENT, time.gmtime(now + _CLOCK_SKEW_S))
@@ -583,6 +583,11 @@ class Store:
             with contextlib.suppress(OSError):
                 remove_tree(self.run(run_id))
             raise
+
+    def newest_of(self, job: str) -> str | None:
+        """The newest run of the jobs of this name."""
+        pattern = re.compile(re.escape(_stem(job)) + r"-\d{8}-\d{6}(-\d+)?")
+        return next((run for run in reversed(self.runs()) if pattern.fullmatch(run)), None)
 
     def runs(self) -> list[str]:
         """The names of all runs in the order in which they were made, newest last.
@@ -658,6 +663,11 @@ def check_name(name: str) -> None:
             context="allowed: 128 letters, digits, dots, dashes and underscores; a letter or digit first",
             remedy="choose a name such as pytorch-2.4",
         )
+
+
+def _stem(job: str) -> str:
+    """A job's name as the names of its runs have it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-._")[:100] or "run"
 
 
 def _moment(run_id: str) -> str:

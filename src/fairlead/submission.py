@@ -27,7 +27,18 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from fairlead import causes, codec, deliveries, execute, proofs, registry, render, run_folder, transports
+from fairlead import (
+    causes,
+    codec,
+    deliveries,
+    execute,
+    proofs,
+    registry,
+    render,
+    results,
+    run_folder,
+    transports,
+)
 from fairlead.clock import utc_now
 from fairlead.errors import FairleadError, PlanError, StoreError, Terminated, ToolError, UsageError
 from fairlead.files import untrusted
@@ -639,6 +650,7 @@ def record(store: Store, status: Status) -> Record | None:
         starts=status.starts,
         ended_because=status.reason,
         end=status.end,
+        results=results.read(store.run(submission.run_id)),
         deliveries=deliveries.read(store.run(submission.run_id)),
         straggler=find_straggler(store, submission),
         transports=ways,

@@ -412,3 +412,73 @@ def test_a_quiet_submission_tells_its_name_and_nothing_else(
     code, quiet, err = fairlead(capsys, "submit", "-q", "job.toml")
     assert (code, err) == (0, "")
     assert store.runs() == [out.strip(), quiet.strip()]
+
+
+def result(store: Store, point: str, rank: int, *lines: object) -> None:
+    folder = store.run(point) / "ranks" / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / str(rank)).open("a") as file:
+        file.writelines((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+
+
+def test_the_report_of_a_sweep_is_a_table(
+    capsys: pytest.CaptureFixture[str], store: Store, says: Says, tmp_path: Path
+) -> None:
+    run = submit(store, tmp_path)
+    says(squeue=said("17_2|RUNNING|None|c1\n17_3|PENDING|Resources|\n"), sacct=said("17_1|FAILED|None|c1\n"))
+    ended(store, f"{run}.0", 0)
+    ended(store, f"{run}.1", 9, at=170)
+    result(store, f"{run}.0", 1, ["loss", 9.0])
+    result(store, f"{run}.0", 0, ["loss", 0.5], ["loss", 0.25], ["acc", 0.75])
+    # What a container writes besides is no result.
+    result(store, f"{run}.0", 0, "]", ["x"], [1, 2], ["bad\x1b", 1], ["nan", "nan"], {"a": 1}, ["n" * 101, 1])
+    code, out, err = fairlead(capsys, "report", run)
+    assert code == 0, err
+    assert [line.split() for line in out.splitlines()] == [
+        ["point", "lr", "state", "exit", "s", "acc", "loss"],
+        ["0", "0.0", "completed", "0", "60.0", "0.75", "0.25"],
+        ["1", "0.1", "failed", "9", "70.0"],
+        ["2", "0.2", "running"],
+        ["3", "0.3", "pending"],
+    ]
+    code, out, _ = fairlead(capsys, "report", "--csv", run)
+    assert out.splitlines() == [
+        "point,lr,state,exit_code,wall_s,acc,loss",
+        "0,0.0,completed,0,60.0,0.75,0.25", "1,0.1,failed,9,70.0,,", "2,0.2,running,,,,", "3,0.3,pending,,,,",
+    ]  # fmt: skip
+    table = tmp_path / "table.csv"
+    assert fairlead(capsys, "report", "--csv", "-o", str(table), run)[0] == 0
+    assert table.read_text() == out
+    code, out, _ = fairlead(capsys, "report", "--json", run)
+    told = json.loads(out)
+    assert told[0]["results"] == {"loss": 0.25, "acc": 0.75}
+    assert told[1]["end"]["cause"] == "exit code"
+    assert (told[2]["state"], told[2]["exit_code"], told[2]["values"]) == ("running", None, {"lr": "0.2"})
+    for words, message in (
+        (("-o", "page.html", run), "is a sweep, of which no page is made"),
+        ((run, run), "is a sweep"),
+        (("--csv", "nobody"), "is no sweep"),
+    ):
+        code, out, err = fairlead(capsys, "report", *words)
+        assert (code, out, message in err) == (2, "", True), err
+
+
+def test_a_job_s_name_is_its_newest_run(
+    capsys: pytest.CaptureFixture[str], store: Store, says: Says, tmp_path: Path
+) -> None:
+    first, second = (submit(store, tmp_path, 2) for _ in range(2))
+    job = second.rpartition("-2")[0]
+    assert first.startswith(job)
+    says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
+    code, out, err = fairlead(capsys, "status", "--json", job)
+    assert code == 0
+    assert [each["run"] for each in json.loads(out)] == [second]
+    assert f"run {second} (the newest of {job})" in err
+    code, out, _ = fairlead(capsys, "status", "-q", "--json", f"{job}.1")
+    assert [each["run"] for each in json.loads(out)] == [f"{second}.1"]
+    code, _, err = fairlead(capsys, "cancel", job, "--dry-run")
+    assert f"would end {second}" in err
+    for nobody in ("nobody", "nobody.1", "no body", f"{job}x"):
+        code, out, err = fairlead(capsys, "status", nobody)
+        assert (code, out) == (2, ""), err
+        assert "there is no run" in err or "is not the name of a run" in err

@@ -6,21 +6,22 @@ import argparse
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_dry_run
-from fairlead.cli.status import newest
+from fairlead.cli.status import find, newest
 
 EXAMPLE = "fairlead cancel digits-20261120-101500"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="the runs (default: the newest)")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs, or names of jobs (default: the newest)")
     add_dry_run(parser)
 
 
 def run(context: Context) -> int:
     from fairlead import registry, sweeps
 
-    found = sweeps.look(context.store, context.options.runs or [newest(context)])
+    runs = [find(context, name) for name in context.options.runs] or [newest(context)]
+    found = sweeps.look(context.store, runs)
     ended = []
     for status in found:
         run_id = status.submission.run_id

@@ -1,4 +1,4 @@
-"""fairlead report: what studies found, from their records, as text and as one HTML page."""
+"""fairlead report: what studies found, as text and as one HTML page; a sweep's points, as a table."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ EXAMPLE = "fairlead report digits-20261120-101500 -o report.html"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="a study's name")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the page here")
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="*", help="studies, or a sweep, or the names of their jobs"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the page here, or with --csv the table")
+    parser.add_argument("--csv", action="store_true", help="of a sweep: the table as comma-separated values")
 
 
 def run(context: Context) -> int:
@@ -38,9 +41,22 @@ def run(context: Context) -> int:
         raise UsageError("--output is for the page of a study, and none is named", remedy=EXAMPLE)
     if not options.runs:
         return _list(context)
+    from fairlead import sweeps
+    from fairlead.cli.status import find
+
+    runs = [find(context, name) for name in options.runs]
     output = outputs.check(options.output) if options.output is not None else None
+    whole = [name for name in runs if sweeps.find(context.store, name) is not None]
+    if whole:
+        from fairlead.cli import report_sweep
+
+        if len(runs) > 1:
+            raise UsageError(f"{whole[0]} is a sweep", remedy=f"fairlead report {whole[0]}   # by itself")
+        return report_sweep.run(context, whole[0], output)
+    if options.csv:
+        raise UsageError(f"{runs[0]} is no sweep: --csv is for the points of one", remedy="leave --csv out")
     check_library()
-    found = write_report(context.store, options.runs, output)
+    found = write_report(context.store, runs, output)
     tell(context, found, output)
     return 0
 

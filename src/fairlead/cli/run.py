@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from fairlead import codec, execute, proofs, render, run_folder
+from fairlead import codec, execute, proofs, render, results, run_folder
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
@@ -161,6 +161,7 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
         memory_kind="rss",
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
+        results=results.read(folder),
         ended_because=end.words if end is not None else "",
         end=end,
         straggler=look_for_straggler(folder, (site.hostname,) * plan.job.topology.world_size),

@@ -28,28 +28,47 @@ _MOST_CELL = 2000
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs (default: the newest)")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs, or names of jobs (default: the newest)")
     parser.add_argument("--all", action="store_true", help="all runs, not the newest alone")
     parser.add_argument("--watch", action="store_true", help="look again, until all are over")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", nargs="?", help="the run (default: the newest)")
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="the run, or a job's name: its newest run (default: the newest)"
+    )
 
 
 def newest(context: Context) -> str:
-    """The run that was named, else the one that was submitted last, which is then named on stderr."""
+    """The run or job that was named, else the run that was submitted last, which is then named on stderr."""
     from fairlead import submission
 
     named: str | None = getattr(context.options, "run", None)
     if named is not None:
-        return named
+        return find(context, named)
     runs = submission.submitted(context.store)
     if not runs:
         raise UsageError("no run was handed to a queue yet", remedy="fairlead submit job.toml")
     if not context.options.quiet:
         console.note(f"run {runs[-1]} (the newest)")
     return runs[-1]
+
+
+def find(context: Context, name: str) -> str:
+    """The run of this name, else the newest run of the job of this name, which is then named on stderr; after
+    a dot a point's number. What neither is, is given back as it is."""
+    with contextlib.suppress(UsageError):  # a job's name may hold anything
+        if context.store.run(name).exists():
+            return name
+    job, _, number = name.rpartition(".")
+    found = context.store.newest_of(name)
+    if found is None and number.isdecimal() and (whole := context.store.newest_of(job)) is not None:
+        found = f"{whole}.{number}"
+    if found is None:
+        return name
+    if not context.options.quiet:
+        console.note(f"run {found} (the newest of {name})")
+    return found
 
 
 def run(context: Context) -> int:
@@ -65,8 +84,9 @@ def _run(context: Context) -> int:
     from fairlead import submission, sweeps
 
     options = context.options
+    named = [find(context, name) for name in options.runs]
     while True:
-        runs = options.runs or submission.submitted(context.store)
+        runs = named or submission.submitted(context.store)
         if not options.all and not options.runs:
             runs = runs[-_NEWEST:]
         # Of many, those of a scheduler that is silent do not hide the others.
