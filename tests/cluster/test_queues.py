@@ -106,7 +106,7 @@ def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
     second = desk.submit(job)
     status = desk.status(first)
     assert (status["state"], status["exit_code"]) == ("running", None)
-    assert "c" in status["nodes"] or desk.scheduler == "gridengine"
+    assert "c" in status["hosts"] or desk.scheduler == "gridengine"
     desk.up.wait(lambda: desk.status(second)["state"] == "pending", "the second job in the queue")
     table = desk.fairlead("status").stdout
     assert re.search(rf"{first} .* running ", table)

@@ -63,10 +63,10 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
     desk.up.wait(lambda: not desk.left(run), "no process left on any node")
     status = desk.status(run)
     assert (status["state"], status["exit_code"], len(status["starts"])) == ("failed", 71, 1)
-    assert status["nodes"] == shortened((first, second))
+    assert status["hosts"] == shortened((first, second))
     assert status["reason"].startswith("hung: 3 of 4 ranks stand in ")
     assert (desk.record(run)["exit_code"], desk.record(run)["straggler"]["rank"]) == (71, 1)
     assert desk.record(run)["ended_because"] == status["reason"]
     table = desk.fairlead("status", run, code=None).stdout
-    assert status["nodes"] in table
+    assert status["hosts"] in table
     assert f"rank 1 on {first}: " in table

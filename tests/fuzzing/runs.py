@@ -75,7 +75,7 @@ def read_run(data: bytes, scratch: Path) -> None:
         for json_wanted in (False, True):
             out = _call(status, store, runs=[], all=True, json=json_wanted)
             if json_wanted:
-                told = {each["run"]: each for each in json.loads(out)}
+                told = {each["run_id"]: each for each in json.loads(out)}
                 if told[OTHER]["exit_code"] != 7:
                     raise Finding("the other run is not told of rightly")
             shown += out

@@ -157,7 +157,7 @@ def test_one_damaged_run_costs_one_line(
     assert (bad in lines) is not (name == "submission.json" and damage == "missing")
     assert shown.isprintable() or {c for c in shown if not c.isprintable()} <= {"\n", "…"}
     assert main(["status", "--json"]) in (0, 4)
-    told = {each["run"]: each for each in json.loads(capfdbinary.readouterr().out)}
+    told = {each["run_id"]: each for each in json.loads(capfdbinary.readouterr().out)}
     assert (told[before]["exit_code"], told[after]["exit_code"]) == (0, 7)
     for words in (
         ["status", bad], ["report"], ["logs", bad], ["logs", "--rank", "0", bad], ["wait", bad],

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import fairlead_meter
+from fairlead import results
 from fairlead.errors import RunError
 from fairlead.study.meterlog import read_rank
 
@@ -75,6 +76,18 @@ def test_thousands_of_steps_are_written_in_pieces_and_none_is_lost(folder: Path)
     assert ends == sorted(ends)
     # No time between pieces is lost: the steps add up to the whole.
     assert sum(process.step_seconds(0, 2500)) == pytest.approx((ends[-1] - process.start_ns) / 1e9)
+
+
+def test_results_go_to_the_run_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(tmp_path / "ranks"))
+    monkeypatch.setenv("RANK", "3")
+    meter = fairlead_meter.Meter()
+    meter.result(loss=1, accuracy=0.5)
+    meter.result(loss=0.5)
+    assert (tmp_path / "ranks" / "results" / "3").read_text().splitlines() == [
+        '["loss", 1.0]', '["accuracy", 0.5]', '["loss", 0.5]',
+    ]  # fmt: skip
+    assert results.read(tmp_path) == {"loss": 0.5, "accuracy": 0.5}
 
 
 def test_closing_twice_is_harmless(folder: Path) -> None:

@@ -288,7 +288,7 @@ def test_a_silent_scheduler_hides_no_other_run(
     over, going = make(store, code="0 160\n"), make(store, starts="100 c1 17\n")
     words = ("status", "--json", "--store", str(store.root))
     assert main(words) == 0
-    told = {each["run"]: each for each in json.loads(capsys.readouterr().out)}
+    told = {each["run_id"]: each for each in json.loads(capsys.readouterr().out)}
     assert (told[over]["state"], told[over]["exit_code"]) == ("completed", 0)
     assert (told[going]["state"], told[going]["exit_code"]) == ("unknown", None)
     assert told[going]["reason"] == "squeue does not answer; try: scontrol ping"
@@ -303,7 +303,8 @@ def test_a_rehearsed_cancel_tells_what_it_would_end(
     run = make(store, starts="100 c1 17\n")
     assert main(("cancel", "--dry-run", "--json", "--store", str(store.root), run)) == 0
     said = capsys.readouterr()
-    assert (json.loads(said.out), "scancel 17" in said.err) == ([run], True)
+    assert [each["run_id"] for each in json.loads(said.out)] == [run]
+    assert "scancel 17" in said.err
     assert "scancel" not in asked(tmp_path)
 
 

@@ -381,10 +381,10 @@ def test_logs_as_json_lines(capsys: pytest.CaptureFixture[str], store: Store, tm
     code, out, err = fairlead(capsys, "logs", "--json", run)
     assert code == 0, err
     assert [json.loads(line) for line in out.splitlines()] == [
-        {"run": f"{run}.0", "rank": 1, "line": "one"},
-        {"run": f"{run}.0", "rank": None, "line": "nobody's"},
-        {"run": f"{run}.0", "rank": None, "line": "\ufffd"},
-        {"run": f"{run}.1", "rank": 0, "line": "two"},
+        {"run_id": f"{run}.0", "rank": 1, "line": "one"},
+        {"run_id": f"{run}.0", "rank": None, "line": "nobody's"},
+        {"run_id": f"{run}.0", "rank": None, "line": "\ufffd"},
+        {"run_id": f"{run}.1", "rank": 0, "line": "two"},
     ]
     code, out, _ = fairlead(capsys, "logs", "--json", f"{run}.1")
     assert json.loads(out) == {"rank": 0, "line": "two"}
@@ -472,13 +472,35 @@ def test_a_job_s_name_is_its_newest_run(
     says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
     code, out, err = fairlead(capsys, "status", "--json", job)
     assert code == 0
-    assert [each["run"] for each in json.loads(out)] == [second]
+    assert [each["run_id"] for each in json.loads(out)] == [second]
     assert f"run {second} (the newest of {job})" in err
     code, out, _ = fairlead(capsys, "status", "-q", "--json", f"{job}.1")
-    assert [each["run"] for each in json.loads(out)] == [f"{second}.1"]
+    assert [each["run_id"] for each in json.loads(out)] == [f"{second}.1"]
     code, _, err = fairlead(capsys, "cancel", job, "--dry-run")
     assert f"would end {second}" in err
     for nobody in ("nobody", "nobody.1", "no body", f"{job}x"):
         code, out, err = fairlead(capsys, "status", nobody)
         assert (code, out) == (2, ""), err
         assert "there is no run" in err or "is not the name of a run" in err
+
+
+def test_a_run_is_named_by_one_key_in_all_verbs(
+    capsys: pytest.CaptureFixture[str], store: Store, says: Says, tmp_path: Path
+) -> None:
+    run = submit(store, tmp_path, 2)
+    says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
+    for words in (["status"], ["cancel", "--dry-run"]):
+        (told,) = json.loads(fairlead(capsys, *words, "--json", run)[1])
+        assert (told["run_id"], told["scheduler"], told["job_id"]) == (run, "slurm", "17"), words
+    for index in range(2):
+        ended(store, f"{run}.{index}", 3)
+    says()
+    waited = json.loads(fairlead(capsys, "wait", "--json", run)[1])
+    reported = json.loads(fairlead(capsys, "report", "--json", run)[1])
+    (status,) = json.loads(fairlead(capsys, "status", "--json", run)[1])
+    points = [f"{run}.0", f"{run}.1"]
+    for told in (waited, reported, status["points"]):
+        assert [(each["run_id"], each["exit_code"], each["end"]["cause"]) for each in told] == [
+            (point, 3, "exit code") for point in points
+        ]
+    assert json.loads(fairlead(capsys, "report", "--json")[1])[0]["run_id"] == run

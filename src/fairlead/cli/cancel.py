@@ -32,11 +32,13 @@ def run(context: Context) -> int:
                 made = each.submission
                 argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
                 console.note(f"would end {made.run_id}: {' '.join(argv)}")
-                ended.append(made.run_id)
+                ended.append(made)
         else:
             sweeps.cancel(context.store, run_id)
-            ended.append(run_id)
+            ended.append(status.submission)
             console.note(f"told {status.submission.scheduler} to end {run_id}")
     if context.options.json:
-        console.result_json(ended)
+        console.result_json(
+            [{"run_id": each.run_id, "scheduler": each.scheduler, "job_id": each.job_id} for each in ended]
+        )
     return 0

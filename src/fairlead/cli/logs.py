@@ -117,7 +117,7 @@ def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
     for name, path in logs:
         if lines is None:
             console.result(f"==> {name} <==")
-        _copy(path, 0, None if lines is None else _Lines(run=name))
+        _copy(path, 0, None if lines is None else _Lines(run_id=name))
     return 0
 
 

@@ -147,21 +147,23 @@ def _quantity(value: float, unit: str) -> str:
 
 def _list(context: Context) -> int:
     """Exit code 4 where a run is damaged."""
-    code = 0
-    runs = context.store.runs()
+    shown = {run_id: _shown(context.store, run_id) for run_id in context.store.runs()}
     if context.options.json:
-        console.result_json(runs)
-    elif not runs:
+        console.result_json([{"run_id": run_id, "state": state} for run_id, (state, _) in shown.items()])
+    elif not shown:
         console.note(f"there are no runs in {context.store.root}; make one: fairlead prove FILE")
     else:
-        for run_id in runs:
-            try:
-                state = _state(context.store, run_id)
-            except FairleadError as error:  # the others are listed all the same
-                state = f"damaged: {one_line(error.message)}"
-                code = StoreError.code
+        for run_id, (state, _) in shown.items():
             console.result(f"{run_id}  {state}")
-    return code
+    return max((code for _, code in shown.values()), default=0)
+
+
+def _shown(store: Store, run_id: str) -> tuple[str, int]:
+    """The state of a run, and 0; of a damaged one why it cannot be read, and the exit code for that."""
+    try:
+        return _state(store, run_id), 0
+    except FairleadError as error:  # the others are listed all the same
+        return f"damaged: {one_line(error.message)}", StoreError.code
 
 
 def _state(store: Store, run_id: str) -> str:

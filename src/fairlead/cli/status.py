@@ -148,7 +148,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
     ways, mark = _ways(store, status)
     return {
         **more,
-        "run": status.submission.run_id,
+        "run_id": status.submission.run_id,
         "scheduler": status.submission.scheduler,
         "job_id": status.submission.job_id,
         "state": status.state.value,
@@ -156,7 +156,8 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
         "reason": status.reason,
         "damaged": status.damaged,
         "end": status.end,
-        "nodes": status.nodes,
+        "nodes": status.submission.nodes,
+        "hosts": status.nodes,
         "starts": list(status.starts),
         "straggler": _slow(store, status),
         "submitted_at": status.submission.submitted_at,

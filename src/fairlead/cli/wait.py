@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import TYPE_CHECKING, Any
 
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common
 from fairlead.cli.status import add_run, newest
+
+if TYPE_CHECKING:
+    from fairlead.model import Record
 
 EXAMPLE = "fairlead wait digits-20261120-101500 && fairlead logs digits-20261120-101500"
 
@@ -20,6 +24,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """The exit code is that of the job."""
     return until_over(context, newest(context))
+
+
+def told(record: Record) -> dict[str, Any]:
+    """A run's record for JSON, with the run's name under the key that all verbs have."""
+    from msgspec import to_builtins
+
+    return {"run_id": record.study, **to_builtins(record)}
 
 
 def until_over(context: Context, run_id: str) -> int:
@@ -39,7 +50,8 @@ def until_over(context: Context, run_id: str) -> int:
     records = sweeps.records(context.store, status)
     assert status.exit_code is not None
     if context.options.json:
-        console.result_json(records if status.points else records[0])
+        plain = [told(record) for record in records]
+        console.result_json(plain if status.points else plain[0])
     elif not context.options.quiet:
         for mark in dict.fromkeys(record.fabric_mark for record in records if record.fabric_mark):
             console.note(f"warning: {mark}")
