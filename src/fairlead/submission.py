@@ -182,9 +182,29 @@ def going_on(run_id: str) -> Iterator[None]:
 def submit(store: Store, plan: Plan, site: Site) -> Submission:
     """Hand the plan's script to its scheduler. Raises PlanError, and leaves nothing, when that refuses it."""
     scheduler = queue_of(plan)
+    submission = begin(store, plan, site)
+    script = control_folder(store, submission.run_id) / "job.sh"
+    return hand_over_kept(store, scheduler, plan, submission, script)
+
+
+def ended_here(store: Store, run_id: str, code: int) -> Record:
+    """The record of a run whose script was started here and ended with this code."""
+    made = read(store, run_id)
+    status = _by_its_own_files(store, made)
+    if status is None:  # the script was killed, or never came to its first line
+        store.write(store.run(run_id) / "exit_code", f"{code or 1} {int(time.time())}\n".encode())
+        status = _by_its_own_files(store, made)
+    assert status is not None
+    found = record(store, _with_end(store, status, None))
+    assert found is not None  # of a run that is over
+    return found
+
+
+def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) -> Submission:
+    """A run's folder with its script, before the script is handed over or started."""
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
-    submission = describe(plan, site, run_id)
+    submission = msgspec.structs.replace(describe(plan, site, run_id), job_id=job_id)
     script = folder / run_folder.CONTROL / "job.sh"
     with store.whole_run(run_id):
         # The nodes see it when the job starts there.
@@ -195,7 +215,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
         write_shell(store, plan, script.parent)
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
         store.write(folder / "submission.json", codec.to_json(submission))
-    return hand_over_kept(store, scheduler, plan, submission, script)
+    return submission
 
 
 def hand_over_kept(

@@ -131,7 +131,7 @@ def test_a_killed_node_costs_no_sample_and_the_record_has_both_starts(
     job = desk.job("lost", ["python", "training.py", ".", "--wait-at", "10"], nodes=2, ranks_per_node=3)
     run = desk.submit(job)
     desk.up.wait(lambda: desk.log(run).count("waits") == 6, "six ranks at the tenth step")
-    second = desk.status(run)["nodes"]
+    second = desk.status(run)["hosts"]
     desk.up.kill_node("c2" if "2" in second else "c1")
     log = desk.wait(run)
     found = result(desk)
@@ -233,6 +233,31 @@ def test_attach_opens_a_shell_in_the_job_s_container(small: Desk, engine: str) -
     assert b"s3cret" not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     small.fairlead("cancel", run)
     small.wait(run, code=143)
+
+
+def test_run_uses_the_nodes_of_the_job_that_it_is_called_in(small: Desk) -> None:
+    """salloc's shell is on the login node, which no rank may run on."""
+    says = ["sh", "-c", "echo rank $RANK of $WORLD_SIZE on $(uname -n); exit $RANK"]
+    two = small.job("two", says, nodes=2, ranks_per_node=1, more='launcher = "ranks"')
+    one = small.job("one", ["sh", "-c", "uname -n"], nodes=1, ranks_per_node=1)
+    three = small.job("three", says, nodes=3, ranks_per_node=1)
+    line = (
+        f"fairlead run {two}; echo code $?; fairlead run {one}; fairlead run {three}; fairlead submit {one}"
+    )
+    done = small.up.login(
+        ["salloc", "-Q", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", line],
+        cwd=small.folder, environment=small.environment, check=False, timeout_s=240,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert "[rank 0] rank 0 of 2 on c1" in said, said
+    assert "[rank 1] rank 1 of 2 on c2" in said
+    assert "code 1" in said
+    assert "\nc1\n" in said
+    assert "the job asks for 3 nodes, and slurm job" in said
+    assert "submit asks for a new job" in said
+    status = small.status("two")
+    assert (status["state"], status["exit_code"], status["end"]["cause"]) == ("failed", 1, "exit code")
+    assert "rank 1 of 2" in small.fairlead("logs", "two").stdout
 
 
 def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:

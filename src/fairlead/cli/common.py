@@ -312,7 +312,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     from fairlead.images.executable import look
     from fairlead.plan import plan
 
-    job = read_job(context)
+    job = in_allocation(context, read_job(context))
     if not is_only_looking(context):
         check_set(job)
     if context.options.verb == "prove" and job.sweep is not msgspec.UNSET:
@@ -354,6 +354,45 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
             f"{image.inodes:,} files and folders"
         )
     return job, site, _with_site_layer(context, job, image, site)
+
+
+def in_allocation(context: Context, job: Job) -> Job:
+    """The job as it runs in the scheduler's job in which this command was called: `run` uses its nodes, and
+    the other verbs say what they use instead."""
+    from fairlead import allocation
+
+    verb, found = context.options.verb, allocation.find(os.environ)
+    if found is None or job.scheduler not in (None, found.scheduler):
+        return job
+    where = f"{found.scheduler} job {found.job_id}"
+    if verb == "submit" and not context.options.quiet:
+        console.note(
+            f"this shell is in {where}: submit asks for a new job, fairlead run uses this one's nodes"
+        )
+    if verb == "prove" and not found.here:
+        raise UsageError(
+            f"this shell is in {where}, and this machine is none of its nodes: prove would measure here",
+            remedy=shlex.join([*found.start, "--pty", "fairlead", "prove"]) + " …",
+        )
+    if verb != "run" or (found.here and job.topology.nodes == 1 and job.scheduler is None):
+        return job
+    import msgspec
+
+    from fairlead.errors import PlanError
+
+    if job.topology.nodes > found.nodes:
+        raise PlanError(
+            f"the job asks for {job.topology.nodes} nodes, and {where} has {found.nodes}",
+            remedy=f"set nodes = {found.nodes} under [topology], or fairlead submit",
+        )
+    if job.sweep is not msgspec.UNSET:
+        raise UsageError(
+            f"this shell is in {where}, whose nodes a sweep does not share out",
+            remedy="fairlead submit, or fairlead run on a node of the job",
+        )
+    # What would put the job back into the queue would end this shell.
+    scheduling = msgspec.structs.replace(job.scheduling, requeue=False)
+    return msgspec.structs.replace(job, scheduler=found.scheduler, scheduling=scheduling)
 
 
 def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Image:

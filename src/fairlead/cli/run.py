@@ -23,13 +23,16 @@ from fairlead.cli.common import (
     make_plan,
     prepare,
 )
+from fairlead.cli.wait import told
 from fairlead.clock import utc_now
-from fairlead.errors import ProgramError, StoreError
+from fairlead.errors import ProgramError, StoreError, UsageError
 from fairlead.model import MemorySample, Plan, Record, Site
 from fairlead.progress import look_for_straggler
 from fairlead.sweep import Sweep
 
 _SAMPLE_S = 0.5
+#: Shows what a command prints, and keeps it in the file $0; Ctrl-C is for the command.
+_KEPT = 'set -o pipefail; "$@" 2>&1 | tee -i -a "$0"'
 
 
 EXAMPLE = "fairlead run examples/digits.toml"
@@ -61,6 +64,8 @@ def run(context: Context) -> int:
         console.note(f"warning: {warning}")
     if job.sweep is not UNSET:
         return _run_sweep(context, plan, job.sweep, site)
+    if plan.scheduler != "local":
+        return _run_in_allocation(context, plan, site)
     run_id = context.store.new_run(job.name)
     folder = context.store.run(run_id)
     script = folder / "job.sh"
@@ -69,13 +74,43 @@ def run(context: Context) -> int:
     record = _run_one(context, plan, site, run_id, script)
     proofs.expect(context.store, plan, run_id)
     if context.options.json:
-        console.result_json(record)
+        console.result_json(told(record))
     elif not context.options.quiet:
         if record.straggler is not None:
             console.note(record.straggler.text)
         console.note(
             f"run {run_id}: exit code {record.exit_code} after {record.wall_s:.1f} s; record in {folder}"
         )
+    return record.exit_code
+
+
+def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
+    """The job script on the nodes of the scheduler's job in which this command was called."""
+    from fairlead import allocation, submission
+
+    found = allocation.find(os.environ)
+    if found is None or found.scheduler != plan.scheduler:
+        raise UsageError(
+            f"this shell is in no job of {plan.scheduler}, whose nodes run would use",
+            remedy="fairlead submit, or leave scheduler out of the job file",
+        )
+    made = submission.begin(context.store, plan, site, job_id=found.job_id)
+    if not context.options.quiet:
+        console.note(
+            f"run {made.run_id} on {made.nodes} of the {found.nodes} nodes of {found.scheduler} "
+            f"job {found.job_id}"
+        )
+    script = submission.control_folder(context.store, made.run_id) / "job.sh"
+    log = submission.output_log(context.store, made.run_id)
+    words = ("bash", "-c", _KEPT + (" >&2" if context.options.json else ""), str(log))
+    code = execute.run_in_terminal((*words, *found.start, "bash", str(script)))
+    record = submission.ended_here(context.store, made.run_id, code)
+    proofs.expect(context.store, plan, made.run_id)
+    if context.options.json:
+        console.result_json(told(record))
+    elif not context.options.quiet:
+        because = f", {record.ended_because}" if record.ended_because else ""
+        console.note(f"run {made.run_id}: exit code {record.exit_code}{because} after {record.wall_s:.1f} s")
     return record.exit_code
 
 
@@ -97,7 +132,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     stopped = records[-1].exit_code == 130
     code = 130 if stopped else next((record.exit_code for record in records if record.exit_code), 0)
     if context.options.json:
-        console.result_json(records)
+        console.result_json([told(record) for record in records])
     elif not context.options.quiet:
         rows = [("point", "exit", "s", "")]
         for index in range(len(points.points)):
