@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from registries import MANIFEST, RealRegistry, sha256
+from registries import INDEX, MANIFEST, RealRegistry, sha256
 from tools import tool
 
 from fairlead.images.sources.remote.options import Options
@@ -112,6 +112,22 @@ def upload(registry: RealRegistry, image: Packed, name: str) -> str:
             if not pusher.has_blob(sha256(blob)):
                 pusher.upload(sha256(blob), len(blob), [blob])
         pusher.put_manifest(tag, image.manifest, MANIFEST)
+    return f"{registry.address}/{name}"
+
+
+def upload_index(registry: RealRegistry, images: Mapping[str, Packed], name: str) -> str:
+    """Push an index of images for several architectures; return its whole reference."""
+    entries = []
+    for architecture, image in images.items():
+        upload(registry, image, f"{name.partition(':')[0]}:{architecture}")
+        platform = {"os": "linux", "architecture": architecture}
+        size = len(image.manifest)
+        entries.append({"mediaType": MANIFEST, "digest": image.digest, "size": size, "platform": platform})
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
+    repository, _, tag = name.partition(":")
+    options = Options(environment={}, plain_http=registry.ca_file is None)
+    with open_pusher(registry.address, repository, options=options) as pusher:
+        pusher.put_manifest(tag, index, INDEX)
     return f"{registry.address}/{name}"
 
 

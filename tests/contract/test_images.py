@@ -226,8 +226,25 @@ def test_an_image_for_another_machine_is_refused(
 ) -> None:
     name = images.upload(registry, images.pack(base, architecture="arm64"), "team/arm:1")
     said = fairlead("image", "pull", "--plain-http", name, code=6)
-    assert "is an image for linux/arm64, not for linux/amd64" in said.err
+    refusal = "is an image for linux/arm64, not for linux/amd64"
+    assert refusal in said.err
+    assert "image pull --arch aarch64" in said.err
+    assert "known: x86_64, aarch64" in fairlead("image", "pull", "--arch", "vax", name, code=2).err
     fairlead("image", "pull", "--plain-http", "--arch", "aarch64", name)
+    # That it is in the store now makes it no image for this machine.
+    assert refusal in fairlead("image", "pull", "--plain-http", name, code=6).err
+    fairlead("image", "save", "--plain-http", name, "arm.tar")
+    assert refusal in fairlead("image", "load", "arm.tar", code=6).err
+
+
+def test_an_index_is_read_anew_for_this_machine(fairlead: Fairlead, registry: RealRegistry) -> None:
+    here, there = (
+        images.pack(images.tar({"a": b"x"})),
+        images.pack(images.tar({"a": b"y"}), architecture="arm64"),
+    )
+    name = images.upload_index(registry, {"amd64": here, "arm64": there}, "team/both:1")
+    assert there.digest in fairlead("image", "pull", "--plain-http", "--arch", "arm64", name).out
+    assert here.digest in pull(fairlead, name).out
 
 
 def test_32_processes_at_once_fetch_once(fairlead: Fairlead, registry: RealRegistry) -> None:

@@ -20,6 +20,7 @@ import pytest
 from archives import read_whole
 from tools import ordinary, tool
 
+from fairlead import architectures
 from fairlead.images.sources import squash
 from fairlead.images.sources.layouts import open_layout, sniff
 from fairlead.images.sources.reference import Transport
@@ -283,7 +284,7 @@ def test_charliecloud_converts_to_folder_squashfs_and_tar(charliecloud: Path) ->
     assert squashed.config.diff_ids == folder.config.diff_ids
     for read in (folder, squashed, packed):
         assert read.config.environment == {"PATH": "/opt/z:/bin", "WORD": "a b"}
-        assert read.config.architecture == archives.manifest.ARCHITECTURES[os.uname().machine]
+        assert read.config.architecture == architectures.oci(os.uname().machine)
 
 
 # -- SIF -------------------------------------------------------------------------------------------------
@@ -309,7 +310,7 @@ def test_a_sif_keeps_the_configuration_of_the_image_it_was_made_from(sif: Path) 
     config = check(sif, Transport.SIF).config
     assert config.environment == ENVIRONMENT
     assert (config.process.entrypoint, config.process.workdir) == (("/bin/sh", "-c"), "/usr")
-    assert config.architecture == archives.manifest.ARCHITECTURES[os.uname().machine]
+    assert config.architecture == architectures.oci(os.uname().machine)
 
 
 def test_a_sif_of_a_definition_file_tells_its_plain_variables(lab: Lab) -> None:

@@ -60,7 +60,7 @@ def _config(document: Document) -> None:
         raise Finding("a process that cannot be started")
     if any(not comment.isprintable() for comment in made.comments):
         raise Finding("a comment with control characters")
-    manifest.check_machine(made, machine="x86_64", name=NAME)
+    manifest.check_machine(made.architecture, os=made.os, machine="x86_64", name=NAME)
 
 
 def _digest(text: str) -> None:

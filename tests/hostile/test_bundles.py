@@ -19,7 +19,7 @@ import pytest
 from registries import MANIFEST, RealRegistry, real_registry, sha256
 from tools import tool
 
-from fairlead import codec, pinning
+from fairlead import architectures, codec, pinning
 from fairlead.errors import FairleadError, ImageError, StoreError
 from fairlead.images.layers.limits import Limits
 from fairlead.images.obtain import obtain
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.one_in(8)
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 OTHER = sha256(b"another image")
-MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+MACHINE = architectures.oci(os.uname().machine)
 
 
 def packed(text: bytes = b"mine") -> images.Packed:

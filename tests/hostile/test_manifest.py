@@ -49,7 +49,7 @@ def read_all(data: bytes, media_type: str = "", machine: str = "x86_64") -> list
         assert all("\0" not in value and name for name, value in made.environment.items())
         assert made.process.workdir.startswith("/")
         assert all(comment == "" or comment.isprintable() for comment in made.comments)
-        manifest.check_machine(made, machine=machine, name=NAME)
+        manifest.check_machine(made.architecture, os=made.os, machine=machine, name=NAME)
 
     return [message for each in (offers, image, config) if (message := refused(each))]
 

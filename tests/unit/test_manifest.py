@@ -118,7 +118,7 @@ def test_a_wrong_architecture_lists_the_right_ones() -> None:
     assert caught.value.message == (
         f"{NAME} has no image for linux/amd64; it has: linux/arm64/v8, linux/s390x, windows/amd64"
     )
-    assert "architecture" in caught.value.remedy
+    assert "built for linux/amd64; for aarch64 nodes: fairlead image pull --arch" in caught.value.remedy
 
 
 @pytest.mark.parametrize("found", [index(), index(None, None)])
@@ -264,12 +264,12 @@ def test_the_config_of_a_chart(content: Any) -> None:
 
 def test_a_lone_manifest_is_for_one_machine() -> None:
     found = manifest.config(config(), name=NAME)
-    manifest.check_machine(found, machine="x86_64", name=NAME)
+    manifest.check_machine(found.architecture, os=found.os, machine="x86_64", name=NAME)
     with pytest.raises(ImageError, match="is an image for linux/amd64, not for linux/arm64") as caught:
-        manifest.check_machine(found, machine="aarch64", name=NAME)
+        manifest.check_machine(found.architecture, os=found.os, machine="aarch64", name=NAME)
     assert caught.value.remedy
     windows = manifest.config(config(os="windows"), name=NAME)
     with pytest.raises(ImageError, match="is an image for windows/amd64"):
-        manifest.check_machine(windows, machine="x86_64", name=NAME)
+        manifest.check_machine(windows.architecture, os=windows.os, machine="x86_64", name=NAME)
     silent = manifest.config(config(os="", architecture=""), name=NAME)
-    manifest.check_machine(silent, machine="riscv64", name=NAME)
+    manifest.check_machine(silent.architecture, os=silent.os, machine="riscv64", name=NAME)

@@ -227,8 +227,9 @@ def registry_access(context: Context) -> Access:
     )
 
 
-def _bring(context: Context, job: Job) -> Image:
-    """The image that the job names: the one in the store, or pulled now, unless the verb only looks."""
+def _bring(context: Context, job: Job, machine: str) -> Image:
+    """The image that the job names: the one in the store, or pulled now for this `machine` (uname -m), unless
+    the verb only looks."""
     from fairlead.images.sources import locate
 
     folder = os.getcwd()
@@ -266,7 +267,7 @@ def _bring(context: Context, job: Job) -> Image:
             found,
             context.store,
             access,
-            machine=os.uname().machine,
+            machine=machine,
             limits=Limits(),
             progress=context.progress.bytes,
         )
@@ -337,7 +338,8 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
             site = provide_py_spy(context.store, site)
     site = with_filters(context, site)
     if job.image != "capture":
-        return job, site, _with_site_layer(context, job, _bring(context, job), site)
+        machine = (compute_node(context, job, site) or site).architecture
+        return job, site, _with_site_layer(context, job, _bring(context, job, machine), site)
     described = describe(job.capture)
     node = compute_node(context, job, site)
     plan(job, _described_with_site_layer(context, job, described, site), None, site, node=node,

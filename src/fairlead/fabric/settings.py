@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fairlead import architectures
 from fairlead.fabric.facts import FabricLibrary, Kind, Network, Port
 from fairlead.model import MpiFamily
 
@@ -147,16 +148,16 @@ def _provider(network: Network, speakers: Speakers) -> list[Setting]:
     return []
 
 
-def advice(network: Network, speakers: Speakers, *, captured: bool) -> tuple[Advice, ...]:
+def advice(network: Network, speakers: Speakers, *, captured: bool, machine: str) -> tuple[Advice, ...]:
     """What will keep the ranks from the fabric that is there, as far as the facts tell. `captured`: the image
-    is an environment of this machine."""
+    is an environment of this machine; `machine`: as uname(1) prints it."""
     if not network.active or not (speakers.nccl or speakers.mpi is not None):
         return ()
     found = [*_of_node(network)]
     if speakers.libraries is not None:
         for kind in network.kinds:
             port = next(port for port in network.active if port.kind is kind)
-            found += _of_image(port, speakers, captured=captured)
+            found += _of_image(port, speakers, captured=captured, machine=machine)
     return tuple(dict.fromkeys(found))
 
 
@@ -188,9 +189,9 @@ def _of_node(network: Network) -> list[Advice]:
     return found
 
 
-def _of_image(port: Port, speakers: Speakers, *, captured: bool) -> list[Advice]:
+def _of_image(port: Port, speakers: Speakers, *, captured: bool, machine: str) -> list[Advice]:
     if port.kind in VERBS:
-        return _verbs(port, speakers, captured=captured)
+        return _verbs(port, speakers, captured=captured, machine=machine)
     provider = PROVIDERS[port.kind]
     in_image = "take an image with {}" if not captured else "install {}, and capture anew: fairlead capture"
     found = []
@@ -213,9 +214,10 @@ def _of_image(port: Port, speakers: Speakers, *, captured: bool) -> list[Advice]
     return found
 
 
-def _verbs(port: Port, speakers: Speakers, *, captured: bool) -> list[Advice]:
+def _verbs(port: Port, speakers: Speakers, *, captured: bool, machine: str) -> list[Advice]:
     verbs = speakers.parts("libibverbs")
-    folder = "/usr/lib/x86_64-linux-gnu"
+    own = architectures.find(machine)
+    folder = f"/usr/lib/{own.triplet}" if own is not None else "/usr/lib64"
     remedy = (
         "install libibverbs1 and ibverbs-providers in the image (apt-get), or libibverbs (dnf)"
         if not captured

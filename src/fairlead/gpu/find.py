@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from fairlead import architectures
 from fairlead.gpu import cdi, elf, ldcache, versions
 from fairlead.gpu.tree import Tree
 from fairlead.model import DriverFile, GpuDriver, Mount
@@ -226,8 +227,8 @@ def _libraries(
             take(entry.name, entry.path)
     stems_found = {name.partition(".so")[0] for name in found}
     source = None
-    triplet = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}.get(machine)
-    for folder in (*folders, *([f"/usr/lib/{triplet}"] if triplet else [])):
+    own = architectures.find(machine)
+    for folder in (*folders, *([f"/usr/lib/{own.triplet}"] if own is not None else [])):
         for name in tree.names(folder, "lib*.so*"):
             named = _LIBRARY.fullmatch(name)
             if named and named["stem"] in stems and named["stem"] not in stems_found:

@@ -10,15 +10,14 @@ import os
 import struct
 from typing import NamedTuple
 
+from fairlead import architectures
+
 _OLD, _NEW = b"ld.so-1.7.0\0", b"glibc-ld.so.cache1.1"
 _OLD_ENTRY_BYTES = 12
 #: Magic, count, bytes of strings, byte order, 3 of padding, offset of extensions, 3 unused.
 _HEADER = struct.Struct("=20sIIB3xI12x")
 #: Flags, name, path, an unused one, capabilities of the processor.
 _ENTRY = struct.Struct("=iIIIQ")
-
-#: The kind of library that this machine's programs load, by `uname -m`: dl-cache.h's FLAG_*.
-_KINDS = {"x86_64": 0x0303, "aarch64": 0x0A03, "ppc64le": 0x0503, "s390x": 0x0403, "riscv64": 0x1003}
 
 
 class Entry(NamedTuple):
@@ -43,14 +42,15 @@ def parse(data: bytes, machine: str) -> tuple[Entry, ...]:
     magic, count, _, _, _ = _HEADER.unpack_from(data, start)
     if magic != _NEW:
         raise ValueError(f"it starts with {data[start : start + 20]!r}, not with {_NEW!r}")
-    kind = _KINDS.get(machine)
+    own = architectures.find(machine)
+    kind = own.ldcache if own is not None else 0
     found = []
     for number in range(count):
         at = start + _HEADER.size + number * _ENTRY.size
         if at + _ENTRY.size > len(data):
             raise ValueError(f"it names {count} libraries and ends in number {number}")
         flags, name, path, _, capabilities = _ENTRY.unpack_from(data, at)
-        if (kind is None or flags == kind) and not capabilities:
+        if (not kind or flags == kind) and not capabilities:
             found.append(Entry(_string(data, start + name), _string(data, start + path)))
     return tuple(found)
 

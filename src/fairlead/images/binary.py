@@ -14,17 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-#: e_machine -> what `uname -m` calls it.
-_MACHINES = {
-    3: "i686",
-    21: "ppc64le",
-    22: "s390x",
-    40: "armv7l",
-    62: "x86_64",
-    183: "aarch64",
-    243: "riscv64",
-    258: "loongarch64",
-}
+from fairlead import architectures
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 5, 6, 10, 0x6FFFFEF5
@@ -58,10 +48,8 @@ class Binary:
     @property
     def machine(self) -> str | None:
         """As `uname -m` would print it."""
-        if not self.is_elf:
-            return None
-        name = _MACHINES.get(self._number("H", 18))
-        return "ppc64" if name == "ppc64le" and self._order == ">" else name
+        found = architectures.of_elf(self._data[: architectures.ELF_BYTES])
+        return found.name if found is not None else None
 
     @property
     def interpreter(self) -> str | None:

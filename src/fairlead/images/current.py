@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from fairlead import architectures
 from fairlead.images.signatures import place
 from fairlead.images.sources import locate
 from fairlead.images.sources.locate import Access
@@ -22,13 +23,16 @@ class Pulled:
     shared: int
 
 
-def current(found: Reference, store: Store, access: Access) -> Pulled | None:
+def current(found: Reference, store: Store, access: Access, *, machine: str) -> Pulled | None:
     """The image in the store, when the reference still stands for it; one question to a registry at most.
 
-    An image that the signature policy has not accepted is not current.
+    An image that the signature policy has not accepted is not current, nor is one for another `machine`.
     """
     pin = store.pinned(str(found))
     if pin is None or not store.has_image(pin.digest):
+        return None
+    image = store.image(pin.digest)
+    if architectures.oci(image.architecture) not in (architectures.oci(machine), "", "unknown"):
         return None
     if not place.requires_nothing(access.policy, os.environ):
         from fairlead.images.signatures.check import holds
@@ -45,5 +49,4 @@ def current(found: Reference, store: Store, access: Access) -> Pulled | None:
         with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
             if source.head_digest() != pin.root:
                 return None
-    image = store.image(pin.digest)
     return Pulled(image=image, fetched=0, shared=len(image.layers))

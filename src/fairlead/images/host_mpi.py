@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fairlead import codec
+from fairlead import architectures, codec
 from fairlead.gpu import elf, ldcache
 from fairlead.images.view import Found, View
 from fairlead.model import HostLibrary, HostMpiTree, Image, Mount, Site
@@ -17,10 +17,7 @@ from fairlead.mpi.ladder import binds
 from fairlead.store import Store
 from fairlead.versions import numbers
 
-_DEFAULT_FOLDERS = (
-    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib",
-)  # fmt: skip
+_DEFAULT_FOLDERS = (*architectures.library_folders(os.uname().machine), "/usr/local/lib")
 #: Of MPI and what drives its networks, the host's is taken whatever the image has: that is what is wanted.
 _OWN = re.compile(r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|cxi|infinipath|munge)")
 #: rdma-core: its parts go together, and libibverbs looks for its drivers where it was built for. So the

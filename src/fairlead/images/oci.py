@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO
 
-from fairlead import codec, digests
+from fairlead import architectures, codec, digests
 from fairlead.errors import ImageError, StoreError
 from fairlead.files import outputs
 from fairlead.images.blobs import Blobs
@@ -23,7 +23,7 @@ from fairlead.images.layers import rebuild
 from fairlead.images.progress import Progress
 from fairlead.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Manifest, manifest
 from fairlead.images.sources.source import Descriptor, Document
-from fairlead.model import ARCHITECTURES, Image, Layer
+from fairlead.model import Image, Layer
 from fairlead.store import Store
 
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -45,7 +45,7 @@ def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str,
     """Manifest and config for uncompressed layers. Equal input gives equal bytes."""
     config = codec.to_json(
         {
-            "architecture": ARCHITECTURES.get(machine, machine),
+            "architecture": architectures.oci(machine),
             "os": "linux",
             "created": _CREATED,
             "config": {

@@ -86,6 +86,7 @@ def pull(
             )
         else:
             image, fetched = store.image(chosen.digest), 0
+            manifest.check_machine(image.architecture, machine=machine, name=source.name)
             confirm()
             store.pin(pin)
     return Pulled(image=image, fetched=fetched, shared=len(image.layers) - fetched)
@@ -107,7 +108,7 @@ def _bring(
     read = manifest.manifest(chosen, name=source.name)
     described = source.document(read.config.digest)
     config = manifest.config(described, name=source.name)
-    manifest.check_machine(config, machine=machine, name=source.name)
+    manifest.check_machine(config.architecture, os=config.os, machine=machine, name=source.name)
     if len(config.diff_ids) != len(read.layers):
         raise ImageError(
             f"{source.name} contradicts itself: {len(read.layers)} layers in its manifest, "

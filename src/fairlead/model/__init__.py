@@ -27,7 +27,6 @@ from fairlead.model.command import (
 from fairlead.model.end import Cause, End
 from fairlead.model.host_files import DriverFile, Mount
 from fairlead.model.image import (
-    ARCHITECTURES,
     CudaCompat,
     Held,
     Image,
@@ -72,7 +71,7 @@ from fairlead.model.submission import JobState, Mark, QueueEntry, Submission
 from fairlead.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "ARCHITECTURES", "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "Claim",
+    "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "Claim",
     "Command", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile", "End",
     "EngineFacts", "Executable", "FileSystem", "GpuDriver", "Handing", "Held", "HostLibrary", "HostMpiTree",
     "Image", "Job", "JobStart", "JobState", "Joined", "JoinedTree", "Layer", "Linked", "Mark",

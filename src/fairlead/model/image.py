@@ -7,12 +7,6 @@ from msgspec import Struct, field
 from fairlead.fabric.facts import FabricLibrary
 from fairlead.model.mpi import HostMpiTree, MpiFacts
 
-#: The names that OCI gives to the machines that `uname -m` names.
-ARCHITECTURES = {
-    "x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "riscv64": "riscv64", "s390x": "s390x",
-    "armv7l": "arm", "i686": "386",
-}  # fmt: skip
-
 
 class Layer(Struct, frozen=True, kw_only=True):
     """One layer: the digest of its uncompressed tar, and what it costs on disk."""

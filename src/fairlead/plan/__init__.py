@@ -10,13 +10,12 @@ import dataclasses
 import msgspec
 from msgspec import UNSET
 
-from fairlead import registry
+from fairlead import architectures, registry
 from fairlead.engines import ENV, Engine, Suitable
 from fairlead.errors import PlanError
 from fairlead.files.kinds import IN_MEMORY, common_name
 from fairlead.launchers import SECRET, Surroundings, by_mpi
 from fairlead.model import (
-    ARCHITECTURES,
     Command,
     Decision,
     Executable,
@@ -295,7 +294,7 @@ _ALSO_RUNS = {"amd64": ("386",), "arm64": ("arm",)}
 
 
 def _refuse_architecture(job: Job, image: Image, node: Site) -> None:
-    built_for, wanted = image.architecture, ARCHITECTURES.get(node.architecture, node.architecture)
+    built_for, wanted = image.architecture, architectures.oci(node.architecture)
     if built_for in ("", "unknown", node.architecture, wanted, *_ALSO_RUNS.get(wanted, ())):
         return
     name = "the captured environment" if job.image == "capture" else f"the image {job.image}"

@@ -65,7 +65,9 @@ def choose_fabric(
     wanted = settings(network, speakers)
     chosen = [each for each in wanted if each.name not in given]
     left = [each for each in wanted if each.name in given]
-    advised = advice(network, speakers, captured=image is not None and not image.reference)
+    advised = advice(
+        network, speakers, captured=image is not None and not image.reference, machine=node.architecture
+    )
     tells = _nccl_tells(engine, container, node) if speakers.nccl else None
     if given & {*told.NCCL, told.NCCL_FILE}:  # the user has plans of their own with NCCL's words
         tells = None

@@ -25,7 +25,7 @@ from fairlead.errors import FairleadError, ToolError
 from fairlead.files.mounts import Mount, find_mount
 from fairlead.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
 from fairlead.printable import one_line
-from fairlead.probe import fabrics
+from fairlead.probe import fabrics, processor
 from fairlead.probe.attempts import attempt
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.host import SWITCHES, obstacle_of
@@ -66,7 +66,7 @@ echo "architecture $(uname -m)"
 . /etc/os-release 2>/dev/null
 echo "distribution ${PRETTY_NAME:-unknown}"
 echo "glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/glibc //')"
-echo "cpu_model $(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)"
+head -n 40 /proc/cpuinfo | sed 's/^/cpuinfo /'
 echo "cpus $(nproc)"
 echo "mem_kb $(sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo)"
 echo "load $(cut -d ' ' -f 1 /proc/loadavg)"
@@ -280,7 +280,7 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         architecture=one["architecture"],
         distribution=one["distribution"],
         glibc=one["glibc"],
-        cpu_model=one["cpu_model"] or one["architecture"],
+        cpu_model=processor.name("\n".join(facts["cpuinfo"]), one["architecture"]),
         cpus=int(one["cpus"]),
         mem_bytes=int(one["mem_kb"]) * 1024,
         load_1min=float(one["load"]) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", one["load"]) else 0.0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import re
 import sys
 from functools import partial
 
@@ -15,7 +14,7 @@ from fairlead.files.mounts import existing, mount_of
 from fairlead.gpu import find
 from fairlead.model import FileSystem, Site
 from fairlead.plan.watchdog import PY_SPY
-from fairlead.probe import mpi_library, permits
+from fairlead.probe import mpi_library, permits, processor
 from fairlead.probe.attempts import attempt
 from fairlead.probe.engines import probe_engine
 from fairlead.probe.fabrics import probe_network
@@ -82,7 +81,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         architecture=platform.machine(),
         distribution=_distribution(),
         glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc "),
-        cpu_model=_cpu_model(),
+        cpu_model=processor.name(read_text("/proc/cpuinfo"), platform.machine()),
         cpus=cpus(),
         mem_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
         user=user,
@@ -139,11 +138,6 @@ def _distribution() -> str:
         return platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
     except OSError:
         return "unknown"
-
-
-def _cpu_model() -> str:
-    named = re.search(r"^model name\s*: (.*)$", read_text("/proc/cpuinfo"), re.MULTILINE)
-    return named[1] if named else platform.machine()
 
 
 def _user(uid: int) -> str:

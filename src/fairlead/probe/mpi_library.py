@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
-from fairlead import codec
+from fairlead import architectures, codec
 from fairlead.errors import StoreError
 from fairlead.gpu import elf, ldcache
 from fairlead.gpu.tree import Tree
@@ -22,11 +22,6 @@ from fairlead.model import DriverFile, HostLibrary, MpiFacts, MpiFamily
 from fairlead.mpi.inject import C_LIBRARY, EMPTY_PART
 from fairlead.store import Store
 from fairlead.versions import numbers
-
-_DEFAULT_FOLDERS = (
-    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
-)  # fmt: skip
 
 #: Place in the tree -> where it may be, beside the library of the stem. OpenMPI's and PMIx's own
 #: `make install`, Debian, Red Hat; wheels have UCX and libfabric in the folder of plugins.
@@ -63,7 +58,8 @@ def closure(
     """What the library loads. `root`: below which the machine's files are."""
     assert mpi.library is not None
     tree = Tree(root)
-    loader = _Loader(tree, environment.get("LD_LIBRARY_PATH", ""), machine or os.uname().machine)
+    machine = machine or os.uname().machine
+    loader = _Loader(tree, environment.get("LD_LIBRARY_PATH", ""), machine)
     libraries: dict[str, str] = {}
     folders: dict[str, str] = {}
     asked: dict[str, set[str]] = {}
@@ -96,7 +92,7 @@ def closure(
                 needed_by_name.add(os.path.basename(needed))
                 libraries.setdefault(os.path.basename(needed), tree_path(tree, found, root) or found)
                 pending.append(found)
-        for place, folder in _folders(tree, name, path, mpi):
+        for place, folder in _folders(tree, name, path, mpi, machine):
             if place not in folders:
                 folders[place] = folder
                 pending += [f"{folder}/{each}" for each in tree.names(folder, "*.so*")]
@@ -127,7 +123,7 @@ def _siblings(tree: Tree, mpi: MpiFacts) -> Iterator[str]:
                 yield f"{folder}/{name}"
 
 
-def _folders(tree: Tree, name: str, path: str, mpi: MpiFacts) -> Iterator[tuple[str, str]]:
+def _folders(tree: Tree, name: str, path: str, mpi: MpiFacts, machine: str) -> Iterator[tuple[str, str]]:
     """The folders that a library of this name looks into."""
     told = _LIBRARY.fullmatch(name)
     stem = f"lib{told['stem']}" if told is not None else ""
@@ -146,7 +142,7 @@ def _folders(tree: Tree, name: str, path: str, mpi: MpiFacts) -> Iterator[tuple[
         own = prefix not in ("/", "/usr")
         for place, candidates in (
             ("share/openmpi", (f"{prefix}/share/openmpi", "/usr/share/openmpi")),
-            ("etc", (f"{prefix}/etc",) if own else ("/etc/openmpi", "/etc/openmpi-x86_64")),
+            ("etc", (f"{prefix}/etc",) if own else ("/etc/openmpi", f"/etc/openmpi-{machine}")),
         ):
             found = next((each for each in candidates if tree.is_folder(each)), None)
             if found is not None:
@@ -159,6 +155,7 @@ class _Loader:
     def __init__(self, tree: Tree, library_path: str, machine: str) -> None:
         self._tree = tree
         self._library_path = tuple(each for each in library_path.split(":") if each.startswith("/"))
+        self._folders = architectures.library_folders(machine)
         data = tree.read("/etc/ld.so.cache")
         self._cache: dict[str, str] = {}
         with suppress(ValueError):
@@ -177,7 +174,7 @@ class _Loader:
         cached = self._cache.get(name)
         if cached is not None and self._tree.is_file(cached):
             return cached
-        return next((f"{f}/{name}" for f in _DEFAULT_FOLDERS if self._tree.is_file(f"{f}/{name}")), None)
+        return next((f"{f}/{name}" for f in self._folders if self._tree.is_file(f"{f}/{name}")), None)
 
 
 def _stamp(path: str) -> list[int]:

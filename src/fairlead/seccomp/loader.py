@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import struct
 
+from fairlead import architectures
+
 #: The code that loader-MACHINE.s gives; its length is a multiple of 8.
 CODE = {
     "x86_64":
@@ -24,8 +26,6 @@ CODE = {
     "b2VzIG5vdCB0YWtlIGEgc2VjY29tcCBmaWx0ZXIKAAA=",
 }  # fmt: skip
 
-#: e_machine of the ELF header.
-_MACHINES = {"x86_64": 62, "aarch64": 183}
 _BASE = 0x400000
 _HEADERS = 64 + 56
 #: One segment at a multiple of every page size that these machines have.
@@ -34,6 +34,8 @@ _ALIGNMENT = 0x10000
 
 def elf(machine: str, program: bytes) -> bytes:
     """The loader of this filter, for this machine."""
+    own = architectures.find(machine)
+    assert own is not None  # CODE has it
     code = base64.b64decode(CODE[machine])
     after = _BASE + _HEADERS + len(code)
     # struct sock_fprog: how many instructions, and where they are.
@@ -42,7 +44,7 @@ def elf(machine: str, program: bytes) -> bytes:
     identity = b"\x7fELF" + bytes((2, 1, 1)) + bytes(9)
     header = struct.pack(
         "<16sHHIQQQIHHHHHH",
-        identity, 2, _MACHINES[machine], 1, _BASE + _HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0,
+        identity, 2, own.elf[0], 1, _BASE + _HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0,
     )  # fmt: skip
     readable_and_executable = 5
     segment = struct.pack("<IIQQQQQQ", 1, readable_and_executable, 0, _BASE, _BASE, size, size, _ALIGNMENT)

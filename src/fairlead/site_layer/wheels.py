@@ -13,13 +13,12 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from fairlead import execute
+from fairlead import architectures, execute
 from fairlead.errors import ImageError, ToolError
 from fairlead.model import Image, Outcome
 
 #: Over a slow line.
 _TIMEOUT_S = 1800.0
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _MOST_BYTES = 4 << 30
 
 
@@ -110,7 +109,8 @@ def _target(name: str, wheel: Path, prefix: Path, packages: Path) -> Path | None
 def _tags(image: Image) -> list[str]:
     """What a wheel may be made for, best first, as pip wants it spelled out for another machine.
     https://peps.python.org/pep-0600/ : what runs with a glibc runs with every later one."""
-    machine = _MACHINES.get(image.architecture, image.architecture) or os.uname().machine
+    found = architectures.find(image.architecture)
+    machine = found.name if found is not None else image.architecture or os.uname().machine
     newest = int((image.glibc or "2.17").split(".")[1])
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
     platforms += [f"{each}_{machine}" for each in ("manylinux2014", "manylinux2010", "manylinux1", "linux")]

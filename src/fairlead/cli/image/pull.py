@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 
+from fairlead import architectures
 from fairlead.cli import console
 from fairlead.cli.common import Context, add_common, add_trust
 from fairlead.cli.image.common import access, add_access, add_limits, limits
@@ -24,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "sif:FILE, squashfs:FILE, rootfs:FOLDER, or a path",
     )
     parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
-    parser.add_argument("--arch", metavar="MACHINE", help="for another machine, as its uname -m says")
+    parser.add_argument("--arch", metavar="MACHINE", help="for another machine: aarch64, x86_64, …")
     parser.add_argument("--fresh", action="store_true", help="fetch and unpack every layer again")
     parser.add_argument(
         "--keep-blobs",
@@ -35,6 +36,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_access(parser)
     add_limits(parser)
     add_trust(parser)
+
+
+def _machine(asked: str | None) -> str:
+    """As uname(1) prints it. Raises UsageError."""
+    found = architectures.find(asked or os.uname().machine)
+    if asked is not None and found is None:
+        raise UsageError(
+            f"there is no architecture {asked!r}",
+            context=f"known: {', '.join(each.name for each in architectures.ALL)}",
+            remedy="--arch aarch64",
+        )
+    return found.name if found is not None else os.uname().machine
 
 
 def run(context: Context) -> int:
@@ -55,10 +68,11 @@ def run(context: Context) -> int:
 
         check_reference(found, store, reach, ask=True)
     pulled = None
+    machine = _machine(options.arch)
     if not options.fresh and options.arch is None and not options.keep_blobs:
         from fairlead.images import current
 
-        pulled = current.current(found, store, reach)
+        pulled = current.current(found, store, reach, machine=machine)
     if pulled is None:
         from fairlead.images.obtain import obtain
 
@@ -67,7 +81,7 @@ def run(context: Context) -> int:
                 found,
                 store,
                 reach,
-                machine=options.arch or os.uname().machine,
+                machine=machine,
                 limits=limits(context),
                 fresh=options.fresh,
                 keep_blobs=options.keep_blobs,

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead import codec
+from fairlead import architectures, codec
 from fairlead.images.capture.collect import Collection
 from fairlead.images.capture.interpreter import Interpreter, ask, choose
 from fairlead.images.capture.sources import sources_of
@@ -97,6 +97,7 @@ def describe(request: CaptureRequest) -> Image:
     return Image(
         digest="",
         layers=(),
+        architecture=architectures.oci(os.uname().machine),
         environment=environment,
         python=interpreter.executable,
         python_version=interpreter.version,

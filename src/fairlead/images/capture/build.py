@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from fairlead import architectures
 from fairlead.images import oci
 from fairlead.images.capture import bytecode, facts
 from fairlead.images.capture.collect import Collection, Item, Part, changed
@@ -13,7 +14,7 @@ from fairlead.images.capture.libraries import Inventory
 from fairlead.images.inside import COMPILERS
 from fairlead.images.layers import layer
 from fairlead.images.progress import Progress
-from fairlead.model import ARCHITECTURES, Image, Layer, Prefix, StoredLayer
+from fairlead.model import Image, Layer, Prefix, StoredLayer
 from fairlead.store import Store
 
 
@@ -89,7 +90,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         prefixes=tuple(Prefix(path=path, layer=layers[part].diff_id) for path, part in found.roots),
         unresolved_libraries=found.unresolved,
         notes=tuple(found.collection.left_out),
-        architecture=ARCHITECTURES.get(machine, machine),
+        architecture=architectures.oci(machine),
         compiler=any(f"{place}/{name}" in found.collection.items for place in searched for name in COMPILERS),
         **facts.searched([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
     )

@@ -16,20 +16,16 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
+from fairlead import architectures
 from fairlead.errors import ToolError
 from fairlead.model import Outcome
 
 log = logging.getLogger("fairlead")
 
-#: Where ld.so looks with no cache and no RPATH, on Debian-like and on Red Hat-like systems.
-DEFAULT_FOLDERS = (
-    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",
-    "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-    "/lib64", "/usr/lib64", "/lib", "/usr/lib",
-)  # fmt: skip
+#: Where ld.so looks with no cache and no RPATH.
+DEFAULT_FOLDERS = architectures.library_folders(os.uname().machine)
 
 _CACHE_LINE = re.compile(r"^[ \t]+(?P<soname>\S+) \((?P<flags>[^)]*)\) => (?P<path>\S+)$", re.MULTILINE)
-_CACHE_FLAG = {"x86_64": "x86-64", "aarch64": "AArch64", "ppc64le": "64bit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,8 @@ class Loader:
         `library_path` is LD_LIBRARY_PATH, as environment modules set it."""
         self._library_path = tuple(folder for folder in library_path.split(":") if folder.startswith("/"))
         self._cache: dict[str, str] = {}
-        flag = _CACHE_FLAG.get(os.uname().machine, os.uname().machine)
+        own = architectures.find(os.uname().machine)
+        flag = own.ldconfig if own is not None else ""
         for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
             try:
                 outcome = run([program, "-p"])

@@ -30,7 +30,13 @@ _SHARED = (
     *(f"etc/{name}-mca-params.conf" for name in ("openmpi", "pmix", "prte")),
     *(f"etc/{name}-default-hostfile" for name in ("openmpi", "prte")),
 )
-_SYSTEM = ("/etc/openmpi", "/etc/openmpi-x86_64", "/etc/pmix", "/etc/pmix-mca-params.conf", "/etc/prte")
+_SYSTEM = (
+    "/etc/openmpi",
+    f"/etc/openmpi-{os.uname().machine}",
+    "/etc/pmix",
+    "/etc/pmix-mca-params.conf",
+    "/etc/prte",
+)
 _PROGRAMS = {
     "40": ("mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi", "orterun", "orted", "prterun", "prte",
            "prted", "ompi_info"),

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from fairlead import codec, digests
+from fairlead import architectures, codec, digests
 from fairlead.errors import ImageError
 from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor, Document
-from fairlead.model import ARCHITECTURES, Process
+from fairlead.model import Process
 from fairlead.model.execution import fault
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -146,10 +146,12 @@ def platforms(document: Document, *, name: str) -> tuple[Platform, ...] | None:
 
 def choose(offered: Sequence[Platform], *, machine: str, name: str) -> Descriptor:
     """The manifest for this machine (as `uname -m` names it). Raises ImageError that lists what there is."""
-    wanted = ARCHITECTURES.get(machine, machine)
+    wanted = architectures.oci(machine)
     # "unknown" is what BuildKit writes for the attestations that lie beside the images.
     real = [each for each in offered if each.os != "unknown" and each.architecture != "unknown"]
-    fitting = [each for each in real if each.os in ("linux", "") and each.architecture == wanted]
+    fitting = [
+        each for each in real if each.os in ("linux", "") and architectures.oci(each.architecture) == wanted
+    ]
     if fitting:
         # A variant is a newer instruction set (amd64/v3, arm64/v8): the plainest runs everywhere.
         return min(fitting, key=lambda each: each.variant).descriptor
@@ -160,7 +162,7 @@ def choose(offered: Sequence[Platform], *, machine: str, name: str) -> Descripto
     raise ImageError(
         f"{name} has no image for linux/{wanted}; it has: "
         f"{', '.join(listed[:_MOST_LISTED]) or 'nothing that says what it is for'}{more}",
-        remedy="choose another image or tag that is built for this architecture",
+        remedy=_another(wanted, [each.architecture for each in real if each.os == "linux"]),
     )
 
 
@@ -238,17 +240,26 @@ def config(document: Document, *, name: str) -> Config:
     )
 
 
-def check_machine(found: Config, *, machine: str, name: str) -> None:
+def check_machine(architecture: str, *, os: str = "linux", machine: str, name: str) -> None:
     """Raise ImageError for an image of another kind of machine (as `uname -m` names it) or system.
 
     An index tells it before anything is fetched; a lone manifest leaves it to the config.
     """
-    wanted = ARCHITECTURES.get(machine, machine)
-    if found.os not in ("linux", "") or found.architecture not in (wanted, "", "unknown"):
+    wanted = architectures.oci(machine)
+    if os not in ("linux", "") or architectures.oci(architecture) not in (wanted, "", "unknown"):
         raise ImageError(
-            f"{name} is an image for {_plain(f'{found.os}/{found.architecture}')}, not for linux/{wanted}",
-            remedy="choose another image or tag that is built for this architecture",
+            f"{name} is an image for {_plain(f'{os}/{architecture}')}, not for linux/{wanted}",
+            remedy=_another(wanted, [architecture] if os in ("linux", "") else []),
         )
+
+
+def _another(wanted: str, offered: Sequence[str]) -> str:
+    """What to do without an image for this machine; `offered`: architectures that there are images for."""
+    known = next((found.name for each in offered if (found := architectures.find(each)) is not None), None)
+    choose = f"choose an image or tag that is built for linux/{wanted}"
+    if known is None:
+        return choose
+    return f"{choose}; for {known} nodes: fairlead image pull --arch {known} REFERENCE"
 
 
 def _check_layer(read: _Descriptor, number: int, name: str) -> None:

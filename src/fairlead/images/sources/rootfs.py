@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead import codec, digests
+from fairlead.architectures import ELF_BYTES, of_elf
 from fairlead.errors import ImageError
 from fairlead.images.sources.archive import MAX_RATIO, Archive, Kind
 from fairlead.images.sources.manifest import OCI_MANIFEST
@@ -41,18 +42,12 @@ _KERNEL = ("dev", "proc", "sys", "run")
 #: In a layer's tar, a file that takes away another, https://github.com/opencontainers/image-spec (layer.md)
 _WHITEOUT = b".wh."
 
-#: e_machine of an ELF header, with its byte order where both are in use.
-_MACHINES = {
-    (62, 1): "amd64", (183, 1): "arm64", (21, 1): "ppc64le", (21, 2): "ppc64", (22, 2): "s390x",
-    (243, 1): "riscv64", (3, 1): "386", (40, 1): "arm",
-}  # fmt: skip
 _PROGRAMS = ("bin/sh", "usr/bin/env", "bin/busybox", "usr/bin/sh", "usr/bin/bash", "sbin/ldconfig")
 #: In a tar, where links are not followed.
 _PROGRAM_FILES = (
     "bin/bash", "bin/busybox", "bin/dash", "bin/sh", "usr/bin/bash", "usr/bin/dash", "usr/bin/env",
     "usr/bin/sh",
 )  # fmt: skip
-_ELF_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +203,7 @@ class TarballSource(LocalSource):
                     environment |= _lines(self._archive.read(member, largest=_LARGEST_TEXT))
                     continue
                 with contextlib.closing(self._archive.section(member)) as section:
-                    architecture = _machine(section.read(_ELF_BYTES)) or architecture
+                    architecture = _machine(section.read(ELF_BYTES)) or architecture
             facts = Facts(
                 made_from="a tar of a root file system", architecture=architecture, environment=environment
             )
@@ -532,18 +527,16 @@ def _labels(data: bytes | None) -> dict[str, str]:
 
 def _architecture(folder: str) -> str:
     for program in _PROGRAMS:
-        found = _machine(_read(folder, program, largest=_ELF_BYTES) or b"")
+        found = _machine(_read(folder, program, largest=ELF_BYTES) or b"")
         if found is not None:
             return found
     return "unknown"
 
 
 def _machine(header: bytes) -> str | None:
-    """The architecture of an ELF file; None for what is none."""
-    if header[:4] != b"\x7fELF" or len(header) < _ELF_BYTES:
-        return None
-    machine = int.from_bytes(header[18:20], "little" if header[5] == 1 else "big")
-    return _MACHINES.get((machine, header[5]))
+    """OCI's name for the architecture of an ELF file; None for what is none."""
+    found = of_elf(header)
+    return found.oci if found is not None else None
 
 
 def _read(folder: str, path: str, *, largest: int = _LARGEST_TEXT) -> bytes | None:

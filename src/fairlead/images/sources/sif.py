@@ -11,6 +11,7 @@ import shlex
 import struct
 from dataclasses import dataclass
 
+from fairlead import architectures
 from fairlead.errors import ImageError
 from fairlead.images.sources.archive import open_regular
 
@@ -40,8 +41,8 @@ _FILE_SYSTEMS = {
 }  # fmt: skip
 
 _ARCHITECTURES = {
-    b"01": "386", b"02": "amd64", b"03": "arm", b"04": "arm64", b"05": "ppc64", b"06": "ppc64le",
-    b"07": "mips", b"08": "mipsle", b"09": "mips64", b"10": "mips64le", b"11": "s390x", b"12": "riscv64",
+    b"07": "mips", b"08": "mipsle", b"09": "mips64", b"10": "mips64le",
+    **{each.sif: each.oci for each in architectures.ALL if each.sif is not None},
 }  # fmt: skip
 
 

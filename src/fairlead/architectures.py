@@ -1,0 +1,64 @@
+"""The machine architectures: what each one is called, and how files say which one they are for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Architecture(NamedTuple):
+    """`name`: as `uname -m` prints it, and as wheels are tagged. `elf`: e_machine and EI_DATA of elf(5).
+    `ldcache` and `ldconfig`: its libraries in /etc/ld.so.cache, and as `ldconfig -p` prints them (glibc's
+    dl-cache.h); 0 and "" where that was not looked up. `sif`: in SIF files, None where they have no code."""
+
+    name: str
+    oci: str
+    triplet: str
+    elf: tuple[int, int]
+    ldcache: int = 0
+    ldconfig: str = ""
+    sif: bytes | None = None
+
+
+ALL = (
+    Architecture("x86_64", "amd64", "x86_64-linux-gnu", (62, 1), 0x0303, "x86-64", b"02"),
+    Architecture("aarch64", "arm64", "aarch64-linux-gnu", (183, 1), 0x0A03, "AArch64", b"04"),
+    Architecture("ppc64le", "ppc64le", "powerpc64le-linux-gnu", (21, 1), 0x0503, "64bit", b"06"),
+    Architecture("s390x", "s390x", "s390x-linux-gnu", (22, 2), 0x0403, "64bit", b"11"),
+    Architecture("riscv64", "riscv64", "riscv64-linux-gnu", (243, 1), 0x1003, "double-float", b"12"),
+    Architecture("loongarch64", "loong64", "loongarch64-linux-gnu", (258, 1)),
+    Architecture("ppc64", "ppc64", "powerpc64-linux-gnu", (21, 2), sif=b"05"),
+    Architecture("armv7l", "arm", "arm-linux-gnueabihf", (40, 1), sif=b"03"),
+    Architecture("i686", "386", "i386-linux-gnu", (3, 1), sif=b"01"),
+)
+_BY_NAME = {each.name: each for each in ALL}
+_BY_OCI = {each.oci: each for each in ALL}
+_BY_ELF = {each.elf: each for each in ALL}
+
+#: Of an ELF file: e_ident and what else says for which machine it is.
+ELF_BYTES = 20
+
+
+def find(name: str) -> Architecture | None:
+    """By the name that `uname -m` or OCI uses."""
+    return _BY_NAME.get(name) or _BY_OCI.get(name)
+
+
+def oci(machine: str) -> str:
+    """OCI's name; an unknown machine keeps its own."""
+    found = find(machine)
+    return found.oci if found is not None else machine
+
+
+def of_elf(header: bytes) -> Architecture | None:
+    """The architecture of an ELF file by its first bytes; None for another file, and for one not listed."""
+    if header[:4] != b"\x7fELF" or len(header) < ELF_BYTES:
+        return None
+    number = int.from_bytes(header[18:20], "little" if header[5] == 1 else "big")
+    return _BY_ELF.get((number, header[5]))
+
+
+def library_folders(machine: str) -> tuple[str, ...]:
+    """Where the loader looks last, as Debian and Red Hat build it: ld.so(8)."""
+    found = find(machine)
+    own = (f"/lib/{found.triplet}", f"/usr/lib/{found.triplet}") if found is not None else ()
+    return (*own, "/lib64", "/usr/lib64", "/lib", "/usr/lib")

