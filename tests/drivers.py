@@ -12,7 +12,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from machines import HERE
 
+#: Where Debian has this machine's libraries.
+FOLDER = f"usr/lib/{HERE.triplet}"
 VERSION = "550.54.15"
 LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm")
 #: What the made-up libcuda's cuInit() returns.
@@ -78,17 +81,17 @@ def make_tree(
     for name in LIBRARIES:
         ending = "4.0.0" if name == "libnvidia-nvvm" else version
         soname = f"{name}.so.{ending.split('.')[0] if name == 'libnvidia-nvvm' else 1}"
-        make_library(root / f"usr/lib/x86_64-linux-gnu/{name}.so.{ending}", soname=soname)
+        make_library(root / f"{FOLDER}/{name}.so.{ending}", soname=soname)
     # What else lies there must not be seen in a container.
-    make_library(root / "usr/lib/x86_64-linux-gnu/libstranger.so.1", soname="libstranger.so.1")
+    make_library(root / FOLDER / "libstranger.so.1", soname="libstranger.so.1")
     _write(root / "usr/bin/nvidia-smi", f"#!/bin/sh\necho NVIDIA-SMI {version} made up\n", mode=0o755)
     _write(root / "usr/bin/stranger", "#!/bin/sh\n", mode=0o755)
-    _write(root / "etc/ld.so.conf", "/usr/lib/x86_64-linux-gnu\n")
+    _write(root / "etc/ld.so.conf", f"/{FOLDER}\n")
     for name in (*(f"nvidia{k}" for k in range(gpus)), "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
         _write(root / "dev" / name, "")
     _write(
         root / "proc/driver/nvidia/version",
-        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Tue Mar  5 22:23:56 UTC 2024\n"
+        f"NVRM version: NVIDIA UNIX {HERE.name} Kernel Module  {version}  Tue Mar  5 22:23:56 UTC 2024\n"
         "GCC version:  gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04)\n",
     )
     for k in range(gpus):

@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from machines import HERE
 from registries import INDEX, MANIFEST, RealRegistry, sha256
 from tools import tool
 
@@ -51,7 +52,7 @@ def tar(files: Mapping[str, bytes | str | None], *, modes: Mapping[str, int] | N
     return buffer.getvalue()
 
 
-def pack(*tars: bytes, architecture: str = "amd64", **execution: object) -> Packed:
+def pack(*tars: bytes, architecture: str = HERE.oci, **execution: object) -> Packed:
     """An image of these tars, bottom first. `execution`: Env, Entrypoint, … of its config."""
     layers = tuple(gzip.compress(each, 1, mtime=0) for each in tars)
     diff_ids = tuple(sha256(each) for each in tars)

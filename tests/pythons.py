@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from drivers import FOLDER
+
 _PYTHON = "/usr/bin/python3.11"
 #: Of the standard library what the proof and mpi4py do without.
 _LEFT_OUT = (
@@ -33,15 +35,13 @@ def make_rootfs(folder: Path, mpi4py: Path | None, *, libraries: Sequence[Path] 
     programs = [_PYTHON, "/usr/bin/sh", "/usr/bin/env"]
     modules = [str(each) for each in Path("/usr/lib/python3.11/lib-dynload").glob("_ctypes.*.so")]
     # Parts of the C library that programs of before glibc 2.34 name.
-    parts = [
-        f"/usr/lib/x86_64-linux-gnu/lib{name}" for name in ("pthread.so.0", "dl.so.2", "rt.so.1", "util.so.1")
-    ]
+    parts = [f"/{FOLDER}/lib{name}" for name in ("pthread.so.0", "dl.so.2", "rt.so.1", "util.so.1")]
     for path in dict.fromkeys([*parts, *programs, *_needed(*programs, *modules)]):
         target = folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
     for source in libraries:
-        target = folder / "usr/lib/x86_64-linux-gnu" / source.name
+        target = folder / FOLDER / source.name
         if source.is_dir():
             shutil.copytree(source, target, symlinks=True)
         else:

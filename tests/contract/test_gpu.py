@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from drivers import ANSWER, GLIBC, VERSION, make_tree
+from drivers import ANSWER, FOLDER, GLIBC, VERSION, make_tree
 from environments import Captured
 
 from fairlead import registry, render
@@ -294,13 +294,13 @@ def test_apptainer_s_own_way_with_gpus_does_no_harm(lab: Lab, tmp_path: Path) ->
     if not isinstance(bwrap, str):
         pytest.skip("no bwrap, with which such a machine is made")
     configured, cache = tmp_path / "ld.so.conf", tmp_path / "ld.so.cache"
-    configured.write_text(f"include /etc/ld.so.conf\n{lab.root}/usr/lib/x86_64-linux-gnu\n")
+    configured.write_text(f"include /etc/ld.so.conf\n{lab.root}/{FOLDER}\n")
     ldconfig = ["/sbin/ldconfig", "-X", "-C", str(cache), "-f", str(configured)]
     subprocess.run(ldconfig, check=True, capture_output=True)
     machine = [bwrap, "--dev-bind", "/", "/", "--ro-bind", str(cache), "/etc/ld.so.cache"]
     machine += ["--setenv", "PATH", f"{lab.root}/usr/bin:{os.environ['PATH']}"]
     listed = subprocess.run([*machine, "/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True)
-    assert f"=> {lab.root}/usr/lib/x86_64-linux-gnu/libcuda.so.1" in listed.stdout
+    assert f"=> {lab.root}/{FOLDER}/libcuda.so.1" in listed.stdout
     done = lab.run(
         "sh", "-c", f"python -c '{_LOADS}' && nvidia-smi && ls /.singularity.d/libs", before=machine
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 import images
 import pytest
 from environments import BASE_PYTHON, Captured
+from machines import HERE, OTHER
 from registries import RealRegistry, real_registry
 from tools import tool
 
@@ -224,27 +225,26 @@ def test_a_shared_base_costs_only_once(fairlead: Fairlead, registry: RealRegistr
 def test_an_image_for_another_machine_is_refused(
     fairlead: Fairlead, registry: RealRegistry, base: bytes
 ) -> None:
-    name = images.upload(registry, images.pack(base, architecture="arm64"), "team/arm:1")
+    name = images.upload(registry, images.pack(base, architecture=OTHER.oci), "team/other:1")
     said = fairlead("image", "pull", "--plain-http", name, code=6)
-    refusal = "is an image for linux/arm64, not for linux/amd64"
+    refusal = f"is an image for linux/{OTHER.oci}, not for linux/{HERE.oci}"
     assert refusal in said.err
-    assert "image pull --arch aarch64" in said.err
+    assert f"image pull --arch {OTHER.name}" in said.err
     assert "known: x86_64, aarch64" in fairlead("image", "pull", "--arch", "vax", name, code=2).err
-    fairlead("image", "pull", "--plain-http", "--arch", "aarch64", name)
+    fairlead("image", "pull", "--plain-http", "--arch", OTHER.name, name)
     # That it is in the store now makes it no image for this machine.
     assert refusal in fairlead("image", "pull", "--plain-http", name, code=6).err
-    fairlead("image", "save", "--plain-http", name, "arm.tar")
-    assert refusal in fairlead("image", "load", "arm.tar", code=6).err
+    fairlead("image", "save", "--plain-http", name, "other.tar")
+    assert refusal in fairlead("image", "load", "other.tar", code=6).err
 
 
 def test_an_index_is_read_anew_for_this_machine(fairlead: Fairlead, registry: RealRegistry) -> None:
-    here, there = (
-        images.pack(images.tar({"a": b"x"})),
-        images.pack(images.tar({"a": b"y"}), architecture="arm64"),
-    )
-    name = images.upload_index(registry, {"amd64": here, "arm64": there}, "team/both:1")
-    assert there.digest in fairlead("image", "pull", "--plain-http", "--arch", "arm64", name).out
-    assert here.digest in pull(fairlead, name).out
+    both = {
+        each.oci: images.pack(images.tar({"a": each.sif}), architecture=each.oci) for each in (HERE, OTHER)
+    }
+    name = images.upload_index(registry, both, "team/both:1")
+    assert both[OTHER.oci].digest in fairlead("image", "pull", "--plain-http", "--arch", OTHER.oci, name).out
+    assert both[HERE.oci].digest in pull(fairlead, name).out
 
 
 def test_32_processes_at_once_fetch_once(fairlead: Fairlead, registry: RealRegistry) -> None:
@@ -472,7 +472,7 @@ def test_a_removed_image_leaves_what_others_need(
 def test_show_tells_what_is_inside(fairlead: Fairlead, reference: str) -> None:
     pull(fairlead, reference)
     said = fairlead("image", "show", reference).out
-    assert "amd64" in said
+    assert HERE.oci in said
     assert "/bin/sh" in said
     shown = fairlead.json("image", "show", reference)
     assert shown["image"]["environment"]["GREETING"] == "hello world"  # type: ignore[index]

@@ -9,14 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from drivers import GLIBC, VERSION, index, make_library, make_tree
+from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
+from machines import HERE, OTHER
 
 from fairlead.gpu import cdi, elf, find, ldcache, links
 from fairlead.gpu.tree import Tree
 from fairlead.model import DriverFile, GpuDriver, Site
 from fairlead.store import Store
 
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
+LIBRARIES = FOLDER
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +32,7 @@ def root(pristine: Path, tmp_path: Path) -> Path:
 
 
 def nvidia(root: Path, **environment: str) -> GpuDriver:
-    (driver,) = find.find(str(root), machine="x86_64", environment=environment)
+    (driver,) = find.find(str(root), machine=HERE.name, environment=environment)
     assert driver.vendor == "nvidia"
     return driver
 
@@ -179,36 +180,35 @@ def test_the_cache_is_read_as_ldconfig_prints_it(root: Path, format_: str) -> No
     subprocess.run([ldconfig, "-r", str(root), "-c", format_], check=True, capture_output=True)
     data = (root / "etc/ld.so.cache").read_bytes()
     assert data.startswith(b"ld.so-1.7.0" if format_ == "compat" else b"glibc-ld.so.cache1.1")
-    found = ldcache.parse(data, "x86_64")
+    found = ldcache.parse(data, HERE.name)
     printed = subprocess.run(
         [ldconfig, "-r", str(root), "-p"], check=True, capture_output=True, text=True
     ).stdout
     assert len(found) == 5
     for entry in found:
-        assert f"\t{entry.name} (libc6,x86-64) => {entry.path}\n" in printed
-    assert ldcache.parse(data, "aarch64") == ()
+        assert f"\t{entry.name} (libc6,{HERE.ldconfig}) => {entry.path}\n" in printed
+    assert ldcache.parse(data, OTHER.name) == ()
 
 
 def test_the_machine_s_own_cache_is_read_as_ldconfig_prints_it() -> None:
     ldconfig = shutil.which("ldconfig", path="/usr/sbin:/sbin")
     assert ldconfig is not None
     printed = subprocess.run([ldconfig, "-p"], check=True, capture_output=True, text=True).stdout
-    wanted = [line for line in printed.splitlines() if "(libc6,x86-64)" in line]
-    if not wanted:
-        pytest.skip("this machine is no x86-64")
-    found = ldcache.parse(Path("/etc/ld.so.cache").read_bytes(), "x86_64")
-    assert [f"\t{entry.name} (libc6,x86-64) => {entry.path}" for entry in found] == wanted
+    wanted = [line for line in printed.splitlines() if f"(libc6,{HERE.ldconfig})" in line]
+    assert wanted
+    found = ldcache.parse(Path("/etc/ld.so.cache").read_bytes(), HERE.name)
+    assert [f"\t{entry.name} (libc6,{HERE.ldconfig}) => {entry.path}" for entry in found] == wanted
 
 
 def test_no_damage_to_the_cache_does_more_than_raise_value_error(pristine: Path) -> None:
     whole = (pristine / "etc/ld.so.cache").read_bytes()
     for end in range(len(whole)):
         try:
-            ldcache.parse(whole[:end], "x86_64")
+            ldcache.parse(whole[:end], HERE.name)
         except ValueError:
             continue
     with pytest.raises(ValueError, match="it starts with"):
-        ldcache.parse(b"x" * 100, "x86_64")
+        ldcache.parse(b"x" * 100, HERE.name)
 
 
 # -- CDI ---------------------------------------------------------------------------------------------

@@ -1,0 +1,17 @@
+"""The architecture of the machine that runs the tests, and another one."""
+
+from __future__ import annotations
+
+import os
+
+from fairlead import architectures
+
+
+def _here() -> architectures.Architecture:
+    found = architectures.find(os.uname().machine)
+    assert found is not None, "an architecture that fairlead/architectures.py does not list"
+    return found
+
+
+HERE = _here()
+OTHER = next(each for each in architectures.ALL if each.name in ("x86_64", "aarch64") and each != HERE)
