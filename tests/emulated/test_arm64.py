@@ -55,7 +55,7 @@ def test_units() -> None:
 
 def test_images_from_a_registry_and_from_files() -> None:
     chosen = "another_machine or read_anew or costs_only_once or second_pull"
-    assert "4 passed" in emulated("run", *PYTEST, "tests/contract/test_images.py", "-k", chosen)
+    assert "4 passed" in emulated("boot", *PYTEST, "tests/contract/test_images.py", "-k", chosen)
 
 
 JOB = """\
@@ -68,14 +68,14 @@ status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(platform.machine(), os.path.exists("/checkout"), *(status[n].strip() for n in ("Seccomp", "CapEff")))
 END
 fairlead run --python /tmp/env/bin/python -- python job.py
-fairlead image show --json "$(ls "$FAIRLEAD_STORE/images" | head -n 1)"
+fairlead image show --json "$(fairlead image ls | sed -n 's/^\\(sha256:[0-9a-f]*\\).*/\\1/p')"
 """
 
 
 def test_a_captured_environment_in_the_embedded_bubblewrap_with_its_filter() -> None:
     said = emulated("boot", "bash", "-c", JOB)
     assert "aarch64 False 2 0000000000000000" in said
-    assert '"architecture": "arm64"' in said or '"architecture":"arm64"' in said
+    assert re.search(r'"architecture": ?"arm64"', said)
 
 
 def test_the_filter_on_the_kernel_that_it_is_for() -> None:
