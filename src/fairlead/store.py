@@ -93,6 +93,23 @@ _AGAIN = {
 _serials = itertools.count(1)  # of the process, which may hold several stores at one place
 
 
+#: The latest, as long as this process lives.
+_reserved: collections.deque[socket.socket] = collections.deque(maxlen=8)
+
+
+def _reserve(run_id: str) -> bool:
+    """Whether no other process of the user on this machine has a run of this name, in whatever store: by its
+    name a run's processes are found and terminated."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0fairlead-run-{os.getuid()}-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}")
+    except OSError as error:
+        name.close()
+        return error.errno != errno.EADDRINUSE
+    _reserved.append(name)
+    return True
+
+
 class Store:
     """The store at one place. Opening it writes nothing; the first write makes it, and says where it is
     and that it was `chosen_because` of what."""
@@ -563,6 +580,8 @@ class Store:
             (self.own / "runs").mkdir(exist_ok=True)
             for serial in range(1000):
                 run_id = f"{stem}-{moment}" + (f"-{serial}" if serial else "")
+                if not _reserve(run_id):
+                    continue
                 with contextlib.suppress(FileExistsError):
                     self.run(run_id).mkdir(mode=0o700)
                     with self.whole_run(run_id):

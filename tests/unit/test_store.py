@@ -68,6 +68,15 @@ def leftovers(store: Store) -> list[str]:
 # -- writing -----------------------------------------------------------------------------------------
 
 
+def test_runs_of_one_second_in_two_stores_have_two_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name a run's processes are found: the end of the one would terminate the other."""
+    monkeypatch.setattr(time, "time", lambda: 1_790_000_000.0)
+    names = [Store(tmp_path / name).new_run("job") for name in "ab"]
+    assert len(set(names)) == 2, names
+
+
 def test_opening_a_store_writes_nothing(store: Store) -> None:
     assert store.runs() == []
     assert store.captured(fake_digest("a")) is None
