@@ -157,7 +157,7 @@ def test_host_with_many_addresses_of_which_none_answers(
         for each in waiting:
             each.setblocking(False)
             each.connect_ex(full.getsockname())
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())] * 12
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())] * 30
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         said = refused(capsys, "image", "pull", "registry.example.org/team/digits:latest")
         assert "does not answer" in said

@@ -223,7 +223,7 @@ class _Connection:
             opened = None
             try:
                 opened = socket.socket(family, kind, protocol)
-                opened.settimeout(max((end - time.monotonic()) / (len(found) - number), 0.1))
+                opened.settimeout(max((end - time.monotonic()) / (len(found) - number), 0.01))
                 opened.connect(place)
             except OSError as error:
                 failed = error
