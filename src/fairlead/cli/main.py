@@ -114,8 +114,10 @@ def entry() -> None:
     """The console script."""
     console.open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # An argument or a path that is not UTF-8 is printed as the bytes that it is.
-        sys.stdout.reconfigure(errors="surrogateescape")
+        # An argument or a path that is not UTF-8 is printed as the bytes that it is. What another encoding
+        # (of LC_ALL=C, with Python's UTF-8 mode off) cannot take is escaped as JSON escapes it.
+        utf8 = sys.stdout.encoding.lower() == "utf-8"
+        sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
     sys.exit(console.exit_code(main(sys.argv[1:])))
 
 

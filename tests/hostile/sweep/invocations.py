@@ -478,7 +478,7 @@ def of_the_job_file() -> Iterator[Case]:
         name = ".".join(path)
         values = _toml_values(kind, path) | _MORE.get(path, {})
         for what, value in values.items():
-            named = (path[-1], path[-1].replace("_", " "), *_SAID_OF.get(path, ()))
+            named = (path[-1], path[-1].replace("_", " "), path[-1].rstrip("s"), *_SAID_OF.get(path, ()))
             if what == "thousands of digits":  # the file cannot be read so far
                 named = (*named, "digits")
             yield _job_case(f"{name}: {what}", _job(path, value), named=named)

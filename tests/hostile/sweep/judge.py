@@ -38,9 +38,12 @@ _BORROWED = re.compile(
 )
 
 
-def faults(case: Case, answer: Answer, *, may_succeed: bool = False, mute: bool = False) -> list[str]:
+def faults(
+    case: Case, answer: Answer, *, may_succeed: bool = False, elsewhere: bool = False, mute: bool = False
+) -> list[str]:
     """What is wrong with the answer, each as a few words by which answers are grouped. `may_succeed`: the
-    invocation itself is right. `mute`: stderr was closed."""
+    invocation itself is right. `elsewhere`: the surroundings are bad, too, and the message may be about
+    them. `mute`: stderr was closed."""
     if answer.code is None:
         return ["does not end within 10 s"]
     if answer.code < 0:
@@ -66,13 +69,13 @@ def faults(case: Case, answer: Answer, *, may_succeed: bool = False, mute: bool 
     message, _, remedy = error.rpartition("\n  try: ")
     if not remedy.strip():
         found.append("no remedy")
-    elif remedy.strip() in message:
+    elif remedy.strip() in message and len(remedy) * 2 > len(message):
         found.append("the remedy repeats the message")
     if answer.out and not _is_json(answer.out):
         found.append("writes to stdout")
     if borrowed := _BORROWED.search(error):
         found.append(f"words of a library: {borrowed[0]}")
-    if case.named and not may_succeed and not any(word in error for word in case.named):
+    if case.named and not (may_succeed or elsewhere) and not any(word in error for word in case.named):
         found.append("does not name what is wrong")
     if answer.err_bytes > _MOST_BYTES or max(map(len, error.splitlines()), default=0) > _LONGEST_LINE:
         found.append("too long")

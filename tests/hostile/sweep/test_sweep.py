@@ -42,8 +42,13 @@ def _judge(workers: Workers, asked: Sequence[Asked], good: Sequence[Case] = ()) 
     causes = defaultdict(list)
     bad = 0
     for name, case, answer in workers.ask(asked):
-        mute = 2 in SURROUNDINGS[name].closed
-        found = judge.faults(case, answer, may_succeed=case.title in right, mute=mute)
+        found = judge.faults(
+            case,
+            answer,
+            may_succeed=case.title in right,
+            elsewhere=name != "plain",
+            mute=2 in SURROUNDINGS[name].closed,
+        )
         bad += bool(found)
         for fault in found:
             causes[fault].append((name, case, answer))
