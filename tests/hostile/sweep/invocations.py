@@ -585,16 +585,15 @@ def every() -> list[Case]:
     return list({(case.argv, case.files, case.environment): case for case in cases}.values())
 
 
-def of_tools() -> list[Case]:
-    """Right invocations that start schedulers' and engines' programs."""
-    cases = [Case(kind="tools", mistake=name, argv=BASES[name]) for name in ("doctor", "plan", "submit")]
-    cases.append(Case(kind="tools", mistake="run", argv=("run", "--launcher", "mpirun", "job.toml")))
-    for scheduler, run in WAITING.items():
-        for verb in ("status", "cancel"):
-            cases.append(Case(kind="tools", mistake=f"{verb} {scheduler}", argv=(verb, run)))
-        words = ("submit", "job.toml", "--scheduler", scheduler)
-        cases.append(Case(kind="tools", mistake=f"submit to {scheduler}", argv=words))
-    return cases
+def of_tools(scheduler: str = "") -> list[Case]:
+    """Right invocations that start a scheduler's programs, or engines' and launchers'."""
+    words = [("doctor",)]
+    if scheduler:
+        words += [(verb, WAITING[scheduler]) for verb in ("status", "cancel")]
+        words += [("submit", "job.toml", "--scheduler", scheduler)]
+    else:
+        words += [("plan", "job.toml"), ("run", "job.toml", "--launcher", "mpirun")]
+    return [Case(kind="tools", mistake=" ".join(each), argv=each) for each in words]
 
 
 def good() -> list[Case]:

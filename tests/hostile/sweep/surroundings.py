@@ -43,10 +43,12 @@ class Surrounding:
 # --------------------------------------------------------------------------------------------------
 # tools that answer oddly
 
-TOOLS = (
-    "sinfo", "scontrol", "squeue", "sbatch", "qstat", "qhost", "bjobs", "flux", "nvidia-smi", "mpirun",
-    "podman", "apptainer",
-)  # fmt: skip
+#: A tool -> the scheduler that it belongs to.
+TOOLS = {
+    "sinfo": "slurm", "scontrol": "slurm", "squeue": "slurm", "sbatch": "slurm", "qstat": "gridengine",
+    "qhost": "gridengine", "bjobs": "lsf", "flux": "flux", "nvidia-smi": "", "mpirun": "", "podman": "",
+    "apptainer": "",
+}  # fmt: skip
 ODD = {
     "fails": "echo 'error: cannot reach the controller' >&2\nexit 1\n",
     "hangs": "trap '' TERM HUP INT\nsleep 600 &\nwait\nsleep 600\n",
