@@ -234,6 +234,14 @@ def test_an_image_for_another_machine_is_refused(
     fairlead("image", "pull", "--plain-http", "--arch", OTHER.name, name)
     # That it is in the store now makes it no image for this machine.
     assert refusal in fairlead("image", "pull", "--plain-http", name, code=6).err
+
+
+def test_a_bundle_for_another_machine_is_refused(
+    fairlead: Fairlead, registry: RealRegistry, base: bytes
+) -> None:
+    name = images.upload(registry, images.pack(base, architecture=OTHER.oci), "team/other:2")
+    fairlead("image", "pull", "--plain-http", "--arch", OTHER.name, name)
+    refusal = f"is an image for linux/{OTHER.oci}, not for linux/{HERE.oci}"
     fairlead("image", "save", "--plain-http", name, "other.tar")
     assert refusal in fairlead("image", "load", "other.tar", code=6).err
 

@@ -54,7 +54,7 @@ def test_units() -> None:
 
 
 def test_images_from_a_registry_and_from_files() -> None:
-    chosen = "another_machine or read_anew or costs_only_once or second_pull"
+    chosen = "image_for_another or read_anew or costs_only_once or second_pull"
     assert "4 passed" in emulated("boot", *PYTEST, "tests/contract/test_images.py", "-k", chosen)
 
 
