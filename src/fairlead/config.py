@@ -90,9 +90,13 @@ class _Known:
             check_node_scratch(value)
         elif isinstance(value, str) and value and name not in _PATHS:
             check_name(name, value)
+        elif isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
+            raise UsageError(
+                f"{name} is {value[:60]!r}, with a control character", remedy="name a path that has none"
+            )
 
 
-#: Paths may hold any byte.
+#: Paths need not be UTF-8.
 _PATHS = ("store", "ca_file", "policy")
 _TRUTH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),

@@ -372,6 +372,29 @@ def test_a_store_that_cannot_be_a_directory_is_refused(fairlead: Fairlead, place
         refused(fairlead(*words), f"{place} is not a directory", code=4)
 
 
+def test_a_site_gets_no_mode_that_an_engine_has_not(fairlead: Fairlead) -> None:
+    said = fairlead("site", "add", "--engine", "udocker:fast")
+    refused(said, "the engine udocker has no mode 'fast'", code=3)
+
+
+@pytest.mark.parametrize("text", ["a" * 5000, "a\nb"])
+def test_a_setting_is_a_short_line(fairlead: Fairlead, text: str) -> None:
+    refused(fairlead("site", "add", "--account", text), "account ")
+    refused(fairlead("config", "--store", "a\nb"), "store is 'a\\nb', with a control character")
+
+
+def test_a_remedy_is_as_short_as_the_message(fairlead: Fairlead) -> None:
+    assert len(fairlead("image", "show", "a" * 50_000).err) < 8000
+
+
+def test_a_flags_mistake_is_shown_once(fairlead: Fairlead) -> None:
+    said = fairlead("doctor", "--store", "https://example.org")
+    refused(said, "the store is 'https://example.org'")
+    assert said.err.count("try: ") == 1
+    refused(fairlead("doctor", "--quiet=yes"), "--quiet takes no value")
+    assert "try: fairlead doctor --quiet" in fairlead("doctor", "-q=yes", "--quiet=yes").err
+
+
 def test_doctor_leaves_nothing_behind(fairlead: Fairlead, tmp_path: Path) -> None:
     fairlead("doctor")
     assert list((tmp_path / "store/tmp").iterdir()) == []

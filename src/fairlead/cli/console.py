@@ -196,7 +196,8 @@ def error_lines(error: FairleadError, width: int | None) -> list[str]:
     own = isinstance(error, UsageError | PlanError)
     for line in excerpt(error.context, limit=_LONGEST if own else 200):
         lines += _wrapped(line, width, first="  ")
-    return [*lines, f"  try: {error.remedy}"] if error.remedy else lines
+    remedy = "\n".join(excerpt(error.remedy, limit=_LONGEST))
+    return [*lines, f"  try: {remedy}"] if remedy else lines
 
 
 def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:

@@ -112,7 +112,7 @@ def _given(context: Context) -> dict[str, object]:
         if name in ("scheduler", "launcher"):
             getattr(registry, name)(value)
         elif name == "engine":
-            registry.engine(value.partition(":")[0])
+            registry.engine(value)
     values |= flags
     if not values:
         raise UsageError("there is nothing to write", remedy=EXAMPLE)

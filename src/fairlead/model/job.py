@@ -192,12 +192,13 @@ class Job(Struct, frozen=True, kw_only=True):
                 remedy="set entrypoint = false, which puts nothing before the command",
             )
         words = self.entrypoint if isinstance(self.entrypoint, tuple) else ()
-        if any("\0" in word for word in (*words, *self.command)):
-            raise UsageError(
-                "the command holds a NUL byte, which no program can be given",
-                key="command",
-                remedy="write the bytes to a file, and give the command the file's path",
-            )
+        for key, given in (("entrypoint", words), ("command", self.command)):
+            if any("\0" in word for word in given):
+                raise UsageError(
+                    f"the {key} holds a NUL byte, which no program can be given",
+                    key=key,
+                    remedy="write the bytes to a file, and give the command the file's path",
+                )
         for name, value in self.environment.items():
             check_variable(name, value)
         for name in self.environment_from:

@@ -489,7 +489,7 @@ def of_the_job_file() -> Iterator[Case]:
                 f"{name} twice", JOB.encode() + f"{name} = 1\n{name} = 1\n".encode(), named=(name, "line")
             )
     for what, value in _MORE["image",].items():
-        yield _job_case(f"image: {what}", _job(("image",), value), named=("image",))
+        yield _job_case(f"image: {what}", _job(("image",), value), named=("image", "is not a tag"))
     for what, content in {
         "empty": b"", "a blank": b" \n", "binary": bytes(range(256)), "not UTF-8": b'command = ["\xff"]\n',
         "UTF-16": JOB.encode("utf-16"), "NUL": JOB.encode() + b"\0", "no value": b"command =\n",
@@ -553,7 +553,7 @@ def of_settings() -> Iterator[Case]:
             variable = f"FAIRLEAD_{name.upper()}"
             yield Case(
                 kind="setting", mistake=f"{variable}: {what}", argv=("plan", "job.toml"),
-                environment=(("FAIRLEAD_STORE", None), (variable, value)), named=(variable, name),
+                environment=((variable, value),), named=(variable, name),
             )  # fmt: skip
     for where in ("cwd/fairlead.toml", "home/.config/fairlead/site.toml"):
         short = where.rpartition("/")[2]

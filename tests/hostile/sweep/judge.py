@@ -15,6 +15,7 @@ RIGHT = {
     r"variable: (a relative HOME|HOME is (a file|missing))": "config opens nothing; it shows what it would",
     r"(flag|job key): .*node.scratch: (a device|the way up)": "a path on the nodes, not on this machine",
     r"job key: name: (a path|a slash)": "any text; only its letters and digits go into a run's name",
+    r"setting: site\.toml (modules|mirrors|plain_http|ca_file|policy): empty": "none, as without the key",
     r"job key: prove\.seed: .*": "every whole number is a seed",
     r"job key: scheduling\.mem_per_node_bytes: 10\^12": "there are nodes with 1 TB of memory",
     r"flag: image (pull|load) --max-(unpacked|entries): thirty digits": "a limit that nothing reaches",

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import gc
 import io
+import logging
 import os
 import pickle
 import resource
@@ -138,6 +139,7 @@ def _stream(number: int) -> io.TextIOWrapper | None:
 def _run(case: Case) -> int:
     from fairlead.cli.main import entry
 
+    logging.root.handlers.clear()  # what was imported may have logged
     sys.argv = ["fairlead", *case.argv]
     code = 0
     try:
