@@ -419,6 +419,13 @@ def test_an_impossible_proof_is_refused(folder: Path, statement: str) -> None:
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("table", ["environment_from = ['{}']", "environment = {{ {} = 'x' }}"])
+@pytest.mark.parametrize("name", ["FAIRLEAD_RUN", "FAIRLEAD_NODE", "FAIRLEAD_PORT"])
+def test_what_the_job_script_sets_is_not_the_jobs(folder: Path, name: str, table: str) -> None:
+    text = f"command = ['true']\n{table.format(name)}\n"
+    refused(folder, text, f"{name} is set by Fairlead for each run", line=2)
+
+
 @pytest.mark.parametrize("name", ["MY-VAR", "1ST", "", "A B", "A=B"])
 def test_a_name_that_no_shell_could_set_is_refused(folder: Path, name: str) -> None:
     text = f"command = ['true']\n[environment]\nFINE = '1'\n\"{name}\" = '1'\n"

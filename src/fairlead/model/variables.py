@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from fairlead.errors import UsageError
 from fairlead.model.execution import fault
 
+#: What the job script says of the run to its ranks (architecture.md).
+_OF_THE_RUN = r"FAIRLEAD_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|JOB)"
+
 
 def check_variable(name: str, value: str) -> None:
-    """Raise UsageError for what an environment cannot carry."""
+    """Raise UsageError for what an environment cannot carry, and for what the job script sets itself."""
+    _check_own(name, "environment")
     if not name.isidentifier():
         raise UsageError(
             f"{name!r} is not a name for an environment variable",
@@ -23,6 +27,13 @@ def check_variable(name: str, value: str) -> None:
         )
     if (reason := fault(environment={name: value})) is not None:
         raise UsageError(f"the job {reason}", remedy="write the value to a file, and set the file's path")
+
+
+def _check_own(name: str, key: str) -> None:
+    if re.fullmatch(_OF_THE_RUN, name):
+        raise UsageError(
+            f"{name} is set by Fairlead for each run", key=key, remedy="leave it out, or use another name"
+        )
 
 
 #: What a value is shown as.
@@ -69,13 +80,16 @@ def is_carried(name: str) -> bool:
 
 def check_passed_on(name: str) -> None:
     """Raise UsageError for a name that environment_from cannot have."""
+    _check_own(name, "environment_from")
     if not re.fullmatch(_PASSED_ON, name, re.ASCII):
         raise UsageError(
             f"{name!r} is not a name for environment_from",
+            key="environment_from",
             remedy="use capital letters, digits and underscores, or any letters with an underscore",
         )
     if not is_carried(name) or name in _SCRIPTS_OWN:
         raise UsageError(
             f"{name} cannot be in environment_from: the job script or a tool below it uses it",
+            key="environment_from",
             remedy=f"set {name} under [environment]",
         )

@@ -447,8 +447,13 @@ _MORE = {
 }  # fmt: skip
 
 
-#: What is said of values that are looked up when the environment is captured.
-_SAID_OF = {("capture", "python"): ("no Python at",), ("capture", "include"): ("to capture",)}
+#: What is said of values that are looked up in an image or an environment.
+_SAID_OF = {
+    ("capture", "python"): ("no Python at",),
+    ("capture", "include"): ("to capture",),
+    ("command",): ("is not in small",),
+    ("environment",): ("FAIRLEAD_RUN",),
+}
 
 
 def _misspelled(name: str, known: set[str]) -> str:
