@@ -354,7 +354,7 @@ def test_certificates_are_read_although_no_registry_is_asked(
 ) -> None:
     image = kept(Store(tmp_path / "store"))
     said = fairlead("image", words[0], image.digest, words[1], "--ca-file", "gone.pem")
-    refused(said, "there is no file gone.pem with certificates")
+    refused(said, "there is no file gone.pem")
 
 
 def test_one_misspelled_image_keeps_the_others(fairlead: Fairlead, tmp_path: Path) -> None:

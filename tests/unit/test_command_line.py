@@ -59,7 +59,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("image push", "missing: IMAGE, REFERENCE",
          "fairlead image push digits registry.example.org/me/digits:1"),
         ("run --engine", "--engine has no value", "--engine NAME[:MODE]"),
-        ("run --json=1", "--json takes no value", "--json"),
+        ("run --json=1", "--json takes no value", "fairlead run --json"),
         ("store --group g --private", "--private and --group exclude each other", "leave one of them out"),
         ("plan --script --json -- true", "--script and --json exclude each other", "leave one of them out"),
         ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
@@ -80,7 +80,12 @@ def test_mistake(
     capsys: pytest.CaptureFixture[str], words: str, message: str, remedy: str, more: list[str]
 ) -> None:
     first, *rest = words.split()
-    if more and first not in ("rnu", "image") and "--json" not in rest and "--engine" not in rest[-1:]:
+    if (
+        more
+        and first not in ("rnu", "image")
+        and not {"--json", "--json=1"} & {*rest}
+        and "--engine" not in rest[-1:]
+    ):
         rest = [*more, *rest]
         remedy = remedy.replace(f"fairlead {first} --", f"fairlead {first} --json --")
         remedy = remedy.replace(" --json --help", " --help")

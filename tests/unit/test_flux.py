@@ -63,7 +63,7 @@ def test_slots_are_ranks() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("table", [{"qos": "a"}, {"account": "a"}, {"mem_per_node_bytes": 1}])
+@pytest.mark.parametrize("table", [{"qos": "a"}, {"account": "a"}, {"mem_per_node_bytes": 2**20}])
 def test_what_it_does_not_have_is_refused(table: dict[str, object]) -> None:
     site = make_site(schedulers=(SchedulerFacts(name="flux", version="0.60"),))
     assert flux.objection(make_job(scheduling=Scheduling(**table)), site) is not None  # type: ignore[arg-type]

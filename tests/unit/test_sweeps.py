@@ -430,21 +430,23 @@ def test_the_report_of_a_sweep_is_a_table(
     ended(store, f"{run}.1", 9, at=170)
     result(store, f"{run}.0", 1, ["loss", 9.0])
     result(store, f"{run}.0", 0, ["loss", 0.5], ["loss", 0.25], ["acc", 0.75])
+    result(store, f"{run}.1", 0, ["loss", "nan"])  # of a training that diverged
     # What a container writes besides is no result.
-    result(store, f"{run}.0", 0, "]", ["x"], [1, 2], ["bad\x1b", 1], ["nan", "nan"], {"a": 1}, ["n" * 101, 1])
+    result(store, f"{run}.0", 0, "]", ["x"], [1, 2], ["bad\x1b", 1], {"a": 1}, ["n" * 101, 1])
     code, out, err = fairlead(capsys, "report", run)
     assert code == 0, err
     assert [line.split() for line in out.splitlines()] == [
         ["point", "lr", "state", "exit", "s", "acc", "loss"],
         ["0", "0.0", "completed", "0", "60.0", "0.75", "0.25"],
-        ["1", "0.1", "failed", "9", "70.0"],
+        ["1", "0.1", "failed", "9", "70.0", "nan"],
         ["2", "0.2", "running"],
         ["3", "0.3", "pending"],
     ]
     code, out, _ = fairlead(capsys, "report", "--csv", run)
     assert out.splitlines() == [
         "point,lr,state,exit_code,wall_s,acc,loss",
-        "0,0.0,completed,0,60.0,0.75,0.25", "1,0.1,failed,9,70.0,,", "2,0.2,running,,,,", "3,0.3,pending,,,,",
+        "0,0.0,completed,0,60.0,0.75,0.25", "1,0.1,failed,9,70.0,,nan", "2,0.2,running,,,,",
+        "3,0.3,pending,,,,",
     ]  # fmt: skip
     table = tmp_path / "table.csv"
     assert fairlead(capsys, "report", "--csv", "-o", str(table), run)[0] == 0

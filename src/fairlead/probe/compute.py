@@ -84,7 +84,7 @@ true
 
 
 _NEEDED = (
-    "hostname", "kernel", "architecture", "distribution", "glibc", "cpu_model", "load", "timezone",
+    "hostname", "kernel", "architecture", "distribution", "glibc", "load", "timezone",
 )  # fmt: skip
 
 
@@ -280,7 +280,7 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         architecture=one["architecture"],
         distribution=one["distribution"],
         glibc=one["glibc"],
-        cpu_model=processor.name("\n".join(facts["cpuinfo"]), one["architecture"]),
+        cpu_model=processor.name("\n".join(facts.get("cpuinfo", ())), one["architecture"]),
         cpus=int(one["cpus"]),
         mem_bytes=int(one["mem_kb"]) * 1024,
         load_1min=float(one["load"]) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", one["load"]) else 0.0,
