@@ -430,27 +430,19 @@ def _with_linked(context: Context, job: Job, image: Image, site: Site) -> Image:
         return image
     import msgspec
 
-    from fairlead.images.command import Sight
+    from fairlead.images.executable import sight_of
     from fairlead.images.linked import look
+    from fairlead.plan.process import command_of
 
-    own = image.process
-    entrypoint = job.entrypoint if isinstance(job.entrypoint, tuple) else ()
-    if job.entrypoint is True or (job.entrypoint is None and not job.command):
-        entrypoint = own.entrypoint
-    argv = (*entrypoint, *(job.command or own.command))
-    if image.digest and job.engine != "native":
-        layers = [Path(place) for place in context.store.rootfs(image).layers.values()]
-        mounts = {each.target: each.source for each in job.mounts}
-        if job.workdir is not None:
-            mounts[job.workdir] = job.workdir
-        sight, environment = Sight(layers, mounts=mounts), {**image.environment, **job.environment}
-    else:
-        sight = Sight((), mounts={"/": "/"}, name="this machine")
-        environment = {"PATH": os.environ.get("PATH", ""), **job.environment}
+    sight = sight_of(context.store, image, job)
+    if sight is None:
+        return image
+    contains = image.digest and job.engine != "native"
+    around = image.environment if contains else {"PATH": os.environ.get("PATH", "")}
     found = look(
-        argv,
+        command_of(job, image),
         sight,
-        environment=environment,
+        environment={**around, **job.environment},
         workdir=job.workdir or image.process.workdir,
         machine=site.architecture,
     )

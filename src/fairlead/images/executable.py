@@ -25,7 +25,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
     is_path_known = "PATH" in environment or "PATH" not in job.environment  # a sweep's points may differ
     workdir = image_workdir(image) if job.workdir is None else job.workdir
     contains = job.engine != "native"
-    sight = _of_container(store, image, job) if contains else _of_machine()
+    sight = sight_of(store, image, job)
     if sight is None:
         return None
     lacks = tuple(each for each in STARTERS if contains and sight.find(each) is None)
@@ -54,6 +54,11 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
             return Executable(word=word, place=place, lacks=lacks)
         case _:
             return Executable(word=word, lacks=lacks)
+
+
+def sight_of(store: Store, image: Image, job: Job) -> Sight | None:
+    """The files among which the job's command is looked up; None where none are there to look at."""
+    return _of_machine() if job.engine == "native" else _of_container(store, image, job)
 
 
 def _of_container(store: Store, image: Image, job: Job) -> Sight | None:
