@@ -209,6 +209,12 @@ def _workdir(file: TomlFile, folder: Path) -> str | None:
     text = file.convert(
         file.values.get("workdir", "." if "command" in file.values else "image"), str, "workdir"
     )
+    if not text.strip():
+        raise UsageError(
+            "workdir is empty",
+            context=file.at("workdir"),
+            remedy='set workdir = "." (the directory of the job file) or workdir = "image"',
+        )
     return None if text == "image" else _resolved(folder, text)
 
 

@@ -419,6 +419,19 @@ def test_an_impossible_proof_is_refused(folder: Path, statement: str) -> None:
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("workdir = ''", "workdir is empty"),
+        ("[capture]\ninclude = ['']", "capture.include has an empty path"),
+    ],
+)
+def test_an_empty_path_is_refused(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        read(folder, f"command = ['true']\n{text}\n")
+    assert caught.value.remedy
+
+
 @pytest.mark.parametrize("table", ["environment_from = ['{}']", "environment = {{ {} = 'x' }}"])
 @pytest.mark.parametrize("name", ["FAIRLEAD_RUN", "FAIRLEAD_NODE", "FAIRLEAD_PORT"])
 def test_what_the_job_script_sets_is_not_the_jobs(folder: Path, name: str, table: str) -> None:

@@ -50,6 +50,14 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
     include: tuple[str, ...] = ()
     compiler: bool | UnsetType = UNSET
 
+    def __post_init__(self) -> None:
+        if "" in self.include:
+            raise UsageError(
+                "capture.include has an empty path",
+                key="capture.include",
+                remedy='set include = ["data"], or leave it out',
+            )
+
 
 class ProveRequest(Struct, frozen=True, kw_only=True):
     """How a proof is designed. `margin` is relative: 0.02 means that 2 % is taken as no difference."""

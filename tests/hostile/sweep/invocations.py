@@ -256,7 +256,7 @@ def _of_positional(command: str, action: argparse.Action, base: tuple[str, ...])
         argv = (*base[: count + at], value, *base[count + at + 1 :]) if places else (*base, value)
         yield Case(
             kind="positional", mistake=f"{command} {action.metavar}: {name}", argv=argv,
-            named=(*_shown(value.removeprefix("sif:")), str(action.metavar)),
+            named=(*_shown(value.removeprefix("sif:") or value), str(action.metavar)),
         )  # fmt: skip
 
 
@@ -453,6 +453,7 @@ _SAID_OF = {
     ("capture", "include"): ("to capture",),
     ("command",): ("is not in small",),
     ("environment",): ("FAIRLEAD_RUN",),
+    ("environment_from",): ("FAIRLEAD_RUN",),
 }
 
 

@@ -160,12 +160,15 @@ def _run(case: Case) -> int:
 
 
 def _ended(pid: int, deadline: float) -> int | None:
+    """Wait for the child. Orphans are reaped meanwhile, as by init: some tools wait until theirs are gone."""
     descriptor = os.pidfd_open(pid)
     try:
-        ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0.0))
-        if not ready:
-            return None
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        while (left_s := deadline - time.monotonic()) > 0:
+            select.select([descriptor], [], [], min(left_s, 0.02))
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if found[0] == pid:
+                    return os.waitstatus_to_exitcode(found[1])
+        return None
     finally:
         os.close(descriptor)
 
