@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hostile.sweep import invocations, judge
@@ -20,19 +23,28 @@ _SHOWN = 4
 PLACES = [name for name, each in SURROUNDINGS.items() if not each.tool and name != "plain"]
 
 
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    made = Workers(tmp_path_factory.mktemp("sweep"), 2)
-    yield made
-    made.close()
+@contextlib.contextmanager
+def _started(count: int, wrapper: str = "plain") -> Iterator[Workers]:
+    """Workers below a directory with a short path: Podman's probe is slow below a long one."""
+    with tempfile.TemporaryDirectory(prefix="s-", ignore_cleanup_errors=True) as folder:
+        made = Workers(Path(folder), count, wrapper=wrapper)
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+def workers() -> Iterator[Workers]:
+    with _started(2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[Workers]:
     """For tools that hang, which takes time and no work."""
-    made = Workers(tmp_path_factory.mktemp("many"), 4)
-    yield made
-    made.close()
+    with _started(4) as made:
+        yield made
 
 
 def _judge(workers: Workers, asked: Sequence[Asked], good: Sequence[Case] = ()) -> str:
@@ -92,18 +104,16 @@ def test_a_real_process_answers_the_same(workers: Workers, exhaustive: bool) -> 
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_bad_surroundings_cost_one_clear_message(
-    workers: Workers, tmp_path_factory: pytest.TempPathFactory, exhaustive: bool, name: str
-) -> None:
+def test_bad_surroundings_cost_one_clear_message(workers: Workers, exhaustive: bool, name: str) -> None:
     number = PLACES.index(name)
     good = invocations.good()[:: 1 if exhaustive else 2]
     cases = [*good, *_sample(number, exhaustive=exhaustive)]
-    own = Workers(tmp_path_factory.mktemp("own"), 1, wrapper=name) if SURROUNDINGS[name].wrapper else None
-    try:
-        report = _judge(own or workers, [(name, case, False) for case in cases], good)
-    finally:
-        if own is not None:
-            own.close()
+    asked = [(name, case, False) for case in cases]
+    if SURROUNDINGS[name].wrapper:
+        with _started(1, wrapper=name) as own:
+            report = _judge(own, asked, good)
+    else:
+        report = _judge(workers, asked, good)
     assert not report, report
 
 

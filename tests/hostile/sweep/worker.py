@@ -252,7 +252,7 @@ class Workers:
     def __init__(self, folder: Path, count: int, *, wrapper: str = "plain") -> None:
         self._processes = []
         for number in range(count):
-            top = folder / f"world-{number}"
+            top = folder / str(number)
             top.mkdir(parents=True)
             command = [sys.executable, "-c", "from hostile.sweep.worker import main; main()", str(top)]
             process = subprocess.Popen(
