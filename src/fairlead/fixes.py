@@ -57,13 +57,14 @@ _TARBALL = (
 
 #: Run by hand, it needs to be told where its engine and its own modules are. UDOCKER_DIR, with the user's
 #: containers, stays what it was.
+# -P: no module of the working directory, which a container or another user may have written.
 _LAUNCHER = """\
 #!/bin/sh
 # Written by `fairlead doctor --fix`.
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd) || exit 1
 : "${{UDOCKER_BIN:=$here/engine/bin}}" "${{UDOCKER_LIB:=$here/engine/lib}}"
 export UDOCKER_BIN UDOCKER_LIB
-PYTHONPATH=$here/packages exec {python} -c '{main}' "$@"
+PYTHONPATH=$here/packages exec {python} -P -c '{main}' "$@"
 """
 _MAIN = "import sys; from udocker.maincmd import main; sys.exit(main())"
 
@@ -193,7 +194,7 @@ def check_tarball(tarball: str | None) -> str | None:
 def _pip(folder: str, requirement: str) -> list[str]:
     """pip refuses what has none of the hashes before it unpacks or runs any of it."""
     return [
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+        sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
         "--only-binary=:all:", "--no-deps", "--target", f"{folder}/packages",
         "--require-hashes", "--requirement", f"{folder}/{_lock_name(requirement)}",
     ]  # fmt: skip
@@ -286,7 +287,7 @@ def _install_engine(made: Path, tarball: str) -> None:
     else:
         link.symlink_to(tarball)
     settings[TARBALL_VARIABLE] = str(link)
-    words = [sys.executable, "-c", _MAIN, "--allow-root", "install"]
+    words = [sys.executable, "-P", "-c", _MAIN, "--allow-root", "install"]
     outcome = execute.run(words, environment={**environment, **settings}, timeout_s=_TIMEOUT_S)
     link.unlink(missing_ok=True)
     programs = sorted(engine.glob("bin/proot*"))

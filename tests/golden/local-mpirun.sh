@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:f3897f95291f.
+# Written by Fairlead 0.1.0, plan sha256:5fd1a9ad164c.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -180,7 +180,11 @@ rank_command() {
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
+  /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
 3.6 or newer of any image.
 
     python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…

@@ -11,7 +11,7 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Fairlead 0.1.0, plan sha256:337e453d1315.
+# Written by Fairlead 0.1.0, plan sha256:4ceeebdf360e.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -334,7 +334,11 @@ printf '%s\0' \
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c 'import random, socket, sys, time
+  /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+import random, socket, sys, time
 from torch.distributed.run import main
 
 node, host, port = sys.argv[1:4]

@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Fairlead 0.1.0, plan sha256:faa258da6e71.
+# Written by Fairlead 0.1.0, plan sha256:8690fc4e0958.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -332,7 +332,11 @@ printf '%s\0' \
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c 'import random, socket, sys, time
+  /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+import random, socket, sys, time
 from torch.distributed.run import main
 
 node, host, port = sys.argv[1:4]

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:24acb36c35da.
+# Written by Fairlead 0.1.0, plan sha256:f0ceb30ceaec.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -296,7 +296,11 @@ printf '%s\0' \
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c '"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
+  /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
 
 Anyone on the network may call the first node, or listen in its place. So each side proves to the other that
 it knows the run'"'"'s secret, which itself is never sent, before either reads more than a few bytes:

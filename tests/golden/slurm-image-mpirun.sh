@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:1e640e4b8765.
+# Written by Fairlead 0.1.0, plan sha256:dbeed4aac0ef.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -236,7 +236,11 @@ printf '%s\0' \
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c '"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
+  /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+"""Who is of a run: the proof of its secret between nodes, and connections on which each side has given it.
 
 Anyone on the network may call the first node, or listen in its place. So each side proves to the other that
 it knows the run'"'"'s secret, which itself is never sent, before either reads more than a few bytes:
@@ -934,7 +938,11 @@ def _agent(path: str, words: "list[str]") -> int:
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 ' --nodes 2 --ranks 2 --node "$FAIRLEAD_NODE" --master "$FAIRLEAD_MASTER" --port "$FAIRLEAD_PORT" --launcher 20 --proof 15 -- \
-  /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to none --oversubscribe /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
+  /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to none --oversubscribe /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
 3.6 or newer of any image.
 
     python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…

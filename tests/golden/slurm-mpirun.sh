@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:4e9381d9697f.
+# Written by Fairlead 0.1.0, plan sha256:0d69a92d3baa.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -212,7 +212,11 @@ rank_command() {
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c '"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
+  /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
 3.6 or newer of any image.
 
     python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…

@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:fc2297342bca.
+# Written by Fairlead 0.1.0, plan sha256:d024737623a3.
 # It needs bash and what is named under "What must be there", but no Fairlead.
 set -u
 
@@ -326,7 +326,11 @@ printf '%s\0' \
   --chdir /home/ada/digits \
   --die-with-parent \
   -- \
-  /env/bin/python -c 'import random, socket, sys, time
+  /env/bin/python -c 'import sys
+if sys.path[:1] == [""]:
+    sys.path.append(sys.path.pop(0))
+
+import random, socket, sys, time
 from torch.distributed.run import main
 
 node, host, port = sys.argv[1:4]

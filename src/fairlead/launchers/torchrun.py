@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fairlead.launchers import INTERFACE, Launchable, NotLaunchable, Passed, Surroundings, threads
 from fairlead.model import Command, Job, Joined, Position, Start, Variable, Where, Word
+from fairlead.mpi import text
 
 NAME = "torchrun"
 POSITION = Position.INSIDE
@@ -23,7 +24,9 @@ _KEEP = (
 
 #: The other nodes are told by a connection that the first one is there. torchrun's own tries are up to 0.7 s
 #: apart, and all nodes take about as long until the first.
-_MEET = """\
+_MEET = (
+    text.OWN_FIRST
+    + """\
 import random, socket, sys, time
 from torch.distributed.run import main
 
@@ -39,6 +42,7 @@ while node != "0" and time.monotonic() < deadline:
 sys.argv[:4] = ["torchrun"]
 main()
 """
+)
 
 
 def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fairlead.mpi import proof
+from fairlead.mpi import proof, text
 from fairlead.printable import one_line
 
-_PROGRAM = inspect.getsource(proof)
+_PROGRAM = text.program(proof)
 #: What the job script prints for each rank of the check: whoever starts the ranks has started this one.
 STARTED = "fairlead-rank"
 #: Of an error: what a dynamic linker says of a library, and the remedy.

@@ -146,11 +146,11 @@ def _pip() -> list[str]:
     from importlib.util import find_spec
 
     if find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]
     for name in ("python3", "/usr/bin/python3"):
         found = execute.which(name)
-        if found is not None and execute.run([found, "-m", "pip", "--version"]).ok:
-            return [found, "-m", "pip"]
+        if found is not None and execute.run([found, "-I", "-m", "pip", "--version"]).ok:
+            return [found, "-I", "-m", "pip"]
     raise ToolError(
         "there is no pip on this machine to fetch the parts of the site layer with",
         remedy=f"{shlex.quote(sys.executable)} -m ensurepip --upgrade",

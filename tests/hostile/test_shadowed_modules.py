@@ -1,0 +1,76 @@
+"""Python programs that Fairlead starts take no module of the working directory: others may have written it.
+
+`python -c` and `python -m` look there first: a container, or a stranger in /tmp, could leave a `re.py`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairlead import fixes
+from fairlead.launchers import horovod, image_mpirun, torchrun
+from fairlead.mpi import proving
+from fairlead.site_layer import wheels
+
+NAMES = ("pip", "re", "json", "socket", "random", "argparse", "hashlib", "selectors", "shlex", "pathlib")
+
+PROGRAMS = {
+    "the MPI check": proving.command(sys.executable, size=2, timeout_s=1),
+    "Horovod's rendezvous": (sys.executable, "-c", horovod._RENDEZVOUS, "true"),
+    "the relay of mpirun": (sys.executable, "-c", image_mpirun._RELAY, "--help"),
+    "torchrun": (sys.executable, "-c", torchrun._MEET, "0", "h", "1"),
+    "pip of tools": tuple(fixes._pip("/nonexistent", fixes.UDOCKER)),
+    "pip of site layers": (*wheels._pip(), "--version"),
+}
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory has modules with the names of Python's own, which leave a trace."""
+    folder, trace = tmp_path / "here", tmp_path / "trace"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(
+            f"open({str(trace)!r}, 'a').write('{name} ')\nraise SystemExit(9)\n"
+        )
+    monkeypatch.chdir(folder)
+    return trace
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_takes_no_module_of_the_working_directory(program: str, trace: Path) -> None:
+    words = [str(word) for word in PROGRAMS[program]]
+    subprocess.run(words, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    assert not trace.exists(), trace.read_text()
+
+
+def test_what_the_working_directory_alone_has_is_found(tmp_path: Path) -> None:
+    """An mpi4py beside the job's script."""
+    (tmp_path / "only_here.py").write_text("print('found')")
+    text = proving.command(sys.executable, size=2, timeout_s=1)[2]
+    begin = str(text).partition("\n\n")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{begin}\nimport only_here"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.stdout == "found\n", done.stderr
+
+
+def test_udocker_takes_no_module_of_the_working_directory(tmp_path: Path, trace: Path) -> None:
+    main = tmp_path / "tool/packages/udocker/maincmd.py"
+    main.parent.mkdir(parents=True)
+    main.write_text("import re, json\ndef main(): print('udocker')\n")
+    launcher = tmp_path / "tool/bin/udocker"
+    launcher.parent.mkdir()
+    launcher.write_text(fixes._LAUNCHER.format(python=shlex.quote(sys.executable), main=fixes._MAIN))
+    done = subprocess.run(["sh", launcher], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("udocker\n", 0), done.stderr
+    assert not trace.exists()
