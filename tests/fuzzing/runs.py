@@ -104,9 +104,8 @@ def _is_short(folder: Path) -> bool:
 
 def _call(verb: Any, store: Store, **more: object) -> str:
     """What the verb shows on a terminal. The output of jobs is left out."""
-    options = Namespace(
-        **{"json": False, "quiet": True, "all": False, "watch": False, "follow": False, "rank": None, **more}
-    )
+    flags = dict.fromkeys(("json", "all", "watch", "follow", "csv"), False)
+    options = Namespace(**{**flags, "quiet": True, "rank": None, "output": None, **more})
     screen = _Screen()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
         context = Context(options, cast(Any, None), store, console.Progress(quiet=True))

@@ -182,8 +182,15 @@ def agrees(path: Path, values: Mapping[str, Any]) -> bool:
 
 
 def show_error(error: FairleadError) -> None:
-    width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
+    width = _width() if sys.stderr.isatty() else None
     _write("\n".join(error_lines(error, width)), sys.stderr)
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:  # it has gone
+        return 80
 
 
 def error_lines(error: FairleadError, width: int | None) -> list[str]:
@@ -249,7 +256,7 @@ class Progress:
         if self._live:
             if time.monotonic() - self._last_at > 0.05:
                 self._last_at = time.monotonic()
-                width = os.get_terminal_size(sys.stderr.fileno()).columns if self._live else 80
+                width = _width() if self._live else 80
                 line = printable(f"[{self._elapsed()}] {text}").replace("\n", " ")
                 _live("\r\033[K" + line[: width - 1])
         else:
