@@ -535,6 +535,8 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         entry = QueueEntry(job_id="", state=JobState.CANCELLED)
     assert entry is not None
     code = 128 + entry.signal if 0 < entry.signal <= 64 else _CODES.get(entry.state, 1)
+    if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
+        code = _CODES[JobState.CANCELLED]  # by whichever signal the scheduler does it
     ended_at = int(time.time())
     end = _find_end(store, submission, code, ended_at, began, entry=entry, left=False)
     store.write(folder / "end.json", codec.to_json(end))
