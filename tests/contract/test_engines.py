@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from processes import left_after
 
+from fairlead.errors import ProgramError
 from fairlead.images.capture import capture
 from fairlead.images.layers import layer
 from fairlead.model import CaptureRequest, Mount
@@ -64,9 +65,9 @@ def test_a_command_killed_by_a_signal_is_told_as_the_shell_tells_it(lab: Lab, nu
 
 
 def test_a_command_that_is_not_there_is_told(lab: Lab) -> None:
-    done = lab.run("no-such-program")
-    assert done.returncode != 0
-    assert b"no-such-program" in done.stderr
+    with pytest.raises(ProgramError, match="no-such-program") as caught:
+        lab.run("no-such-program")
+    assert caught.value.status == 127
 
 
 _WAITS = """

@@ -30,7 +30,7 @@ _HANGS_S = 60.0
 @pytest.fixture(autouse=True)
 def _patience() -> Iterator[None]:
     yield
-    execute.set_patience(None, "")
+    execute.set_patience(None)
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_a_job_of_which_nothing_is_known_is_not_over(
     desk: Desk, store: Store, scheduler: str, fault: str, cancelled: bool
 ) -> None:
     desk.tools(scheduler, **dict.fromkeys(_ASKED[scheduler], fault))
-    execute.set_patience(0.6, "")
+    execute.set_patience(0.6)
     run_id = submitted(store, scheduler, _JOBS[scheduler])
     if cancelled:
         store.write(store.run(run_id) / "cancelled", b"")

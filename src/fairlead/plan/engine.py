@@ -63,7 +63,7 @@ def choose_engine(
         else:
             chosen = engine, verdict
     if chosen is None:
-        raise failed or _no_engine(job, rejected)
+        raise failed or _no_engine(job, rejected, bare_metal=registry.engine("native").judge(site, image))
     decisions.append(
         Decision(
             subject="engine",
@@ -125,7 +125,7 @@ def _if_writable(engine: Engine, verdict: Suitable) -> Suitable | Unsuitable:
     return verdict
 
 
-def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
+def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Suitable | Unsuitable) -> PlanError:
     blocking = [r for r in rejected if r.choice != "native"] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
     remedies = sorted(
@@ -142,7 +142,7 @@ def _no_engine(job: Job, rejected: list[Rejected]) -> PlanError:
             message += " that can be written to, as writable = true asks"
         elif job.form == "file":
             message += ' with the image as one file, as form = "file" asks'
-    on_this_machine = job.image == "capture" and job.engine != "native"
+    on_this_machine = isinstance(bare_metal, Suitable) and job.engine != "native"
     native = "; or, without a container: --engine native" if on_this_machine else ""
     return PlanError(
         message, context="\n".join(lines) if len(lines) > 1 else "", remedy="; or: ".join(ways) + native
