@@ -229,7 +229,7 @@ def test_the_doctor_lists_with_dry_run_and_fixes_without(
     assert main(["doctor", "--fix", "--dry-run", "--tarball", str(tarball)]) == 0
     listed = capsys.readouterr().out
     assert "udocker: udocker==1.3.17 and its engine" in listed
-    assert f"because there is no udocker\n  {sys.executable} -m pip install" in listed
+    assert f"because there is no udocker\n  {sys.executable} -P -m pip install" in listed
     assert in_store(store) == []
     main(["doctor", "--fix", "--tarball", str(tarball)])
     told = capsys.readouterr()
