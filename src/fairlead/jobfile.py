@@ -15,6 +15,7 @@ from fairlead import registry, sweep
 from fairlead.config import Settings
 from fairlead.errors import PlanError, UsageError
 from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Scheduling, Topology, check_variable
+from fairlead.printable import one_line
 from fairlead.sweep import Sweep
 from fairlead.toml import TomlFile
 
@@ -199,7 +200,7 @@ def check_script(
     if script is not None and not os.path.exists(os.path.join(workdir, script)):
         folder = os.path.dirname(os.path.join(workdir, script))
         raise UsageError(
-            f"there is no {script} in {workdir}",
+            f"there is no {one_line(script)} in {one_line(workdir)}",
             remedy=f"ls {shlex.quote(folder)}   # then correct the command or workdir",
         )
 
