@@ -90,7 +90,7 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
     mark = _mark(evidence)
     if evidence.hang:
         return Cause.HUNG, evidence.hang
-    if evidence.cancelled and (entry is None or entry.state not in _STATES.values() or _agrees(entry)):
+    if evidence.cancelled and (entry is None or _CAUSES.get(entry.state) in (None, Cause.CANCELLED)):
         before = f"; before that, {title} wrote: {mark[1]}" if mark is not None else ""
         return Cause.CANCELLED, "by fairlead cancel" + before
     if entry is not None and (cause := _CAUSES.get(entry.state)) not in (None, Cause.CANCELLED):
@@ -116,10 +116,6 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
     return Cause.EXIT_CODE, f"the command ended with {code}"
 
 
-def _agrees(entry: QueueEntry) -> bool:
-    return entry.state is JobState.CANCELLED
-
-
 def _state(cause: Cause, evidence: Evidence) -> JobState:
     if cause in _STATES:
         return _STATES[cause]
@@ -140,9 +136,9 @@ def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
             if re.match(mark.pattern, line):
                 found.append((_CAUSES[mark.state], one_line(line.strip())))
     # "cancelled" is what Slurm writes after the reason, too.
-    told = [each for each in found if each[0] is not Cause.CANCELLED]
+    reasons = [each for each in found if each[0] is not Cause.CANCELLED]
     # The first of several lines on one end has the numbers.
-    return next((each for each in told if each[0] is told[-1][0]), None)
+    return next((each for each in reasons if each[0] is reasons[-1][0]), None)
 
 
 def _own_words(evidence: Evidence, *, is_killed: bool) -> tuple[Cause, str] | None:

@@ -43,8 +43,8 @@ class PlanError(FairleadError):
 
 
 class ProgramError(PlanError):
-    """The job's program is missing or cannot be executed. `status`: the exit code of a shell that is told to
-    run it, 127 or 126."""
+    """The job's program is missing or cannot be executed. `status`: the exit code of a shell that
+    runs it, 127 or 126."""
 
     def __init__(self, message: str, *, context: str = "", remedy: str = "", status: int) -> None:
         super().__init__(message, context=context, remedy=remedy)

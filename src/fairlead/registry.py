@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, cast
 
 from fairlead.errors import PlanError, UsageError
+from fairlead.nearest import nearest
 
 if TYPE_CHECKING:
     from fairlead.engines import Engine
@@ -114,11 +115,9 @@ def _load(group: str, name: str) -> Any:
     if name not in modules:
         modules = _modules(group)
     if name not in modules:
-        import difflib  # here, because every start imports this module
-
-        near = difflib.get_close_matches(name, modules, n=1)
+        near = nearest(name, modules)
         raise PlanError(
-            f"there is no {group[:-1]} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+            f"there is no {group[:-1]} {name!r}" + (f"; did you mean {near!r}?" if near else ""),
             remedy=f"the {group} are: {', '.join(modules)}",
         )
     return importlib.import_module(modules[name])

@@ -201,7 +201,7 @@ def ended_here(store: Store, run_id: str, code: int) -> Record:
 
 
 def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) -> Submission:
-    """A run's folder with its script, before the script is handed over or started."""
+    """A run's folder with its script, before the script is submitted or started."""
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     submission = msgspec.structs.replace(describe(plan, site, run_id), job_id=job_id)

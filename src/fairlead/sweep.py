@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from fairlead import ranges
 from fairlead.errors import UsageError
+from fairlead.nearest import nearest
 
 #: What the command finds: the point's number, from 0, and each value, by its name in capitals.
 PREFIX = "FAIRLEAD_SWEEP_"
@@ -149,12 +150,10 @@ def parse(text: str, names: Sequence[str]) -> tuple[str | Field, ...]:
                 remedy=f"write {found[0] * 2} for a brace",
             )
         elif found[1] not in (*names, INDEX):
-            import difflib  # here, because every start imports this module
-
-            near = difflib.get_close_matches(found[1], (*names, INDEX), n=1)
+            near = nearest(found[1], (*names, INDEX))
             raise UsageError(
                 f"there is no {found[0]} under [sweep] for {text!r}"
-                + (f"; did you mean {{{near[0]}}}?" if near else ""),
+                + (f"; did you mean {{{near}}}?" if near else ""),
                 remedy=f"one of: {', '.join(f'{{{name}}}' for name in (*names, INDEX))}; "
                 f"or {{{{{found[1]}}}}} for braces",
             )

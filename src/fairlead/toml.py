@@ -16,6 +16,7 @@ import msgspec
 from fairlead import ranges
 from fairlead.errors import FairleadError, UsageError
 from fairlead.files import untrusted
+from fairlead.nearest import nearest
 from fairlead.printable import one_line
 
 T = TypeVar("T")
@@ -93,11 +94,9 @@ class TomlFile:
             if key in known:
                 continue
             where = f" under [{'.'.join(parents)}]" if parents else ""
-            import difflib  # here, because every start imports this module
-
-            near = difflib.get_close_matches(key, known, n=1)
+            near = nearest(key, known)
             raise UsageError(
-                f"unknown key {key!r}{where}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                f"unknown key {key!r}{where}" + (f"; did you mean {near!r}?" if near else ""),
                 context=self.at(*parents, key),
                 remedy=f"the keys{where or ' here'} are: {', '.join(sorted(known))}",
             )

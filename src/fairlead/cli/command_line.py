@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fairlead import ranges
 from fairlead.cli import console
 from fairlead.errors import UsageError
+from fairlead.nearest import nearest
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -112,12 +113,6 @@ class Parser(argparse.ArgumentParser):
 def number(flag: str, key: str = "") -> Callable[[str], Any]:
     """Reads the number of a flag; its range is that of the job file's key, or the flag's own."""
     return lambda text: ranges.parse(key or flag, text, name=flag)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    import difflib  # here, because every start imports this module
-
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
 def check_empty(argv: Sequence[str]) -> None:

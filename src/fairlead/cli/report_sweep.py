@@ -69,7 +69,7 @@ def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
     if os.path.lexists(context.store.run(run_id) / "submission.json"):
         (status,) = sweeps.look(context.store, [run_id], must_answer=False)
         states |= {each.submission.run_id: each.state.value for each in status.points}
-        with contextlib.suppress(StoreError):  # a damaged record is told of below
+        with contextlib.suppress(StoreError):  # a damaged record is reported below
             sweeps.records(context.store, status)
     found = []
     for index, name in enumerate(names):

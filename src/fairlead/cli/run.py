@@ -23,7 +23,7 @@ from fairlead.cli.common import (
     make_plan,
     prepare,
 )
-from fairlead.cli.wait import told
+from fairlead.cli.wait import as_json
 from fairlead.clock import utc_now
 from fairlead.errors import ProgramError, StoreError, UsageError
 from fairlead.model import MemorySample, Plan, Record, Site
@@ -74,7 +74,7 @@ def run(context: Context) -> int:
     record = _run_one(context, plan, site, run_id, script)
     proofs.expect(context.store, plan, run_id)
     if context.options.json:
-        console.result_json(told(record))
+        console.result_json(as_json(record))
     elif not context.options.quiet:
         if record.straggler is not None:
             console.note(record.straggler.text)
@@ -107,7 +107,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     record = submission.ended_here(context.store, made.run_id, code)
     proofs.expect(context.store, plan, made.run_id)
     if context.options.json:
-        console.result_json(told(record))
+        console.result_json(as_json(record))
     elif not context.options.quiet:
         because = f", {record.ended_because}" if record.ended_because else ""
         console.note(f"run {made.run_id}: exit code {record.exit_code}{because} after {record.wall_s:.1f} s")
@@ -132,7 +132,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     stopped = records[-1].exit_code == 130
     code = 130 if stopped else next((record.exit_code for record in records if record.exit_code), 0)
     if context.options.json:
-        console.result_json([told(record) for record in records])
+        console.result_json([as_json(record) for record in records])
     elif not context.options.quiet:
         rows = [("point", "exit", "s", "")]
         for index in range(len(points.points)):

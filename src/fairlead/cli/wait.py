@@ -26,7 +26,7 @@ def run(context: Context) -> int:
     return until_over(context, newest(context))
 
 
-def told(record: Record) -> dict[str, Any]:
+def as_json(record: Record) -> dict[str, Any]:
     """A run's record for JSON, with the run's name under the key that all verbs have."""
     from msgspec import to_builtins
 
@@ -50,7 +50,7 @@ def until_over(context: Context, run_id: str) -> int:
     records = sweeps.records(context.store, status)
     assert status.exit_code is not None
     if context.options.json:
-        plain = [told(record) for record in records]
+        plain = [as_json(record) for record in records]
         console.result_json(plain if status.points else plain[0])
     elif not context.options.quiet:
         for mark in dict.fromkeys(record.fabric_mark for record in records if record.fabric_mark):

@@ -62,7 +62,7 @@ def plan(
     program: Executable | None = None,
 ) -> Plan:
     """Decide everything, and what the job does when its MPI check fails. `image` and `rootfs` are None for a
-    job on bare metal without a capture. `site` is where the job is handed over, `node` a machine of those
+    job on bare metal without a capture. `site` is where the job is submitted, `node` a machine of those
     that run it, when that is another and was seen; `proofs`: what was proved of MPI there; `program`: what
     the job's command starts, if that was looked up.
 

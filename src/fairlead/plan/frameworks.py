@@ -1,5 +1,4 @@
-"""What known frameworks are told so that their ranks become one world, beside what the launcher tells them.
-Pure.
+"""The environment variables by which known frameworks form one world, beside those of the launcher. Pure.
 
 Seen under torchrun, with Accelerate 1.15 and Lightning 2.6 on CPUs: without it each rank trains a model of
 its own, and ends with exit code 0.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 
 from fairlead import architectures
 from fairlead.cli import console
@@ -43,7 +42,7 @@ def _machine(asked: str | None) -> str:
     found = architectures.find(asked or os.uname().machine)
     if asked is not None and found is None:
         raise UsageError(
-            f"there is no architecture {asked!r}",
+            f"--arch is {asked[:60]!r}; it is what `uname -m` prints on that machine",
             context=f"known: {', '.join(each.name for each in architectures.ALL)}",
             remedy="--arch aarch64",
         )
@@ -56,11 +55,7 @@ def run(context: Context) -> int:
     options, store = context.options, context.store
     if options.name is not None:
         check_name(options.name)
-    if options.arch is not None and not re.fullmatch(r"[a-z0-9_]{1,32}", options.arch):
-        raise UsageError(
-            f"--arch is {options.arch!r}; it is what `uname -m` prints on that machine",
-            remedy="--arch aarch64",
-        )
+    machine = _machine(options.arch)
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
     if context.settings["require_digest"]:
@@ -68,7 +63,6 @@ def run(context: Context) -> int:
 
         check_reference(found, store, reach, ask=True)
     pulled = None
-    machine = _machine(options.arch)
     if not options.fresh and options.arch is None and not options.keep_blobs:
         from fairlead.images import current
 
