@@ -11,7 +11,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar
 .PHONY: prove test lint bench clean
 
 prove: .venv/.ready
-	.venv/bin/fairlead prove examples/digits.toml --output report.html
+	.venv/bin/bareboat prove examples/digits.toml --output report.html
 
 test: lint
 	.venv-test/bin/pytest $(if $(REQUIRE),--require) $(TESTS)

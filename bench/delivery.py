@@ -1,4 +1,4 @@
-"""What does it cost to bring the image to the nodes? Fairlead's delivery beside the same by hand, and none.
+"""What does it cost to bring the image to the nodes? Bareboat's delivery beside the same by hand, and none.
 
     python bench/delivery.py [--rounds 5] [--nodes 3] [--ranks-per-node 2] [--folder DIR]
 
@@ -35,12 +35,12 @@ import msgspec
 from asked import STRACE, Asked, read_trace
 from launch_ways import RUN, Ground
 
-from fairlead import plan
-from fairlead.images import archive
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.sources.squash import make_squashfs
-from fairlead.model import FileSystem, Job, Plan, Topology
-from fairlead.store import Store
+from bareboat import plan
+from bareboat.images import archive
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.sources.squash import make_squashfs
+from bareboat.model import FileSystem, Job, Plan, Topology
+from bareboat.store import Store
 
 #: Where a copy by hand lies on each node.
 BY_HAND = "/tmp/by-hand"
@@ -52,7 +52,7 @@ began = time.time()
 for name in sys.argv[1:]:
     __import__(name)
 took = time.time() - began
-with open(f"{os.environ['FAIRLEAD_RUN_DIR']}/rank.{os.environ['RANK']}", "w") as file:
+with open(f"{os.environ['BAREBOAT_RUN_DIR']}/rank.{os.environ['RANK']}", "w") as file:
     file.write(f"{began} {took}")
 """
 
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the cluster and its shared home lie (TMPDIR)")
     options = parser.parse_args()
     topology = Topology(nodes=options.nodes, ranks_per_node=options.ranks_per_node)
-    with tempfile.TemporaryDirectory(prefix="fairlead-delivery-", dir=options.folder) as text:
+    with tempfile.TemporaryDirectory(prefix="bareboat-delivery-", dir=options.folder) as text:
         cluster = Path(text) / "cluster"
         subprocess.run([launch.CLUSTER, "up", cluster, "--nodes", str(options.nodes)], check=True)
         try:
@@ -117,7 +117,7 @@ def planned(ground: Ground, delivery: str, *modules: str, node_scratch: str = "/
 
 
 def by_hand(ground: Ground, tar: Path, squashfs: Path) -> dict[str, str]:
-    """The ways to bring the image that need no Fairlead, and the ranks that read the store."""
+    """The ways to bring the image that need no Bareboat, and the ranks that read the store."""
     rootfs = msgspec.structs.replace(ground.rootfs, flat=BY_HAND)
     there = dataclasses.replace(ground, rootfs=rootfs)
     command = f"{ground.python} rank.py"
@@ -132,7 +132,7 @@ def by_hand(ground: Ground, tar: Path, squashfs: Path) -> dict[str, str]:
         for name, bring in ways.items()
     }
     parts["shared-by-hand"] = launch_ways.loop_by_hand(ground, launch_ways.container(ground), command)
-    told = f"export FAIRLEAD_RUN_DIR={RUN}\n"
+    told = f"export BAREBOAT_RUN_DIR={RUN}\n"
     return {name: told + launch_ways.on_each_node(ground.topology, part) for name, part in parts.items()}
 
 
@@ -173,7 +173,7 @@ def print_times(
         f"{os.getloadavg()[0]:.1f}; the shared home on {store.kind}, the nodes' /tmp on {scratch}; {rounds} "
         "starts of each way, interleaved; medians\n"
     )
-    print("| | by hand s | Fairlead s | ratio | 95 % interval |\n|---|---|---|---|---|")
+    print("| | by hand s | Bareboat s | ratio | 95 % interval |\n|---|---|---|---|---|")
     for title, ours, theirs in (
         ("brought, beside `tar -x`", "node", "tar-by-hand"),
         ("brought, beside `cp -r` of the tree", "node", "cp-by-hand"),
@@ -183,7 +183,7 @@ def print_times(
         mine, other = times[ours], times[theirs]
         print(launch.row(f"{title}: until the last rank begins", mine.until_ranks, other.until_ranks))
         print(launch.row(f"{title}: the whole", mine.whole, other.whole))
-    print("\n| Fairlead, delivered beside not | from the store s | from the node s | ratio | 95 % interval |")
+    print("\n| Bareboat, delivered beside not | from the store s | from the node s | ratio | 95 % interval |")
     print("|---|---|---|---|---|")
     mine, other = times["node-import"], times["shared-import"]
     print(launch.row("until the last rank begins", mine.until_ranks, other.until_ranks))

@@ -1,4 +1,4 @@
-"""What does each engine cost? Fairlead's own job scripts beside each tool used by hand, and bare metal.
+"""What does each engine cost? Bareboat's own job scripts beside each tool used by hand, and bare metal.
 
     python bench/engines.py [--rounds 3] [--engines bubblewrap,podman] [--rows start,stat]
                             [--json FILE] [--costs]
@@ -6,8 +6,8 @@
 Every way does the same over one flat tree of the captured environment (the interpreter that runs this), in
 random order in every round, as an ordinary user. `start` rows are wall times of a whole start; the others are
 timed by the load itself (bench/loads.py), without the start. Prints Markdown: medians [least to most] of
-Fairlead's scripts with their ratio to bare metal, the tools by hand, and what Fairlead adds to a start.
---costs prints the lines of src/fairlead/engines/costs.py too. With PyTorch in the environment the rows
+Bareboat's scripts with their ratio to bare metal, the tools by hand, and what Bareboat adds to a start.
+--costs prints the lines of src/bareboat/engines/costs.py too. With PyTorch in the environment the rows
 `import` and `loader` use it, and there is a row `allreduce`; without, `import` is NumPy's. A tool that is
 missing, or fails, is left out by name.
 """
@@ -32,22 +32,22 @@ from pathlib import Path
 
 import hands
 
-from fairlead import config, plan, registry, render
-from fairlead.engines import Suitable
-from fairlead.errors import FairleadError
-from fairlead.images.capture import capture
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.present import present
-from fairlead.model import CaptureRequest, Image, Job, Mount, Plan, Site
-from fairlead.probe import probe
-from fairlead.store import Store
+from bareboat import config, plan, registry, render
+from bareboat.engines import Suitable
+from bareboat.errors import BareboatError
+from bareboat.images.capture import capture
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.present import present
+from bareboat.model import CaptureRequest, Image, Job, Mount, Plan, Site
+from bareboat.probe import probe
+from bareboat.store import Store
 
-FAIRLEAD, BY_HAND = "fairlead", "by hand"
+BAREBOAT, BY_HAND = "bareboat", "by hand"
 SMALL_FILES, SMALL_BYTES = 20_000, 4096
 #: How many files the stat load goes round.
 LISTED = 1_000
 NATIVE = "native"
-#: Modes of udocker that its own command is tried in; Fairlead drives what its probe says.
+#: Modes of udocker that its own command is tried in; Bareboat drives what its probe says.
 UDOCKER_MODES = ("P1", "P2", "F1", "S1")
 
 
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An engine, by Fairlead or by hand. `argv(row)`: all that is started."""
+    """An engine, by Bareboat or by hand. `argv(row)`: all that is started."""
 
     by: str
     #: The engine, with its variant: both sides of a comparison have the same.
@@ -160,7 +160,7 @@ def prepare(folder: Path, store: Store) -> Ground:
     return ground
 
 
-# -- Fairlead's ways ---------------------------------------------------------------------------------
+# -- Bareboat's ways ---------------------------------------------------------------------------------
 
 
 def variants(ground: Ground) -> Iterator[tuple[str, str, bool]]:
@@ -177,7 +177,7 @@ def variants(ground: Ground) -> Iterator[tuple[str, str, bool]]:
             yield f"{name}, layers", name, True
 
 
-def by_fairlead(ground: Ground) -> Iterator[Way]:
+def by_bareboat(ground: Ground) -> Iterator[Way]:
     for name, engine, stacked in variants(ground):
 
         def argv(row: Row, name: str = name, engine: str = engine, stacked: bool = stacked) -> list[str]:
@@ -186,7 +186,7 @@ def by_fairlead(ground: Ground) -> Iterator[Way]:
                 script.write_text(render.script(made_plan(ground, row, engine, stacked)))
             return ["/bin/bash", str(script)]
 
-        yield Way(by=FAIRLEAD, engine=name, tool=name, argv=argv)
+        yield Way(by=BAREBOAT, engine=name, tool=name, argv=argv)
 
 
 def made_plan(ground: Ground, row: Row, engine: str, stacked: bool) -> Plan:
@@ -238,7 +238,7 @@ def measure(row: Row, way: Way, number: int) -> tuple[Sample, int]:
     """One start; also what the load says that it did."""
     argv = way.argv(row)
     # What belongs to the caller's Python is no part of any way.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "FAIRLEAD_"))}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "BAREBOAT_"))}
     environment |= way.environment
     load_1min = os.getloadavg()[0]
     if row.tells:
@@ -286,7 +286,7 @@ def sample_all(
             return None
         try:
             return measure(row, way, number)
-        except (FailedError, OSError, FairleadError) as error:
+        except (FailedError, OSError, BareboatError) as error:
             failed.add((row.name, id(way)))
             notes.append(f"{way.by}, {way.tool}, {row.name}: {error}")
         return None
@@ -373,13 +373,13 @@ def table(results: Results, by: str) -> Iterator[str]:
 
 
 def added(results: Results) -> Iterator[str]:
-    """What Fairlead's script adds to a start, in ms, against each tool by hand that does the same."""
+    """What Bareboat's script adds to a start, in ms, against each tool by hand that does the same."""
     starts = [row for row in results.rows if not row.tells]
     if not starts:
         return
-    yield "| Fairlead's | beside | " + " | ".join(f"{row.title}, ms more" for row in starts) + " |"
+    yield "| Bareboat's | beside | " + " | ".join(f"{row.title}, ms more" for row in starts) + " |"
     yield "|---" * (len(starts) + 2) + "|"
-    for own in results.of(FAIRLEAD):
+    for own in results.of(BAREBOAT):
         for tool in results.of(BY_HAND):
             if tool.engine != own.engine:
                 continue
@@ -390,9 +390,9 @@ def added(results: Results) -> Iterator[str]:
 
 
 def cost_lines(results: Results) -> Iterator[str]:
-    """The lines of src/fairlead/engines/costs.py, from Fairlead's own scripts."""
+    """The lines of src/bareboat/engines/costs.py, from Bareboat's own scripts."""
     by_name = {row.name: row for row in results.rows}
-    for way in results.of(FAIRLEAD):
+    for way in results.of(BAREBOAT):
         name, _, rest = way.engine.partition(" ")
         name, mode = name.rstrip(","), rest if "layers" not in rest else ""
         form = "layers" if "layers" in rest else ""
@@ -432,7 +432,7 @@ def main() -> None:
     # Beside the store, not in /tmp: that is the container's own, which no real job works in.
     store.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
-        prefix="fairlead-bench-", dir=store.root.parent, ignore_cleanup_errors=True
+        prefix="bareboat-bench-", dir=store.root.parent, ignore_cleanup_errors=True
     ) as folder:
         ground = prepare(Path(folder), store)
         chosen = rows(ground)
@@ -449,7 +449,7 @@ def main() -> None:
                     made_plan(ground, row, name, stacked=False)
                     break
         make_flat(store, ground.image, ())
-        ways = [*by_fairlead(ground), *by_hand(ground, notes, engines)]
+        ways = [*by_bareboat(ground), *by_hand(ground, notes, engines)]
         if engines is not None:
             ways = [way for way in ways if way.engine.split(" ")[0].rstrip(",") in (*engines, NATIVE)]
         before = os.getloadavg()
@@ -470,9 +470,9 @@ def main() -> None:
     results = Results(chosen, ways, samples)
     print(about)
     for title, lines in (
-        ("Fairlead's job script", table(results, FAIRLEAD)),
+        ("Bareboat's job script", table(results, BAREBOAT)),
         ("The tools by hand", table(results, BY_HAND)),
-        ("What Fairlead adds to a start", added(results)),
+        ("What Bareboat adds to a start", added(results)),
         ("engines/costs.py", cost_lines(results) if options.costs else ()),
     ):
         print(f"\n**{title}**\n", *lines, sep="\n")

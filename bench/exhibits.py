@@ -1,7 +1,7 @@
 """What bench/images pulls, and the registries that it pulls from.
 
 The images are built once, by mmdebstrap and buildah as an ordinary user, from the recipes in
-tests/lab/images, and kept as OCI layouts in $XDG_CACHE_HOME/fairlead-lab.
+tests/lab/images, and kept as OCI layouts in $XDG_CACHE_HOME/bareboat-lab.
 
 All three take about 8 GB there, and twice that while they are built. Some of it belongs to users whom only a
 user namespace can name: `buildah unshare rm -rf FOLDER` removes it.
@@ -53,7 +53,7 @@ class Exhibit:
 
 def cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "fairlead-lab"
+    return Path(base) / "bareboat-lab"
 
 
 def exhibit(name: str) -> Exhibit:

@@ -1,8 +1,8 @@
 """Each engine's tool as one would use it by hand after reading its manual, for bench/engines.py.
 
-They run over the same flat tree as Fairlead's scripts, with the same folders mounted, and with what this
-machine makes them need (podman's runtime, say), which is taken from Fairlead's probe. None of them keeps all
-that Fairlead promises (docs/engines.md): what is compared is the cost.
+They run over the same flat tree as Bareboat's scripts, with the same folders mounted, and with what this
+machine makes them need (podman's runtime, say), which is taken from Bareboat's probe. None of them keeps all
+that Bareboat promises (docs/engines.md): what is compared is the cost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.model import EngineFacts, Rootfs, Site
+from bareboat.model import EngineFacts, Rootfs, Site
 
 #: A command -> all words to type. The second argument: a folder to show read-only at its own place, or None.
 Words = Callable[[Sequence[str], str | None], list[str]]
@@ -22,7 +22,7 @@ Words = Callable[[Sequence[str], str | None], list[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hand:
-    """A tool used by hand. `beside`: which of Fairlead's ways (engine and variant) does the same thing."""
+    """A tool used by hand. `beside`: which of Bareboat's ways (engine and variant) does the same thing."""
 
     name: str
     beside: str
@@ -146,10 +146,10 @@ def udocker(folder: Path, rootfs: Rootfs, work: str, modes: Sequence[str]) -> li
     call("install")
     tar = folder / "image.tar"
     subprocess.run(["tar", "-C", rootfs.flat, "-cf", str(tar), "."], check=True)
-    call("import", str(tar), "fairlead/bench:1")
+    call("import", str(tar), "bareboat/bench:1")
     tar.unlink()
     for mode in modes:
-        call("create", f"--name={mode}", "fairlead/bench:1")
+        call("create", f"--name={mode}", "bareboat/bench:1")
         call("setup", f"--execmode={mode}", mode)
     return [_udocker_run(program, mode, work, environment) for mode in modes]
 

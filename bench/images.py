@@ -1,4 +1,4 @@
-"""How long does a pull take, and what does it cost? Fairlead beside the real tools, and beside the limits.
+"""How long does a pull take, and what does it cost? Bareboat beside the real tools, and beside the limits.
 
     python bench/images.py [--image torch|small|big] [--on FOLDER] [--rounds 5] [--tools podman,umoci]
 
@@ -35,7 +35,7 @@ from pathlib import Path
 
 import exhibits
 from exhibits import Exhibit, Registry
-from peers import FAIRLEAD, PEERS, SLOW, UNTAR, Ground, Peer, Steps
+from peers import BAREBOAT, PEERS, SLOW, UNTAR, Ground, Peer, Steps
 
 _PR_SET_CHILD_SUBREAPER = 36
 PULLERS = 32
@@ -111,7 +111,7 @@ class Bench:
 
     @contextlib.contextmanager
     def ground(self) -> Iterator[Ground]:
-        folder = Path(tempfile.mkdtemp(prefix="fairlead-bench-", dir=self.on))
+        folder = Path(tempfile.mkdtemp(prefix="bareboat-bench-", dir=self.on))
         (folder / "tmp").mkdir()
         try:
             yield Ground(folder=folder, plain=self.registries[0].address, tls=self.registries[1].address)
@@ -174,7 +174,7 @@ def environment_of(ground: Ground, steps: Steps) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("FAIRLEAD_") and name not in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+        if not name.startswith("BAREBOAT_") and name not in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
     }
     own = {
         "TMPDIR": ground.path("tmp"),
@@ -235,10 +235,10 @@ def table(samples: Sequence[Sample], scenario: str) -> list[str]:
     walls = {tool: statistics.median(one.wall_s for one in own) for tool, own in chosen.items()}
     cpus = {tool: statistics.median(one.cpu_s for one in own) for tool, own in chosen.items()}
     unit = walls.get(UNTAR)
-    own_wall, own_cpu = walls.get(FAIRLEAD), cpus.get(FAIRLEAD, 1.0)
+    own_wall, own_cpu = walls.get(BAREBOAT), cpus.get(BAREBOAT, 1.0)
     rows = [
         "| | wall s | CPU s | user + system | peak MB | MB fetched | inodes | wall / untar "
-        "| wall, CPU / Fairlead |",
+        "| wall, CPU / Bareboat |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for tool in sorted(chosen, key=lambda tool: (tool in limits, walls[tool])):
@@ -299,7 +299,7 @@ def main() -> None:
     samples: list[Sample] = []
     order = random.Random(arguments.seed)
     with (
-        tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder,
+        tempfile.TemporaryDirectory(prefix="bareboat-bench-") as folder,
         exhibits.registry(Path(folder)) as plain,
         exhibits.registry(Path(folder), tls=True) as tls,
     ):
@@ -315,7 +315,7 @@ def main() -> None:
                     samples.append(sample)
             if arguments.herd:
                 for peer in peers:
-                    if peer.name == FAIRLEAD:
+                    if peer.name == BAREBOAT:
                         samples.append(bench.herd(peer, number))
                         say(f"round {number + 1}: {PULLERS} at once: {samples[-1].wall_s:.2f} s")
     facts = {
@@ -352,7 +352,7 @@ def report(facts: Mapping[str, object], samples: Sequence[Sample]) -> None:
             print(f"### {title}\n")
             print("\n".join(table(samples, scenario)) + "\n")
     together = [sample for sample in samples if sample.scenario == "herd"]
-    alone = [sample.wall_s for sample in samples if (sample.scenario, sample.tool) == ("cold", FAIRLEAD)]
+    alone = [sample.wall_s for sample in samples if (sample.scenario, sample.tool) == ("cold", BAREBOAT)]
     if together and alone:
         ratio = statistics.median(one.wall_s for one in together) / statistics.median(alone)
         size = max(one.blob_bytes for one in together)

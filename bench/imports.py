@@ -24,7 +24,7 @@ JOB = 'command = ["true"]\n'
 def imported(argv: list[str]) -> tuple[int, list[str]]:
     """How many modules the command imports, and the heavy ones among them."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "fairlead", *argv],
+        [sys.executable, "-X", "importtime", "-m", "bareboat", *argv],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     names = [
@@ -47,14 +47,14 @@ def main() -> None:
         job = Path(folder, "job.toml")
         job.write_text(JOB)
         verbs = {
-            "fairlead --help": ["--help"],
-            "fairlead config": ["config"],
-            "fairlead plan job.toml": ["plan", "--python", sys.executable, str(job)],
+            "bareboat --help": ["--help"],
+            "bareboat config": ["config"],
+            "bareboat plan job.toml": ["plan", "--python", sys.executable, str(job)],
         }
         times: dict[str, list[float]] = {name: [] for name in ("python -c pass", *verbs)}
         os.environ.setdefault("TERM", "dumb")
         commands = {"python -c pass": [sys.executable, "-c", "pass"]}
-        commands |= {name: [sys.executable, "-m", "fairlead", *argv] for name, argv in verbs.items()}
+        commands |= {name: [sys.executable, "-m", "bareboat", *argv] for name, argv in verbs.items()}
         for command in commands.values():
             seconds(command)
         order = random.Random(1)

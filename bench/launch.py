@@ -1,4 +1,4 @@
-"""How long does it take to start ranks on several nodes? Fairlead's job script beside the same by hand.
+"""How long does it take to start ranks on several nodes? Bareboat's job script beside the same by hand.
 
     python bench/launch.py [--rounds 20] [--nodes 3] [--ranks-per-node 2] [--mpi-python PYTHON]
 
@@ -36,41 +36,41 @@ import launch_ways
 import msgspec
 from launch_ways import Ground
 
-from fairlead import programs
-from fairlead.images.capture import capture
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.present import present
-from fairlead.model import CaptureRequest, SchedulerFacts, Topology
-from fairlead.probe import probe
-from fairlead.store import Store
+from bareboat import programs
+from bareboat.images.capture import capture
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.present import present
+from bareboat.model import CaptureRequest, SchedulerFacts, Topology
+from bareboat.probe import probe
+from bareboat.store import Store
 
 CLUSTER = Path(__file__).parents[1] / "tests" / "lab" / "cluster" / "cluster.sh"
 #: What tests/lab/mpi-pairs.sh installs.
-MPI_PYTHON = Path(os.environ.get("PREFIX", "/opt/fairlead-lab")) / "mpi" / "debian" / "bin" / "python"
+MPI_PYTHON = Path(os.environ.get("PREFIX", "/opt/bareboat-lab")) / "mpi" / "debian" / "bin" / "python"
 
 #: Each way once a round, in an order that moves on by one; the first round warms the caches. A run's folders
-#: and the script are there when a job begins: `fairlead submit` makes them.
+#: and the script are there when a job begins: `bareboat submit` makes them.
 DRIVER = """\
 #!/bin/bash
 ways=({ways})
 for ((round = 0; round <= {rounds}; round++)); do
   for ((k = 0; k < ${{#ways[@]}}; k++)); do
     way=${{ways[(k + round) % ${{#ways[@]}}]}}
-    export FAIRLEAD_BENCH_RUN={folder}/runs/$way-$round
-    mkdir -p "$FAIRLEAD_BENCH_RUN/logs"
-    cp "$way.sh" "$FAIRLEAD_BENCH_RUN/job.sh"
+    export BAREBOAT_BENCH_RUN={folder}/runs/$way-$round
+    mkdir -p "$BAREBOAT_BENCH_RUN/logs"
+    cp "$way.sh" "$BAREBOAT_BENCH_RUN/job.sh"
     # mpirun ends before Slurm has taken back what its daemons had.
     while squeue --steps --noheader --jobs="$SLURM_JOB_ID" --format=%i | grep -q '\\.[0-9]*$'; do
       sleep 0.1
     done
     began=${{EPOCHREALTIME/./}}
-    bash "$FAIRLEAD_BENCH_RUN/job.sh" > "$way.out" 2>&1 || {{
+    bash "$BAREBOAT_BENCH_RUN/job.sh" > "$way.out" 2>&1 || {{
       echo "failed $way $?"
       cat "$way.out"
       exit 1
     }}
     [ "$round" -eq 0 ] || echo "took $way $((${{EPOCHREALTIME/./}} - began))"
-    echo "$began" > "$FAIRLEAD_BENCH_RUN/began"
+    echo "$began" > "$BAREBOAT_BENCH_RUN/began"
   done
 done
 """
@@ -88,17 +88,17 @@ done
 exec proot "$@"
 """
 
-#: Title of a row, Fairlead's way, the way by hand.
+#: Title of a row, Bareboat's way, the way by hand.
 ROWS = (
-    ("ranks, beside a loop by hand", "ranks-fairlead", "ranks-by-hand"),
-    ("ranks, beside a loop with the same mounts", "ranks-fairlead", "ranks-same-by-hand"),
-    ("ranks, beside srun by hand", "ranks-fairlead", "srun-by-hand"),
-    ("torchrun", "torchrun-fairlead", "torchrun-by-hand"),
-    ("mpirun, without the proof", "mpirun-fairlead", "mpirun-by-hand"),
-    ("mpirun, with the same mounts", "mpirun-fairlead", "mpirun-same-by-hand"),
-    ("mpirun, with the proof", "mpirun-proven-fairlead", "mpirun-by-hand"),
-    ("mpirun, beside `udocker run` P1", "mpirun-fairlead", "published-by-hand"),
-    ("mpirun proven, beside `udocker run` P1", "mpirun-proven-fairlead", "published-by-hand"),
+    ("ranks, beside a loop by hand", "ranks-bareboat", "ranks-by-hand"),
+    ("ranks, beside a loop with the same mounts", "ranks-bareboat", "ranks-same-by-hand"),
+    ("ranks, beside srun by hand", "ranks-bareboat", "srun-by-hand"),
+    ("torchrun", "torchrun-bareboat", "torchrun-by-hand"),
+    ("mpirun, without the proof", "mpirun-bareboat", "mpirun-by-hand"),
+    ("mpirun, with the same mounts", "mpirun-bareboat", "mpirun-same-by-hand"),
+    ("mpirun, with the proof", "mpirun-proven-bareboat", "mpirun-by-hand"),
+    ("mpirun, beside `udocker run` P1", "mpirun-bareboat", "published-by-hand"),
+    ("mpirun proven, beside `udocker run` P1", "mpirun-proven-bareboat", "published-by-hand"),
 )
 
 
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--mpi-python", type=Path, default=MPI_PYTHON, help="an environment with mpi4py")
     options = parser.parse_args()
     topology = Topology(nodes=options.nodes, ranks_per_node=options.ranks_per_node)
-    with tempfile.TemporaryDirectory(prefix="fairlead-launch-") as text:
+    with tempfile.TemporaryDirectory(prefix="bareboat-launch-") as text:
         cluster = Path(text) / "cluster"
         subprocess.run([CLUSTER, "up", cluster, "--nodes", str(options.nodes)], check=True)
         try:
@@ -133,7 +133,7 @@ def ground_of(python: Path, cluster: Path, topology: Topology) -> Ground:
 
 
 def mpi_ways(ground: Ground, cluster: Path) -> dict[str, str]:
-    """mpirun, by Fairlead, by hand, and as published."""
+    """mpirun, by Bareboat, by hand, and as published."""
     mpirun = shutil.which("mpirun", path="/usr/bin:/bin")
     if mpirun is None:
         print("there is no mpirun: no rows for it")
@@ -141,8 +141,8 @@ def mpi_ways(ground: Ground, cluster: Path) -> dict[str, str]:
     found = {
         "mpirun-by-hand": launch_ways.mpirun_by_hand(ground, mpirun, launch_ways.container(ground)),
         "mpirun-same-by-hand": launch_ways.mpirun_by_hand(ground, mpirun, launch_ways.same_container(ground)),
-        "mpirun-fairlead": launch_ways.of_fairlead(ground, "mpirun", proof=False),
-        "mpirun-proven-fairlead": launch_ways.of_fairlead(ground, "mpirun"),
+        "mpirun-bareboat": launch_ways.of_bareboat(ground, "mpirun", proof=False),
+        "mpirun-proven-bareboat": launch_ways.of_bareboat(ground, "mpirun"),
     }
     folder = cluster / "home" / "udocker"
     folder.mkdir()
@@ -172,7 +172,7 @@ def measure(cluster: Path, topology: Topology, rounds: int, mpi_python: Path) ->
         print("PyTorch is not installed: no row for torchrun")
     scripts = {f"{name}-by-hand": body for name, body in hand.items()}
     for launcher in launchers:
-        scripts[f"{launcher}-fairlead"] = launch_ways.of_fairlead(ground, launcher)
+        scripts[f"{launcher}-bareboat"] = launch_ways.of_bareboat(ground, launcher)
     if mpi_python.exists():
         scripts |= mpi_ways(ground_of(mpi_python, cluster, topology), cluster)
     else:
@@ -184,7 +184,7 @@ def measure(cluster: Path, topology: Topology, rounds: int, mpi_python: Path) ->
         f"{topology.nodes} nodes x {topology.ranks_per_node} ranks on {ground.site.cpus} CPUs, load "
         f"{os.getloadavg()[0]:.1f}; {rounds} starts of each way, interleaved; medians\n"
     )
-    print("| launcher | by hand s | Fairlead s | ratio | 95 % interval |\n|---|---|---|---|---|")
+    print("| launcher | by hand s | Bareboat s | ratio | 95 % interval |\n|---|---|---|---|---|")
     for title, ours, theirs in ROWS:
         if ours in times and theirs in times:
             print(row(title, times[ours], times[theirs]))
@@ -240,14 +240,14 @@ def counts(ground: Ground, scripts: dict[str, str]) -> None:
         parts.append((f"a loop by hand{title}", [f"loop{name}.sh"]))
     (run / "rank.sh").write_text(f"exec {launch_ways.container(ground)} /bin/true\n")
     parts.append(("ranks", ["ranks.sh", "--node"]))
-    (run / "ranks.sh").write_text(scripts["ranks-fairlead"])
-    if "mpirun-fairlead" in scripts:
-        (run / "mpirun.sh").write_text(scripts["mpirun-fairlead"])
+    (run / "ranks.sh").write_text(scripts["ranks-bareboat"])
+    if "mpirun-bareboat" in scripts:
+        (run / "mpirun.sh").write_text(scripts["mpirun-bareboat"])
         parts += [
             ("one rank of mpirun by hand", ["rank.sh"]),
             ("one rank of mpirun", ["mpirun.sh", "--rank"]),
         ]
-    told = {"FAIRLEAD_BENCH_RUN": str(run), "SLURM_NODEID": "0", "master": "127.0.0.1"}
+    told = {"BAREBOAT_BENCH_RUN": str(run), "SLURM_NODEID": "0", "master": "127.0.0.1"}
     print("\n| one node's part | processes | programs | CPU ms, least of 30 |\n|---|---|---|---|")
     for title, words in parts:
         if len(words) > 1:
@@ -280,7 +280,7 @@ def plan_many(ground: Ground) -> tuple[float, int]:
     """Seconds to plan and render for 10,000 nodes x 8 ranks, and the script's length."""
     many = dataclasses.replace(ground, topology=Topology(nodes=10_000, ranks_per_node=8))
     began = time.perf_counter()
-    script = launch_ways.of_fairlead(many, "ranks")
+    script = launch_ways.of_bareboat(many, "ranks")
     return time.perf_counter() - began, len(script)
 
 

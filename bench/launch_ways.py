@@ -1,4 +1,4 @@
-"""The ways of starting ranks that bench/launch.py compares: Fairlead's job scripts, and the same by hand."""
+"""The ways of starting ranks that bench/launch.py compares: Bareboat's job scripts, and the same by hand."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import plan, render
-from fairlead.model import Image, Job, PassedOn, Plan, Rootfs, Site, Topology, WhenSet, Word
-from fairlead.render import words
+from bareboat import plan, render
+from bareboat.model import Image, Job, PassedOn, Plan, Rootfs, Site, Topology, WhenSet, Word
+from bareboat.render import words
 
 #: Where the driver has made the folder of this start.
-RUN = "$FAIRLEAD_BENCH_RUN"
+RUN = "$BAREBOAT_BENCH_RUN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ def container(ground: Ground) -> str:
     """bubblewrap as one would write it after reading its manual, in bash."""
     facts = ground.site.engine("bubblewrap")
     if facts is None or not facts.works:
-        sys.exit("bubblewrap does not work here; see: fairlead doctor")
+        sys.exit("bubblewrap does not work here; see: bareboat doctor")
     work = str(ground.folder)
     return shlex.join([
         facts.path, "--ro-bind", ground.rootfs.flat, "/", "--dev-bind", "/dev", "/dev",
@@ -54,7 +54,7 @@ def mpirun_words(program: str, topology: Topology) -> list[str]:
 
 
 def same_container(ground: Ground) -> str:
-    """bubblewrap with the mounts that Fairlead gives it, in bash; the environment is left as it is."""
+    """bubblewrap with the mounts that Bareboat gives it, in bash; the environment is left as it is."""
     options = iter(planned(ground, "ranks").command.argv)
     kept: list[Word] = []
     for word in options:
@@ -75,7 +75,7 @@ def loop_by_hand(ground: Ground, bwrap: str, command: str = "/bin/true") -> str:
     `bwrap`, `command`: the container and what runs in it, in bash."""
     each, size = ground.topology.ranks_per_node, ground.topology.world_size
     return f"""
-logs={RUN}/logs pids=() code=0 FAIRLEAD_RUN_DIR={RUN}
+logs={RUN}/logs pids=() code=0 BAREBOAT_RUN_DIR={RUN}
 mkdir -p $logs
 for ((i = 0; i < {each}; i++)); do
   rank=$((SLURM_NODEID * {each} + i))
@@ -121,16 +121,16 @@ def by_hand(ground: Ground) -> dict[str, str]:
     }
 
 
-def of_fairlead(ground: Ground, launcher: str, *, proof: bool = True) -> str:
+def of_bareboat(ground: Ground, launcher: str, *, proof: bool = True) -> str:
     """With one of the launchers, and ranks that do nothing."""
     made = planned(ground, launcher)
     return script_of(made if proof else msgspec.structs.replace(made, proof=None))
 
 
 def script_of(made: Plan) -> str:
-    """The job script as `fairlead submit` has it, except that each start has a folder of its own."""
+    """The job script as `bareboat submit` has it, except that each start has a folder of its own."""
     script = render.script(made, render.Place(made.job.name, "RUN-FOLDER"))
-    return script.replace("FAIRLEAD_RUN_DIR=RUN-FOLDER", f"FAIRLEAD_RUN_DIR={RUN}")
+    return script.replace("BAREBOAT_RUN_DIR=RUN-FOLDER", f"BAREBOAT_RUN_DIR={RUN}")
 
 
 def planned(ground: Ground, launcher: str) -> Plan:
@@ -144,7 +144,7 @@ def planned(ground: Ground, launcher: str) -> Plan:
 
 def mpirun_by_hand(ground: Ground, mpirun: str, bwrap: str) -> str:
     """`bwrap`: the container, in bash."""
-    return f"FAIRLEAD_RUN_DIR={RUN}\n{shlex.join(mpirun_words(mpirun, ground.topology))} {bwrap} /bin/true"
+    return f"BAREBOAT_RUN_DIR={RUN}\n{shlex.join(mpirun_words(mpirun, ground.topology))} {bwrap} /bin/true"
 
 
 def published(ground: Ground, mpirun: str, udocker: Sequence[str]) -> str:

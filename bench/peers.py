@@ -67,16 +67,16 @@ class Peer:
 
 
 def find(program: str) -> str | None:
-    """The program beside this Python (Fairlead in its virtual environment), or on PATH."""
+    """The program beside this Python (Bareboat in its virtual environment), or on PATH."""
     beside = Path(sys.executable).parent / program
-    return str(beside) if program == "fairlead" and beside.exists() else shutil.which(program)
+    return str(beside) if program == "bareboat" and beside.exists() else shutil.which(program)
 
 
-def _fairlead(ground: Ground, image: Exhibit) -> Steps:
+def _bareboat(ground: Ground, image: Exhibit) -> Steps:
     return Steps(
         pull=(
             (
-                find("fairlead") or "fairlead",
+                find("bareboat") or "bareboat",
                 "image",
                 "pull",
                 "--store",
@@ -239,11 +239,11 @@ def _copy(ground: Ground, image: Exhibit) -> Steps:
 
 #: What every figure is compared with.
 UNTAR = "igzip | tar -x"
-FAIRLEAD = "fairlead image pull"
+BAREBOAT = "bareboat image pull"
 
 PEERS = (
-    Peer(name=FAIRLEAD, programs=("fairlead",), steps=_fairlead, again=True,
-         version=("fairlead", "--version")),
+    Peer(name=BAREBOAT, programs=("bareboat",), steps=_bareboat, again=True,
+         version=("bareboat", "--version")),
     Peer(name="podman pull", programs=("podman",), steps=_podman, again=True,
          version=("podman", "--version")),
     Peer(name="skopeo + umoci --rootless", programs=("skopeo", "umoci"), steps=_umoci,

@@ -1,4 +1,4 @@
-"""How long does a container take to start? Fairlead's job script beside the same thing by hand.
+"""How long does a container take to start? Bareboat's job script beside the same thing by hand.
 
     python bench/start.py [--starts 300]
 
@@ -19,13 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead import config, plan, programs, render
-from fairlead.images.capture import capture
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.present import present
-from fairlead.model import CaptureRequest, Image, Job, Rootfs, Site
-from fairlead.probe import probe
-from fairlead.store import Store
+from bareboat import config, plan, programs, render
+from bareboat.images.capture import capture
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.present import present
+from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
+from bareboat.probe import probe
+from bareboat.store import Store
 
 #: What a container needs of the host for names of machines and users.
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group")
@@ -35,7 +35,7 @@ def by_hand(site: Site, rootfs: Rootfs, workdir: str, files: tuple[str, ...] = (
     """What one would write after reading bwrap's manual."""
     facts = site.engine("bubblewrap")
     if facts is None or not facts.works:
-        sys.exit("bubblewrap does not work here; see: fairlead doctor")
+        sys.exit("bubblewrap does not work here; see: bareboat doctor")
     mounts = ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
     for path in files:
         mounts += ["--ro-bind", path, path]
@@ -77,7 +77,7 @@ def main() -> None:
         scripts = {
             "by-hand.sh": "#!/bin/bash\n" + shlex.join(hand) + "\n",
             "same-by-hand.sh": "#!/bin/bash\n" + shlex.join(same) + "\n",
-            "fairlead.sh": script_of("bubblewrap", image, rootfs, site, folder),
+            "bareboat.sh": script_of("bubblewrap", image, rootfs, site, folder),
             "unfiltered.sh": script_of("bubblewrap", image, rootfs, bare, folder),
             "native.sh": script_of("native", image, rootfs, site, folder),
         }
@@ -88,9 +88,9 @@ def main() -> None:
             "bubblewrap by hand, no shell": hand,
             "bubblewrap by hand, in a bash script": ["/bin/bash", f"{folder}/by-hand.sh"],
             "the same, with the host's names": ["/bin/bash", f"{folder}/same-by-hand.sh"],
-            "Fairlead's script, bubblewrap": ["/bin/bash", f"{folder}/fairlead.sh"],
+            "Bareboat's script, bubblewrap": ["/bin/bash", f"{folder}/bareboat.sh"],
             "without the filter of system calls": ["/bin/bash", f"{folder}/unfiltered.sh"],
-            "Fairlead's script, native": ["/bin/bash", f"{folder}/native.sh"],
+            "Bareboat's script, native": ["/bin/bash", f"{folder}/native.sh"],
         }
         times: dict[str, list[float]] = {name: [] for name in ways}
         order = random.Random(1)

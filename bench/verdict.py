@@ -2,7 +2,7 @@
 
     python bench/verdict.py [--studies 1000] [--markdown]
 
-Exits with 1 when the analysis that Fairlead uses breaks a promise. Needs `fairlead[study]`; no machine is
+Exits with 1 when the analysis that Bareboat uses breaks a promise. Needs `bareboat[study]`; no machine is
 measured, so the output depends on the arguments alone.
 """
 
@@ -13,7 +13,7 @@ import sys
 
 from scipy import stats
 
-from fairlead.study.simulate import Method, Rates, error_rates
+from bareboat.study.simulate import Method, Rates, error_rates
 
 MARGIN = 0.02
 CONFIDENCE = 0.95

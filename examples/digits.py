@@ -6,7 +6,7 @@ Every rank sees its own share of each epoch; gradients are averaged by Distribut
 gloo, so it runs on any CPU. The data ships inside scikit-learn: nothing is downloaded.
 """
 
-import fairlead_meter
+import bareboat_meter
 
 import argparse
 import gc
@@ -84,7 +84,7 @@ def main():
 
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    meter = fairlead_meter.Meter(samples_per_step=options.batch * world_size)
+    meter = bareboat_meter.Meter(samples_per_step=options.batch * world_size)
     model, test = train(options, meter)
     if rank == 0:
         test_accuracy = accuracy(model, test)

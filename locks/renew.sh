@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Write the lock files anew: the newest versions that pyproject.toml admits, with the hashes of all their files
 # on PyPI, for every Python and machine. Requires uv (https://docs.astral.sh/uv/). Then run the tests.
-#   core.txt   `fairlead` alone        signatures.txt   with the extra of that name
+#   core.txt   `bareboat` alone        signatures.txt   with the extra of that name
 #   run.txt    what `make prove` needs   test.txt         what `make test` needs
 set -euo pipefail
 cd "$(dirname "$0")/.."

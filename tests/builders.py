@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from fairlead.launchers import Surroundings
-from fairlead.model import (
+from bareboat.launchers import Surroundings
+from bareboat.model import (
     Arm,
     Check,
     Command,
@@ -38,9 +38,9 @@ from fairlead.model import (
     Topology,
     Window,
 )
-from fairlead.store import FILE_KINDS
-from fairlead.study.analysis import Analysis, Goal, Metric
-from fairlead.study.statistics import compare, run_effect
+from bareboat.store import FILE_KINDS
+from bareboat.study.analysis import Analysis, Goal, Metric
+from bareboat.study.statistics import compare, run_effect
 
 MIB = 2**20
 SAMPLES_PER_STEP = 128.0
@@ -125,8 +125,8 @@ def make_image(**changes: Any) -> Image:
 
 
 def make_rootfs(image: Image) -> Rootfs:
-    """Where the image would lie in a store at /scratch/ada/fairlead."""
-    store = "/scratch/ada/fairlead"
+    """Where the image would lie in a store at /scratch/ada/bareboat."""
+    store = "/scratch/ada/bareboat"
     return Rootfs(
         layers={
             layer.diff_id: f"{store}/layers/sha256/{layer.diff_id.removeprefix('sha256:')}/tree"
@@ -179,7 +179,7 @@ def make_study(*, metered: bool = True, runs: int = 10, **changes: Any) -> Study
         ),
         "image": make_image(),
         "site": make_site(),
-        "fairlead_version": "0.1.0",
+        "bareboat_version": "0.1.0",
         "metered": metered,
         "steps_per_window": 30 if metered else None,
         "settle": 2 if metered else 0,

@@ -1,4 +1,4 @@
-"""Jobs that tests hand to a cluster by Fairlead, as its user does."""
+"""Jobs that tests hand to a cluster by Bareboat, as its user does."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from clusters import PATIENCE_S, Cluster
 
-#: Fairlead's own environment is the login node's only; what jobs run is installed on all nodes.
-LAB = Path("/opt/fairlead-lab")
+#: Bareboat's own environment is the login node's only; what jobs run is installed on all nodes.
+LAB = Path("/opt/bareboat-lab")
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def run_job(
 ) -> Ended:
     """Submit, and wait for the end. `submit_limit_s`: what is missing is made first."""
     submitted = up.login(
-        ["fairlead", "submit", "--json", job, *options], cwd=job.parent, path=path, timeout_s=submit_limit_s
+        ["bareboat", "submit", "--json", job, *options], cwd=job.parent, path=path, timeout_s=submit_limit_s
     )
     run_id = json.loads(submitted.stdout)["run_id"]
-    waited = up.login(["fairlead", "wait", run_id], cwd=job.parent, check=False, timeout_s=240)
-    log = up.login(["fairlead", "logs", run_id], cwd=job.parent, check=False)
+    waited = up.login(["bareboat", "wait", run_id], cwd=job.parent, check=False, timeout_s=240)
+    log = up.login(["bareboat", "logs", run_id], cwd=job.parent, check=False)
     return Ended(run_id, waited.returncode, log.stdout + log.stderr)
 
 

@@ -19,7 +19,7 @@ import pytest
 SCRIPT = Path(__file__).parent / "lab" / "cluster" / "cluster.sh"
 
 #: What install-clusters.sh put aside.
-PREFIX = Path(os.environ.get("PREFIX", "/opt/fairlead-lab"))
+PREFIX = Path(os.environ.get("PREFIX", "/opt/bareboat-lab"))
 
 #: Seconds. Far above what anything takes here; a test that waits this long has failed.
 PATIENCE_S = 120.0

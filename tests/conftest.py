@@ -12,7 +12,7 @@ import engine_page
 import pytest
 from environments import Captured, make_captured
 
-from fairlead.store import Store
+from bareboat.store import Store
 
 pytest.register_assert_rewrite("engine_lab")
 
@@ -86,10 +86,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees the user's settings or store."""
     for name in list(os.environ):
-        if name.startswith("FAIRLEAD_"):
+        if name.startswith("BAREBOAT_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("FAIRLEAD_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
 
 
 @pytest.fixture(scope="session")

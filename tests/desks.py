@@ -1,4 +1,4 @@
-"""Where a user of a cluster works: a folder and a store in the shared home, Fairlead on the login node."""
+"""Where a user of a cluster works: a folder and a store in the shared home, Bareboat on the login node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from clusters import Cluster
 
-from fairlead.toml import TomlFile
+from bareboat.toml import TomlFile
 
 #: Seconds. A job's start, its containers' and its end; far above what they take here.
 PATIENCE_S = 240.0
@@ -22,7 +22,7 @@ class Desk:
     """A way to hand jobs over on one cluster."""
 
     up: Cluster
-    #: The scheduler's name in Fairlead, and PATH on the login node.
+    #: The scheduler's name in Bareboat, and PATH on the login node.
     scheduler: str
     path: str
     #: The interpreter whose environment is captured. Login nodes see it, compute nodes do not.
@@ -36,20 +36,20 @@ class Desk:
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "FAIRLEAD_STORE": str(self.store),
-            "FAIRLEAD_SCHEDULER": self.scheduler,
+            "BAREBOAT_STORE": str(self.store),
+            "BAREBOAT_SCHEDULER": self.scheduler,
             "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
 
-    def fairlead(
+    def bareboat(
         self, *arguments: str | Path, code: int | None = 0, timeout_s: float = PATIENCE_S
     ) -> subprocess.CompletedProcess[str]:
         """Run a verb on the login node; `code` is the exit code that it must have, None for any."""
         done = self.up.login(
-            ["fairlead", *arguments],
+            ["bareboat", *arguments],
             check=False, cwd=self.folder, environment=self.environment, path=self.path, timeout_s=timeout_s,
         )  # fmt: skip
-        said = f"fairlead {arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        said = f"bareboat {arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert code is None or done.returncode == code, said
         assert "Traceback" not in done.stderr, said
         return done
@@ -57,7 +57,7 @@ class Desk:
     def start(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
         """Start a verb there that the caller watches."""
         words = self.up.login_words(
-            ["fairlead", *arguments], cwd=self.folder, environment=self.environment, path=self.path
+            ["bareboat", *arguments], cwd=self.folder, environment=self.environment, path=self.path
         )
         return subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -83,10 +83,10 @@ class Desk:
 
     def submit(self, *arguments: str | Path) -> str:
         """A run's name."""
-        return self.fairlead("submit", *arguments).stdout.strip()
+        return self.bareboat("submit", *arguments).stdout.strip()
 
     def status(self, run: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.fairlead("status", run, "--json", code=None).stdout)[0]
+        found: dict[str, Any] = json.loads(self.bareboat("status", run, "--json", code=None).stdout)[0]
         return found
 
     def record(self, run: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Desk:
 
     def wait(self, run: str, *, code: int = 0) -> str:
         """Wait for the run's end and for its exit code; what it printed."""
-        done = self.fairlead("wait", run, code=None)
+        done = self.bareboat("wait", run, code=None)
         log = self.log(run)
         assert done.returncode == code, (
             f"exit code {done.returncode}\n{done.stderr}\n{log}\n{self.up.queue()}"
@@ -116,7 +116,7 @@ class Desk:
         return [
             f"{node}: {process.command}"
             for node in on
-            for process in self.up.processes(node, f"FAIRLEAD_RUN={run}")
+            for process in self.up.processes(node, f"BAREBOAT_RUN={run}")
         ]
 
 
@@ -134,5 +134,5 @@ def on_nodes(up: Cluster) -> list[str]:
     """What lies in the scratch folders of all nodes that jobs bring their images to."""
     found = []
     for node in up.nodes:
-        found += up.node(node, "find /tmp -path '/tmp/fairlead-*' -maxdepth 3").stdout.split()
+        found += up.node(node, "find /tmp -path '/tmp/bareboat-*' -maxdepth 3").stdout.split()
     return found

@@ -20,13 +20,13 @@ import msgspec
 import pytest
 from environments import Captured
 
-from fairlead import programs, registry, render
-from fairlead.engines import Unsuitable, bubblewrap, untested
-from fairlead.images import roots
-from fairlead.images.executable import look
-from fairlead.model import Image, Job, Site
-from fairlead.plan import plan
-from fairlead.probe import probe
+from bareboat import programs, registry, render
+from bareboat.engines import Unsuitable, bubblewrap, untested
+from bareboat.images import roots
+from bareboat.images.executable import look
+from bareboat.model import Image, Job, Site
+from bareboat.plan import plan
+from bareboat.probe import probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import registry
+from bareboat import registry
 
 #: The contract, in the order of the table.
 SUITES = (

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import render
-from fairlead.images import scratch
-from fairlead.images.capture import capture
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import CaptureRequest, Image, Job, Rootfs, Site
-from fairlead.plan import plan
-from fairlead.probe import probe
-from fairlead.store import Store
+from bareboat import render
+from bareboat.images import scratch
+from bareboat.images.capture import capture
+from bareboat.images.layers.flatten import make_flat
+from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
+from bareboat.plan import plan
+from bareboat.probe import probe
+from bareboat.store import Store
 
 #: The interpreter that virtual environments are made of: this one, or the one that this one was made of.
 BASE_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))

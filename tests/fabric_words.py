@@ -1,5 +1,5 @@
 """What libraries say of the way that they take, for tests; and made-up nodes with fast networks, of which
-there is none where Fairlead is made."""
+there is none where Bareboat is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fairlead as a process of its own, and what it leaves behind."""
+"""Bareboat as a process of its own, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 
-def fairlead(*arguments: str | Path, store: Path, cwd: Path, timeout_s: float = 300) -> tuple[int, str, str]:
-    """Run `fairlead …` to its end; exit code, stdout, stderr."""
+def bareboat(*arguments: str | Path, store: Path, cwd: Path, timeout_s: float = 300) -> tuple[int, str, str]:
+    """Run `bareboat …` to its end; exit code, stdout, stderr."""
     done = subprocess.run(
         command(*arguments),
         env=environment(store),
@@ -22,8 +22,8 @@ def fairlead(*arguments: str | Path, store: Path, cwd: Path, timeout_s: float = 
     return done.returncode, done.stdout, done.stderr
 
 
-def start_fairlead(*arguments: str | Path, store: Path, cwd: Path) -> subprocess.Popen[str]:
-    """Start `fairlead …` in a session of its own, as from a terminal."""
+def start_bareboat(*arguments: str | Path, store: Path, cwd: Path) -> subprocess.Popen[str]:
+    """Start `bareboat …` in a session of its own, as from a terminal."""
     return subprocess.Popen(
         command(*arguments),
         env=environment(store),
@@ -36,16 +36,16 @@ def start_fairlead(*arguments: str | Path, store: Path, cwd: Path) -> subprocess
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "fairlead", *map(str, arguments)]
+    return [sys.executable, "-m", "bareboat", *map(str, arguments)]
 
 
 def environment(store: Path) -> dict[str, str]:
-    return {**os.environ, "FAIRLEAD_STORE": str(store)}
+    return {**os.environ, "BAREBOAT_STORE": str(store)}
 
 
 def marked(name: str) -> list[int]:
     """The processes of every run whose name begins so."""
-    mark = b"FAIRLEAD_RUN=" + name.encode()
+    mark = b"BAREBOAT_RUN=" + name.encode()
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

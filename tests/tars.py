@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fairlead.errors import ImageError
-from fairlead.images.layers.limits import Limits
-from fairlead.images.layers.unpack import Unpacked, unpack
+from bareboat.errors import ImageError
+from bareboat.images.layers.limits import Limits
+from bareboat.images.layers.unpack import Unpacked, unpack
 
 MTIME = 1_600_000_000
 

@@ -7,15 +7,15 @@ import textwrap
 import venv
 from pathlib import Path
 
-import fairlead_meter
+import bareboat_meter
 
 #: About a millisecond a step. `slower` is the share by which the container's arm is made slower.
 TRAINING = """
-    import fairlead_meter
+    import bareboat_meter
     import os
 
-    slower = {slower} if "FAIRLEAD_IMAGE" in os.environ else 0.0
-    meter = fairlead_meter.Meter(samples_per_step=8)
+    slower = {slower} if "BAREBOAT_IMAGE" in os.environ else 0.0
+    meter = bareboat_meter.Meter(samples_per_step=8)
     meter.start()
     for step in range({steps}):
         sum(range(int(200_000 * (1 + slower))))
@@ -47,7 +47,7 @@ def make_small_environment(folder: Path) -> Path:
     """A virtual environment with the meter and nothing else; return its interpreter."""
     venv.create(folder, with_pip=False, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    meter = Path(fairlead_meter.__file__)
+    meter = Path(bareboat_meter.__file__)
     (packages / meter.name).write_bytes(meter.read_bytes())
     python = folder / "bin" / "python"
     assert python.exists(), f"{sys.executable} cannot make a virtual environment"

@@ -5,7 +5,7 @@
 The part of tests/contract/test_gpu.py that needs a GPU. In each engine a small Python environment loads the
 driver's libcuda, has it compile a kernel (PTX, as frameworks do), runs that on the first GPU and checks the
 numbers; nvidia-smi lists the GPUs; CUDA_VISIBLE_DEVICES hides them. It takes no framework, no toolkit and no
-network: Python, its venv module and what Fairlead itself depends on. Exit code 0 when all of it agrees with
+network: Python, its venv module and what Bareboat itself depends on. Exit code 0 when all of it agrees with
 bare metal, 1 when not, 3 where there is no GPU.
 """
 
@@ -21,14 +21,14 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead import plan, registry, render
-from fairlead.errors import FairleadError
-from fairlead.images.capture import capture
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.present import present
-from fairlead.model import CaptureRequest, Image, Job, Site, Topology
-from fairlead.probe import probe
-from fairlead.store import Store
+from bareboat import plan, registry, render
+from bareboat.errors import BareboatError
+from bareboat.images.capture import capture
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.present import present
+from bareboat.model import CaptureRequest, Image, Job, Site, Topology
+from bareboat.probe import probe
+from bareboat.store import Store
 
 #: Started in the engine: the CUDA driver's own interface, by ctypes. y[i] = 2 * x[i] + 1.
 _PROGRAM = r'''
@@ -122,7 +122,7 @@ def _compare(top: Path, engines: list[str]) -> int:
             continue
         try:
             found = _tried(top, store, image, site, name)
-        except FairleadError as error:
+        except BareboatError as error:
             found = {"refused": error.message}
         same = found == bare
         failed |= not same

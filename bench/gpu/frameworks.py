@@ -3,7 +3,7 @@
     python bench/gpu/frameworks.py [--engine NAME] [--only WORD ...] [--output FILE]
 
 Each program below runs on bare metal and in the container, with this Python's environment and this machine's
-compiler (`capture.compiler`), by `fairlead run`.
+compiler (`capture.compiler`), by `bareboat run`.
 They take ways to the kernel that a container can close: memory of another process (CUDA's IPC), shared
 memory (workers that load data), compilers (Triton, NVRTC), locked memory, collectives (NCCL). What is not
 installed is skipped. Exit code 0 when all of it ends as on bare metal, 1 when not, 3 where there is no GPU.
@@ -147,7 +147,7 @@ def _run(work: Path, engine: str) -> tuple[int, str, str]:
         'name = "gpu"\ncommand = ["python", "program.py"]\n[topology]\ngpus_per_rank = 1\n'
         "[capture]\ncompiler = true\n"
     )
-    words = [sys.executable, "-m", "fairlead", "run", "-q", str(job)]
+    words = [sys.executable, "-m", "bareboat", "run", "-q", str(job)]
     words += ["--engine", engine, "--python", sys.executable]
     done = subprocess.run(
         words, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400, check=False

@@ -1,9 +1,9 @@
-"""Does a container cost training on a GPU anything? `fairlead prove` with bench/gpu/train.py.
+"""Does a container cost training on a GPU anything? `bareboat prove` with bench/gpu/train.py.
 
     python bench/gpu/pair.py [--engine NAME] [--repeats N] [--margin X] [--output report.html] [-- OPTIONS]
 
 Bare metal and the container run in turn on one GPU, with this Python's environment: PyTorch with CUDA, and
-`fairlead[study]`. No network is needed. OPTIONS are handed on to train.py.
+`bareboat[study]`. No network is needed. OPTIONS are handed on to train.py.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def main() -> int:
         return 3
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        meter = importlib.util.find_spec("fairlead_meter")
+        meter = importlib.util.find_spec("bareboat_meter")
         meter_path = meter.origin if meter is not None else None
-        assert meter_path is not None  # it is a part of Fairlead
+        assert meter_path is not None  # it is a part of Bareboat
         # The meter may not be in the environment that is captured.
         for path in (HERE / "train.py", Path(meter_path)):
             (work / path.name).write_bytes(path.read_bytes())
@@ -49,7 +49,7 @@ def main() -> int:
             f'name = "gpu-pair"\ncommand = [{words}]\n\n[topology]\ngpus_per_rank = {chosen.gpus}\n\n'
             f"[prove]\nrepeats = {chosen.repeats}\nmargin = {chosen.margin}\n"
         )
-        prove = [sys.executable, "-m", "fairlead", "prove", str(job), "--engine", chosen.engine,
+        prove = [sys.executable, "-m", "bareboat", "prove", str(job), "--engine", chosen.engine,
                  "--python", sys.executable, "--output", os.path.abspath(chosen.output)]  # fmt: skip
         return subprocess.run(prove, check=False).returncode
 

@@ -1,6 +1,6 @@
 """What bench/gpu/pair.py trains: a small transformer's layers on random tokens, on one GPU, in bfloat16."""
 
-import fairlead_meter  # first, so that it sees the imports below it
+import bareboat_meter  # first, so that it sees the imports below it
 
 import argparse
 
@@ -27,7 +27,7 @@ optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=1e-4
 given = torch.randn(options.batch, options.length, options.width, device=device)
 wanted = torch.randint(0, 256, (options.batch, options.length), device=device)
 
-meter = fairlead_meter.Meter(samples_per_step=options.batch)
+meter = bareboat_meter.Meter(samples_per_step=options.batch)
 meter.start()
 for _ in range(options.steps):
     optimizer.zero_grad(set_to_none=True)

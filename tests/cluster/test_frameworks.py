@@ -65,7 +65,7 @@ def test_horovod_over_gloo_without_mpi_and_without_ssh(slurm: Cluster) -> None:
     assert ended.code == 0, ended.log
     for rank in range(4):
         assert f"trained {rank} 4 {rank % 2} True gloo None" in ended.log, ended.log
-    mark = f"FAIRLEAD_RUN={ended.run_id}"
+    mark = f"BAREBOAT_RUN={ended.run_id}"
     slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no store is left")
 
 
@@ -89,7 +89,7 @@ def bare_torch(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def test_horovod_through_a_site_layer(slurm: Cluster, bare_torch: Path) -> None:
     """The image has neither Horovod nor MPI, and stays so; what the job asks for is put on it once."""
     job = write_job(slurm, "layered", bare_torch, TRAIN_HOROVOD, more='site_layer = ["horovod"]')
-    before = slurm.login(["fairlead", "plan", job], cwd=job.parent)
+    before = slurm.login(["bareboat", "plan", job], cwd=job.parent)
     assert "openmpi 5.0.11, horovod 0.28.1 on image" in before.stdout
     assert "to be made first" in before.stdout
     assert "srun --mpi=pmix" in before.stdout
@@ -98,9 +98,9 @@ def test_horovod_through_a_site_layer(slurm: Cluster, bare_torch: Path) -> None:
         assert ended.code == 0, ended.log
         for rank in range(4):
             assert f"trained {rank} 4 {rank % 2} True mpi" in ended.log, ended.log
-    after = slurm.login(["fairlead", "plan", job], cwd=job.parent)
+    after = slurm.login(["bareboat", "plan", job], cwd=job.parent)
     assert "to be made first" not in after.stdout
-    images = slurm.login(["fairlead", "image", "ls"]).stdout
+    images = slurm.login(["bareboat", "image", "ls"]).stdout
     assert images.count("-openmpi-5.0.11-horovod-0.28.1-") == 1, images
 
 
@@ -110,7 +110,7 @@ def test_the_same_on_one_machine_without_a_scheduler(slurm: Cluster, launcher: s
     folder, script = (HOROVOD, TRAIN_HOROVOD) if launcher == "horovod" else (FRAMEWORKS / "jax", FIND_RANKS)
     job = write_job(slurm, f"here-{launcher}", python(folder), script, nodes=1)
     job.write_text(job.read_text().replace('scheduler = "slurm"', f'launcher = "{launcher}"'))
-    done = slurm.login(["fairlead", "run", job], cwd=job.parent, check=False)
+    done = slurm.login(["bareboat", "run", job], cwd=job.parent, check=False)
     assert done.returncode == 0, done.stderr
     told = "trained {} 2 {} True gloo None" if launcher == "horovod" else "found {} 2 [0, 1]"
     for rank in range(2):
@@ -190,6 +190,6 @@ def test_lightning_and_accelerate_know_the_ranks_on_cpus(slurm: Cluster) -> None
     for rank in range(4):
         assert f"lightning {rank} 4" in ended.log, ended.log
         assert f"accelerate {rank} 4" in ended.log, ended.log
-    plan = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     assert "ACCELERATE_USE_CPU=true" in plan
     assert "PL_TRAINER_DEVICES=2, PL_TRAINER_NUM_NODES=2" in plan

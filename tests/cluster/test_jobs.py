@@ -63,7 +63,7 @@ def curve(slurm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> l
     )
     shutil.copy(LAB / "training.py", folder)
     job = desk.job("local", ["python", "training.py", "."], nodes=1, ranks_per_node=6)
-    desk.fairlead("run", job)
+    desk.bareboat("run", job)
     found = result(desk)
     assert found["shown"] == [4] * 240
     losses: list[float] = found["losses"]
@@ -106,7 +106,7 @@ def test_a_training_on_three_nodes_has_the_curve_of_the_local_one(
     assert found["shown"] == [4] * 240
     deliveries = [(each["node"], each["how"]) for each in desk.record(run)["deliveries"]]
     assert sorted(deliveries) == ([(node, "unpacked") for node in NODES] if delivery == "node" else [])
-    left = [desk.up.node(node, "find /tmp -maxdepth 3 -path '/tmp/fairlead-*'").stdout for node in NODES]
+    left = [desk.up.node(node, "find /tmp -maxdepth 3 -path '/tmp/bareboat-*'").stdout for node in NODES]
     assert left == [""] * len(NODES)
 
 
@@ -185,13 +185,13 @@ def test_the_job_outlives_who_waits_for_it(small: Desk) -> None:
     small.up.wait(lambda: any(ranks_said(small.log(p.name)) for p in runs.glob("alone-*")), "the job's start")
     (run,) = (path.name for path in runs.glob("alone-*"))
     for process in small.up.processes("login"):
-        if "submit" in process.command and "fairlead" in process.command:
+        if "submit" in process.command and "bareboat" in process.command:
             small.up.login(["kill", "-KILL", str(process.pid)], check=False)
     assert waiting.wait(30) != 0
     # While it runs: what it says, as it says it, and a shell beside it.
     follow = small.start("logs", "-f", run)
     attach = small.up.login(
-        f"script -qec {shlex.quote(f'fairlead attach --host {run}')} /dev/null",
+        f"script -qec {shlex.quote(f'bareboat attach --host {run}')} /dev/null",
         stdin="echo shell on $(hostname) of job $SLURM_JOB_ID\nexit 5\n",
         cwd=small.folder, environment=small.environment, check=False,
     )  # fmt: skip
@@ -214,12 +214,12 @@ def test_attach_opens_a_shell_in_the_job_s_container(small: Desk, engine: str) -
     more += '[environment]\nCOLOUR = "dark green"\n'
     job = small.job("shell", ["sh", "-c", "echo up; sleep 300"], nodes=1, ranks_per_node=1, more=more)
     given = {**small.environment, "API_TOKEN": "s3cret-of-the-job"}
-    made = small.up.login(["fairlead", "submit", job], cwd=small.folder, environment=given)
+    made = small.up.login(["bareboat", "submit", job], cwd=small.folder, environment=given)
     run = made.stdout.strip()
     small.up.wait(lambda: "up" in small.log(run), "the job's start")
-    told = "echo on=$(uname -n) color=$COLOUR token=$API_TOKEN term=$TERM image=${FAIRLEAD_IMAGE:-none} end\n"
+    told = "echo on=$(uname -n) color=$COLOUR token=$API_TOKEN term=$TERM image=${BAREBOAT_IMAGE:-none} end\n"
     attach = small.up.login(
-        f"script -qec {shlex.quote(f'fairlead attach {run}')} /dev/null",
+        f"script -qec {shlex.quote(f'bareboat attach {run}')} /dev/null",
         stdin=told + "ls /etc/where; exit 5\n", cwd=small.folder, check=False,
         # What this shell has under the name is not the job's.
         environment={**small.environment, "TERM": "vt220", "API_TOKEN": "another"},
@@ -231,7 +231,7 @@ def test_attach_opens_a_shell_in_the_job_s_container(small: Desk, engine: str) -
     assert (engine == "native") == ("No such file" in attach.stdout), attach.stdout
     folder = small.store / "runs" / run
     assert b"s3cret" not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
-    small.fairlead("cancel", run)
+    small.bareboat("cancel", run)
     small.wait(run, code=143)
 
 
@@ -242,7 +242,7 @@ def test_run_uses_the_nodes_of_the_job_that_it_is_called_in(small: Desk) -> None
     one = small.job("one", ["sh", "-c", "uname -n"], nodes=1, ranks_per_node=1)
     three = small.job("three", says, nodes=3, ranks_per_node=1)
     line = (
-        f"fairlead run {two}; echo code $?; fairlead run {one}; fairlead run {three}; fairlead submit {one}"
+        f"bareboat run {two}; echo code $?; bareboat run {one}; bareboat run {three}; bareboat submit {one}"
     )
     done = small.up.login(
         ["salloc", "-Q", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", line],
@@ -257,14 +257,14 @@ def test_run_uses_the_nodes_of_the_job_that_it_is_called_in(small: Desk) -> None
     assert "submit asks for a new job" in said
     status = small.status("two")
     assert (status["state"], status["exit_code"], status["end"]["cause"]) == ("failed", 1, "exit code")
-    assert "rank 1 of 2" in small.fairlead("logs", "two").stdout
+    assert "rank 1 of 2" in small.bareboat("logs", "two").stdout
 
 
 def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:
     run = small.submit(small.job("cancelled", SLEEPS, more='launcher = "ranks"'))
     small.up.wait(lambda: len(ranks_said(small.log(run))) == 6, "six ranks")
     assert {line.split(":")[0] for line in small.left(run)} == set(NODES)
-    small.fairlead("cancel", run)
+    small.bareboat("cancel", run)
     small.wait(run, code=143)
     small.up.wait(lambda: not small.left(run), "no process left on any node")
     assert small.status(run)["state"] == "cancelled"
@@ -292,7 +292,7 @@ def test_what_cannot_run_is_refused_with_a_remedy_and_leaves_nothing(
     before = sorted((small.store / "runs").glob("*")) if (small.store / "runs").exists() else []
     nodes = topology.pop("nodes", 3)
     job = small.job("refused", SLEEPS, nodes=nodes, more=f"[scheduling]\n{table}", **topology)
-    done = small.fairlead("submit", job, code=3)
+    done = small.bareboat("submit", job, code=3)
     assert said in done.stderr
     assert remedy in done.stderr
     assert done.stdout == ""
@@ -301,9 +301,9 @@ def test_what_cannot_run_is_refused_with_a_remedy_and_leaves_nothing(
 
 
 def test_the_sites_settings_are_written_once_and_shared(small: Desk) -> None:
-    small.fairlead("site", "show", code=2)
-    small.fairlead("site", "add", "--partition", "small", "--account", "research")
-    shown = json.loads(small.fairlead("site", "show", "--json").stdout)
+    small.bareboat("site", "show", code=2)
+    small.bareboat("site", "add", "--partition", "small", "--account", "research")
+    shown = json.loads(small.bareboat("site", "show", "--json").stdout)
     assert shown == {"partition": "small", "account": "research"}
     job = small.job("sites", ["bash", "-c", "echo on $SLURM_JOB_PARTITION"], nodes=1, ranks_per_node=1)
     run = small.submit(job)
@@ -312,7 +312,7 @@ def test_the_sites_settings_are_written_once_and_shared(small: Desk) -> None:
     # The accounts hear of it some time later, and piece by piece.
     small.up.wait(lambda: small.up.login(row).stdout.strip() == "small|research", "the job in the accounts")
     # A colleague takes the file over.
-    file = small.folder / "config" / "fairlead" / "site.toml"
+    file = small.folder / "config" / "bareboat" / "site.toml"
     colleague = Desk(
         up=small.up,
         scheduler="slurm",
@@ -321,12 +321,12 @@ def test_the_sites_settings_are_written_once_and_shared(small: Desk) -> None:
         folder=small.folder / "colleague",
     )
     colleague.folder.mkdir()
-    colleague.fairlead("site", "add", file)
-    assert json.loads(colleague.fairlead("site", "show", "--json").stdout) == shown
+    colleague.bareboat("site", "add", file)
+    assert json.loads(colleague.bareboat("site", "show", "--json").stdout) == shown
 
 
 def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:
-    found = json.loads(small.fairlead("doctor", "--compute", "--json").stdout)
+    found = json.loads(small.bareboat("doctor", "--compute", "--json").stdout)
     login, compute = found["login"], found["compute"]
     assert (login["hostname"], compute["hostname"] in NODES) == ("login", True)
     assert compute["unseen"] == []
@@ -334,16 +334,16 @@ def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:
     works = {facts["name"] for facts in compute["engines"] if facts["works"]}
     assert {"bubblewrap", "native"} <= works
     assert small.up.login("squeue -h -a").stdout == ""
-    table = small.fairlead("doctor", "--compute").stdout
+    table = small.bareboat("doctor", "--compute").stdout
     assert "login node" in table
     assert "compute node" in table
 
 
 def test_a_node_that_does_not_see_the_store_is_known_beforehand(small: Desk, tmp_path: Path) -> None:
     store = tmp_path / "own-store"
-    done = small.fairlead("doctor", "--compute", "--store", store, code=3)
+    done = small.bareboat("doctor", "--compute", "--store", store, code=3)
     assert f"{store} is not there on the compute node" in done.stdout
-    refused = small.fairlead("submit", "--store", store, small.job("unseen", SLEEPS), code=3)
+    refused = small.bareboat("submit", "--store", store, small.job("unseen", SLEEPS), code=3)
     assert f"the compute nodes do not see {store}" in refused.stderr
     assert "--store DIR on a file system that all nodes share" in refused.stderr
     assert not list((store / "runs").glob("unseen*"))
@@ -365,7 +365,7 @@ def test_a_job_waits_for_the_runs_that_it_names(small: Desk) -> None:
     for unknown in ("nobody-20260101-000000", "99999"):
         more = f'[scheduling]\nafter = ["{unknown}"]'
         job = small.job("third", words, nodes=1, ranks_per_node=1, more=more)
-        refused = small.fairlead("submit", job, code=2)
+        refused = small.bareboat("submit", job, code=2)
         assert f'scheduling.after names "{unknown}", which is no run of this store' in refused.stderr
     assert set((small.store / "runs").iterdir()) == runs
 
@@ -375,8 +375,8 @@ def test_cancel_without_a_name_takes_the_newest(small: Desk) -> None:
     older, newest = (
         small.submit(small.job(name, words, nodes=1, ranks_per_node=1)) for name in ("older", "newest")
     )
-    done = small.fairlead("cancel")
+    done = small.bareboat("cancel")
     assert f"run {newest} (the newest)" in done.stderr
     small.wait(newest, code=143)
     assert small.status(older)["exit_code"] is None
-    small.fairlead("cancel", older)
+    small.bareboat("cancel", older)

@@ -76,7 +76,7 @@ def test_you_are_yourself_and_the_home_is_everywhere(site: Cluster) -> None:
 
 
 def test_processes_of_one_node_are_not_seen_on_another(site: Cluster) -> None:
-    mark = f"FAIRLEAD_TEST={os.getpid()}"
+    mark = f"BAREBOAT_TEST={os.getpid()}"
     words = [str(SCRIPT), "node", str(site.folder), "c1", "env", mark, "sleep", "300"]
     sleeper = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     try:
@@ -104,8 +104,8 @@ def test_from_node_to_node_by_ssh(site: Cluster) -> None:
     assert site.login(line).stdout == "login\n"
 
 
-def test_fairlead_is_on_the_login_node_only(site: Cluster) -> None:
-    assert site.login("fairlead --version").stdout.startswith("fairlead ")
+def test_bareboat_is_on_the_login_node_only(site: Cluster) -> None:
+    assert site.login("bareboat --version").stdout.startswith("bareboat ")
     (program,) = site.programs
     assert not any(
         site.node(name, ["test", "-e", place], check=False).returncode == 0
@@ -225,7 +225,7 @@ def test_a_memory_hog_is_ended(slurm: Cluster) -> None:
 
 
 def test_scancel_leaves_no_process(slurm: Cluster) -> None:
-    mark = "FAIRLEAD_TEST=scancel"
+    mark = "BAREBOAT_TEST=scancel"
     job = submit(slurm, "-N3", f"--export=ALL,{mark}", "--wrap", "srun sleep 300")
     slurm.wait(lambda: all(named(slurm, name, mark, "sleep 300") for name in NODES), "three ranks")
     slurm.login(["scancel", job])

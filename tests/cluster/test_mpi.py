@@ -15,10 +15,10 @@ from cluster_jobs import LAB, Ended, run_job, write_job
 from clusters import Cluster
 from pythons import make_rootfs
 
-from fairlead.images.inside import look
-from fairlead.model import MpiFacts, Pmi
-from fairlead.mpi import proving
-from fairlead.mpi.rules import PASSED, Ending, Launch, Layout, Setting, Starter, judge, launch_of
+from bareboat.images.inside import look
+from bareboat.model import MpiFacts, Pmi
+from bareboat.mpi import proving
+from bareboat.mpi.rules import PASSED, Ending, Launch, Layout, Setting, Starter, judge, launch_of
 
 #: Of images that are made for a test.
 PYTHON = Path("/usr/bin/python3")
@@ -137,7 +137,7 @@ def test_an_image_is_started_by_a_pmi_that_both_know(slurm: Cluster, name: str, 
     ended = run_job(slurm, job, "--engine", engine)
     assert ended.code == 0, ended.log
     assert hellos(ended, 6) == set(range(6)), ended.log
-    plan = slurm.login(["fairlead", "plan", job, "--engine", engine], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", job, "--engine", engine], cwd=job.parent).stdout
     pmi = "pmi2" if name.startswith("mpich") else "pmix"
     assert f"srun --mpi={pmi}" in plan
 
@@ -170,7 +170,7 @@ def test_the_hosts_mpirun_starts_a_container_for_each_rank(slurm: Cluster, host:
     assert hellos(ended, 4) == set(range(4)), ended.log
     # Of several on PATH the one that is nearest to the image's.
     program = "/usr/bin/mpirun" if host == "debian" else str(LAB / "mpi" / host / "bin" / "mpirun")
-    plan = slurm.login(["fairlead", "plan", "--json", job, "--launcher", "mpirun"], cwd=job.parent, path=path)
+    plan = slurm.login(["bareboat", "plan", "--json", job, "--launcher", "mpirun"], cwd=job.parent, path=path)
     assert program in json.loads(plan.stdout)["program"]
 
 
@@ -183,7 +183,7 @@ def test_one_rank_a_node_does_not_spin(slurm: Cluster) -> None:
 
 def test_a_pair_that_cannot_work_is_refused_beforehand(slurm: Cluster) -> None:
     job = write_job(slurm, "refused", python("mpich-5.0.2"), HELLO)
-    done = slurm.login(["fairlead", "submit", job, "--launcher", "mpirun"], cwd=job.parent, check=False)
+    done = slurm.login(["bareboat", "submit", job, "--launcher", "mpirun"], cwd=job.parent, check=False)
     assert done.returncode == 3
     assert "was built without PMIx" in done.stderr
     assert "try: " in done.stderr
@@ -217,7 +217,7 @@ def test_an_image_without_an_mpi_gets_the_hosts(slurm: Cluster, without_mpi: str
     assert ended.code == 0, ended.log
     assert hellos(ended, 4) == set(range(4)), ended.log
     assert ended.log.count("Open MPI v4.1.4") == 4
-    plan = slurm.login(["fairlead", "plan", job, "--engine", engine], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", job, "--engine", engine], cwd=job.parent).stdout
     assert "the host's library in the image: srun --mpi=pmix was proved here on " in plan
 
 
@@ -249,7 +249,7 @@ def test_a_library_that_no_launcher_of_the_site_can_start_is_replaced(
     assert ended.code == 0, ended.log
     assert hellos(ended, 4) == set(range(4)), ended.log
     assert ended.log.count("Open MPI v5.0.11") == 4, ended.log
-    plan = slurm.login(["fairlead", "plan", "--json", job], cwd=job.parent, path=path).stdout
+    plan = slurm.login(["bareboat", "plan", "--json", job], cwd=job.parent, path=path).stdout
     made = json.loads(plan)
     assert made["launcher"] == "host-mpi"
     refused = next(each for each in made["decisions"] if each["subject"] == "launcher")["rejected"]
@@ -296,7 +296,7 @@ def test_a_c_program_in_an_image_without_mpi4py(
     assert ended.code == 0, ended.log
     assert hellos(ended, 4) == set(range(4)), ended.log
     assert ended.log.count("Open MPI v5.0.") == 4
-    plan = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    plan = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     assert "hello uses OpenMPI 5.0.11; the scheduler's direct start: srun --mpi=pmix" in plan
     assert "was proved here on " in plan
 
@@ -320,7 +320,7 @@ def without_pmix(slurm: Cluster) -> Iterator[Cluster]:
     yield slurm
     for name in slurm.nodes:
         slurm.root(name, 'umount -n "$(dirname "$(readlink -f /usr/lib/*/libpmix.so.2)")"')
-    slurm.login("fairlead doctor --fresh; rm -rf ~/.local/share/fairlead/sites", check=False)
+    slurm.login("bareboat doctor --fresh; rm -rf ~/.local/share/bareboat/sites", check=False)
 
 
 def test_on_a_site_with_a_broken_plugin_the_first_job_of_an_image_succeeds(
@@ -333,23 +333,23 @@ def test_on_a_site_with_a_broken_plugin_the_first_job_of_an_image_succeeds(
     assert hellos(ended, 4) == set(range(4)), ended.log
     assert "srun --mpi=pmix started no rank; the next way to start them is tried" in ended.log
     assert "did not find each other" not in ended.log
-    starts = without_pmix.home / ".local/share/fairlead/runs" / ended.run_id / "control" / "starts"
+    starts = without_pmix.home / ".local/share/bareboat/runs" / ended.run_id / "control" / "starts"
     assert len(starts.read_text().splitlines()) == 1
     # Another image: what is the site's fault is known, and why is said.
     other = write_job(without_pmix, "broken-too", python("openmpi-5.0.11"), HELLO, nodes=2)
     why = "srun --mpi=pmix: it starts no rank on this site: srun: error: mpi/pmix_v4"
-    assert why in without_pmix.login(["fairlead", "plan", other], cwd=other.parent).stdout
+    assert why in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
     second = run_job(without_pmix, other)
     assert second.code == 0, second.log
     assert hellos(second, 4) == set(range(4)), second.log
     assert "started no rank" not in second.log
     # It is also found by asking a node, before any job.
-    without_pmix.login("fairlead doctor --fresh", check=False)
-    assert why not in without_pmix.login(["fairlead", "plan", other], cwd=other.parent).stdout
-    said = without_pmix.login("fairlead doctor --compute", check=False).stdout
+    without_pmix.login("bareboat doctor --fresh", check=False)
+    assert why not in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
+    said = without_pmix.login("bareboat doctor --compute", check=False).stdout
     assert "srun --mpi=pmix starts nothing on the compute node: srun: error: mpi/pmix_v4" in said
     assert "srun --mpi=pmi2 starts nothing" not in said
-    assert why in without_pmix.login(["fairlead", "plan", other], cwd=other.parent).stdout
+    assert why in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
 
 
 # -- what goes wrong -------------------------------------------------------------------------------
@@ -370,13 +370,13 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     assert "the ranks did not find each other; the job is not started" in ended.log
     assert "hello" not in ended.log
     # The next plan knows; for this job only, whose setting was the reason.
-    again = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    again = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     # How many could say so before srun ended them, differs.
     assert re.search(r"its proof failed here: \d of 4 ranks were each alone", again)
     assert f"run {ended.run_id}" in again
     assert "mpiexec (Hydra) 5.0.2: its proof failed here" in again, "it was tried next, in the same job"
-    assert "proofs of MPI" in slurm.login(["fairlead", "doctor", "--fresh"]).stderr
-    anew = slurm.login(["fairlead", "plan", job], cwd=job.parent).stdout
+    assert "proofs of MPI" in slurm.login(["bareboat", "doctor", "--fresh"]).stderr
+    anew = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     assert "its proof failed here" not in anew
     assert "srun, outside the container" in anew
 
@@ -397,7 +397,7 @@ def test_a_rank_that_fails_ends_all_and_gives_its_code(slurm: Cluster, launcher:
     job = write_job(slurm, f"failing-{launcher}", python("debian"), FAILING)
     ended = run_job(slurm, job, "--launcher", launcher)
     assert ended.code == 7, ended.log
-    mark = f"FAIRLEAD_RUN={ended.run_id}"
+    mark = f"BAREBOAT_RUN={ended.run_id}"
     slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no process of the run")
 
 
@@ -405,12 +405,12 @@ def test_a_rank_that_fails_ends_all_and_gives_its_code(slurm: Cluster, launcher:
 def test_cancelled_it_leaves_nothing_on_any_node(slurm: Cluster, launcher: str) -> None:
     waiting = "from mpi4py import MPI\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
     job = write_job(slurm, f"cancelled-{launcher}", python("debian"), waiting)
-    submitted = slurm.login(["fairlead", "submit", job, "--launcher", launcher], cwd=job.parent)
+    submitted = slurm.login(["bareboat", "submit", job, "--launcher", launcher], cwd=job.parent)
     run_id = submitted.stdout.strip().splitlines()[-1]
     slurm.wait(
-        lambda: slurm.login(["fairlead", "logs", run_id], check=False).stdout.count("up") >= 4, "four ranks"
+        lambda: slurm.login(["bareboat", "logs", run_id], check=False).stdout.count("up") >= 4, "four ranks"
     )
-    slurm.login(["fairlead", "cancel", run_id])
+    slurm.login(["bareboat", "cancel", run_id])
     ours = os.fspath(python("debian"))
 
     def gone() -> bool:

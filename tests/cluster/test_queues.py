@@ -34,7 +34,7 @@ def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
 
 def test_six_ranks_on_three_nodes_know_their_names(desk: Desk) -> None:
     job = desk.job("names", ["python", "rank.py", "tell"], more='launcher = "ranks"')
-    done = desk.fairlead("submit", job, "--wait")
+    done = desk.bareboat("submit", job, "--wait")
     run = re.findall(r"run (names-\S+):", done.stderr)[0]
     told = {rank: json.loads(lines[0]) for rank, lines in ranks_said(desk.log(run)).items()}
     assert sorted(told) == list(range(6)), desk.log(run)
@@ -50,14 +50,14 @@ def test_six_ranks_on_three_nodes_know_their_names(desk: Desk) -> None:
     assert len({names["MASTER_PORT"] for names in told.values()}) == 1
     # Of the login node's environment, the scheduler's and the node's own nothing is seen inside.
     documented = {
-        "FAIRLEAD_IMAGE", "FAIRLEAD_RUN", "FAIRLEAD_RUN_DIR", "HOME", "LANG", "LOGNAME", "OMP_NUM_THREADS",
+        "BAREBOAT_IMAGE", "BAREBOAT_RUN", "BAREBOAT_RUN_DIR", "HOME", "LANG", "LOGNAME", "OMP_NUM_THREADS",
         "PATH", "PYTHONNOUSERSITE", "PWD", "TZ", "USER", "RANK", "LOCAL_RANK", "WORLD_SIZE",
         "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME", "LC_CTYPE",
     }  # fmt: skip
     assert set(told[5]["names"]) <= documented
     status = desk.status(run)
     assert (status["state"], status["exit_code"], len(status["starts"])) == ("completed", 0, 1)
-    assert json.loads(desk.fairlead("logs", "--rank", "4", run).stdout)["RANK"] == "4"
+    assert json.loads(desk.bareboat("logs", "--rank", "4", run).stdout)["RANK"] == "4"
     record = desk.record(run)
     assert (record["world_size"], record["exit_code"], record["scheduler"]) == (6, 0, desk.scheduler)
     assert record["starts"][0]["node"] == told[0]["node"]
@@ -86,15 +86,15 @@ def _forgotten(desk: Desk, run: str) -> None:
 def test_the_first_rank_that_fails_gives_the_code_and_ends_the_others(desk: Desk) -> None:
     run = desk.submit(desk.job("fails", ["python", "rank.py", "fail"], more='launcher = "ranks"'))
     log = desk.wait(run, code=7)
-    assert "fairlead: rank 3 ended first, with exit code 7; its last output:" in log
+    assert "bareboat: rank 3 ended first, with exit code 7; its last output:" in log
     assert log.count("rank three has had enough") == 2, "as it was said, and in the summary"
     status = desk.status(run)
     assert (status["state"], status["exit_code"]) == ("failed", 7)
-    desk.fairlead("status", run, code=7)
-    assert desk.fairlead("logs", run).stdout == log
-    assert "rank three has had enough" in desk.fairlead("logs", "--rank", "3", run).stdout
+    desk.bareboat("status", run, code=7)
+    assert desk.bareboat("logs", run).stdout == log
+    assert "rank three has had enough" in desk.bareboat("logs", "--rank", "3", run).stdout
     desk.up.wait(lambda: not desk.left(run), "no process left")
-    assert "rank 9" not in desk.fairlead("logs", "--rank", "9", run, code=2).stdout
+    assert "rank 9" not in desk.bareboat("logs", "--rank", "9", run, code=2).stdout
 
 
 def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
@@ -108,19 +108,19 @@ def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
     assert (status["state"], status["exit_code"]) == ("running", None)
     assert "c" in status["hosts"] or desk.scheduler == "gridengine"
     desk.up.wait(lambda: desk.status(second)["state"] == "pending", "the second job in the queue")
-    table = desk.fairlead("status").stdout
+    table = desk.bareboat("status").stdout
     assert re.search(rf"{first} .* running ", table)
     assert re.search(rf"{second} .* pending ", table)
     assert len(desk.left(first)) >= 3
-    desk.fairlead("cancel", second, first)
-    # Fairlead's own script says 143 of the one, the scheduler "cancelled" of the other.
+    desk.bareboat("cancel", second, first)
+    # Bareboat's own script says 143 of the one, the scheduler "cancelled" of the other.
     desk.wait(second, code=143)
     desk.wait(first, code=143)
     for run in (first, second):
         assert desk.status(run)["state"] == "cancelled"
     assert "never started" in desk.status(second)["reason"]
     desk.up.wait(lambda: not desk.left(first), "no process left on any node")
-    assert "is over already, with exit code 143" in desk.fairlead("cancel", first).stderr
+    assert "is over already, with exit code 143" in desk.bareboat("cancel", first).stderr
 
 
 def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None:
@@ -143,8 +143,8 @@ def test_the_newest_run_is_the_one_that_was_submitted_last(desk: Desk) -> None:
     words = ["python", "-c", "import time; time.sleep(15); print('second'); raise SystemExit(7)"]
     second = desk.submit(desk.job("second", words, nodes=1, ranks_per_node=1))
     desk.up.wait(lambda: desk.status(first)["exit_code"] == 0, "the first job's end")
-    waited = desk.fairlead("wait", code=7)
+    waited = desk.bareboat("wait", code=7)
     assert f"run {second} (the newest)" in waited.stderr
-    shown = desk.fairlead("logs")
+    shown = desk.bareboat("logs")
     assert "second" in shown.stdout
     assert f"run {second} (the newest)" in shown.stderr

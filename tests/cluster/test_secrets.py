@@ -1,5 +1,5 @@
 """Values of environment variables on real clusters: they arrive at every rank, and stand in no argv and in no
-file of Fairlead's on the way."""
+file of Bareboat's on the way."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
 
 
 def submit(desk: Desk, job: Path, *, given: bool = True) -> subprocess.CompletedProcess[str]:
-    words: list[str | Path] = ["fairlead", "submit", "-v", job]
+    words: list[str | Path] = ["bareboat", "submit", "-v", job]
     return desk.up.login(
         ["bash", "-c", _EXPORT, "with", *words] if given else words,
         check=False, cwd=desk.folder, environment=desk.environment, path=desk.path, stdin=f"{PASSED}\n",
@@ -84,7 +84,7 @@ def test_a_variable_reaches_every_rank_and_no_argv_and_no_file(desk: Desk) -> No
     for lines in said.values():
         assert lines == [digest(KEPT), digest(PASSED)]
     assert seen == set()
-    status = desk.fairlead("status", run, "--json").stdout
+    status = desk.bareboat("status", run, "--json").stdout
     for text in (done.stdout, done.stderr, log, status):
         assert KEPT not in text
         assert "canary-passed" not in text

@@ -58,11 +58,11 @@ def test_four_points_one_fails_one_is_cancelled_one_goes_on_later(desk: Desk) ->
     desk.up.wait(lambda: len(ranks_said(log(desk, points[2]))) == 2, "two ranks of the point that sleeps")
     assert len(desk.left(points[2])) >= 2
     desk.up.wait(
-        lambda: "3 of 4 done, 1 failed, 1 running" in desk.fairlead("status").stdout, "the others' end"
+        lambda: "3 of 4 done, 1 failed, 1 running" in desk.bareboat("status").stdout, "the others' end"
     )
     if desk.scheduler == "slurm":
         attach = desk.up.login(
-            f"script -qec 'fairlead attach --host {points[2]}' /dev/null",
+            f"script -qec 'bareboat attach --host {points[2]}' /dev/null",
             stdin="echo shell in job $SLURM_JOB_ID\nexit 5\n",
             cwd=desk.folder, environment=desk.environment, check=False,
         )  # fmt: skip
@@ -70,8 +70,8 @@ def test_four_points_one_fails_one_is_cancelled_one_goes_on_later(desk: Desk) ->
         own = desk.up.login(f"squeue --noheader --jobs={element} --format=%A").stdout.strip()
         assert f"shell in job {own}" in attach.stdout
         assert attach.returncode == 5
-    desk.fairlead("cancel", points[2])
-    done = desk.fairlead("wait", sweep, code=7)
+    desk.bareboat("cancel", points[2])
+    done = desk.bareboat("wait", sweep, code=7)
     assert "4 of 4 done, 1 failed, 1 cancelled" in done.stderr
 
     told = desk.status(sweep)
@@ -82,25 +82,25 @@ def test_four_points_one_fails_one_is_cancelled_one_goes_on_later(desk: Desk) ->
     assert each[0]["values"] == {"what": "well", "odd": ODD}
     assert [len(each[index]["starts"]) for index in range(4)] == [1, 1, 1, 2]
     assert len({point["job_id"] for point in told["points"]}) == 4
-    shown = desk.fairlead("status", sweep, code=7).stdout
+    shown = desk.bareboat("status", sweep, code=7).stdout
     assert re.search(rf"{points[1]} .* failed +7 .* what=fail odd=", shown), shown
-    desk.fairlead("status", points[1], code=7)
+    desk.bareboat("status", points[1], code=7)
     desk.up.wait(lambda: not desk.left(points[2]), "no process left of the cancelled point")
 
     said = ranks_said(log(desk, points[0]))
     assert sorted(said) == [0, 1]
     assert json.loads(said[1][0]) == {
         "what": "well", "odd": ODD, "tag": "well {}",
-        "FAIRLEAD_SWEEP_INDEX": "0", "FAIRLEAD_SWEEP_WHAT": "well", "FAIRLEAD_SWEEP_ODD": ODD,
+        "BAREBOAT_SWEEP_INDEX": "0", "BAREBOAT_SWEEP_WHAT": "well", "BAREBOAT_SWEEP_ODD": ODD,
     }  # fmt: skip
     assert not (desk.folder / "oops").exists()
     assert "resumed" in str(ranks_said(log(desk, points[3]))[1])
     assert desk.record(sweep + "/points/3")["exit_code"] == 0
-    logs = desk.fairlead("logs", sweep).stdout
+    logs = desk.bareboat("logs", sweep).stdout
     assert all(f"==> {point} <==" in logs for point in points)
-    lines = [json.loads(line) for line in desk.fairlead("logs", "--json", points[3]).stdout.splitlines()]
+    lines = [json.loads(line) for line in desk.bareboat("logs", "--json", points[3]).stdout.splitlines()]
     assert {"rank": 1, "line": "resumed"} in lines
-    desk.fairlead("logs", "-f", sweep, code=2)
+    desk.bareboat("logs", "-f", sweep, code=2)
 
 
 @pytest.mark.parametrize("desk", ["slurm", "gridengine"], indirect=True)
@@ -112,8 +112,8 @@ def test_all_points_are_cancelled_at_once(desk: Desk) -> None:
     desk.up.wait(lambda: len(ranks_said(log(desk, first))) == 2, "two ranks of the first point")
     told = desk.status(sweep)
     assert [point["state"] for point in told["points"]] == ["running", "pending", "pending"], told
-    desk.fairlead("cancel", sweep)
-    assert "3 of 3 done, 3 cancelled" in desk.fairlead("wait", sweep, code=143).stderr
+    desk.bareboat("cancel", sweep)
+    assert "3 of 3 done, 3 cancelled" in desk.bareboat("wait", sweep, code=143).stderr
     desk.up.wait(lambda: not desk.left(first), "no process left")
     assert "never started" in desk.status(f"{sweep}.2")["reason"]
 
@@ -121,7 +121,7 @@ def test_all_points_are_cancelled_at_once(desk: Desk) -> None:
 @pytest.mark.parametrize("desk", ["slurm"], indirect=True)
 def test_more_points_than_the_cluster_takes(desk: Desk) -> None:
     more = SWEEP.partition("[sweep]")[0].replace("{what}", "") + f"[sweep]\nn = {list(range(1002))}\n"
-    done = desk.fairlead("submit", desk.job("many", ["true"], nodes=1, more=more), code=3)
+    done = desk.bareboat("submit", desk.job("many", ["true"], nodes=1, more=more), code=3)
     assert "the sweep has 1002 points, and an array job of this cluster at most 1001" in done.stderr
 
 
@@ -155,7 +155,7 @@ def test_points_bring_the_image_prove_their_ranks_and_are_watched(desk: Desk) ->
     job = desk.job("watched", ["python", "hangs.py", "{what}"], nodes=2, ranks_per_node=1, more=more)
     sweep = desk.submit(job)
     works, hangs = f"{sweep}.0", f"{sweep}.1"
-    done = desk.fairlead("wait", sweep, code=71)
+    done = desk.bareboat("wait", sweep, code=71)
     assert "2 of 2 done, 1 failed" in done.stderr
     told = desk.status(sweep)["points"]
     assert [(each["state"], each["exit_code"]) for each in told] == [("completed", 0), ("failed", 71)], told
@@ -167,6 +167,6 @@ def test_points_bring_the_image_prove_their_ranks_and_are_watched(desk: Desk) ->
         assert {each["how"] for each in brought} <= {"unpacked", "found"}
     stacks = desk.store / "runs" / sweep / "points" / "1" / "control" / "stacks"
     assert all("wait_for_ever" in (stacks / str(rank)).read_text() for rank in range(2))
-    assert "was proved here" in desk.fairlead("plan", job).stdout
+    assert "was proved here" in desk.bareboat("plan", job).stdout
     desk.up.wait(lambda: not desk.left(works) + desk.left(hangs), "no process left on any node")
     desk.up.wait(lambda: not on_nodes(desk.up), "no image left on any node")

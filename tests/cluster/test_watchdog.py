@@ -12,7 +12,7 @@ from clusters import Cluster
 from desks import Desk
 from tools import tool
 
-from fairlead.hostlist import shortened
+from bareboat.hostlist import shortened
 
 LAB = Path(__file__).parents[1] / "lab"
 
@@ -53,8 +53,8 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
     assert (live["state"], live["straggler"]["rank"], live["straggler"]["steps"]) == ("running", 1, 20)
     log = desk.wait(run, code=71)
     first, second = (control / "hosts").read_text().split()
-    assert "fairlead:   3 of 4 ranks stand in " in log, log
-    assert f"fairlead:   rank 3 on {second} stands in read_for_ever (training.py:" in log, log
+    assert "bareboat:   3 of 4 ranks stand in " in log, log
+    assert f"bareboat:   rank 3 on {second} stands in read_for_ever (training.py:" in log, log
     for rank in range(4):
         kept = (control / "stacks" / str(rank)).read_text()
         assert ("read_for_ever" in kept) == (rank == 3), kept
@@ -67,6 +67,6 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
     assert status["reason"].startswith("hung: 3 of 4 ranks stand in ")
     assert (desk.record(run)["exit_code"], desk.record(run)["straggler"]["rank"]) == (71, 1)
     assert desk.record(run)["ended_because"] == status["reason"]
-    table = desk.fairlead("status", run, code=None).stdout
+    table = desk.bareboat("status", run, code=None).stdout
     assert status["hosts"] in table
     assert f"rank 1 on {first}: " in table

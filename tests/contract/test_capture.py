@@ -16,11 +16,11 @@ import pytest
 from environments import Captured, make_environment, run_in, site_packages
 from tools import tool
 
-from fairlead.errors import StoreError, UsageError
-from fairlead.images import oci
-from fairlead.images.capture import capture, inventory
-from fairlead.model import CaptureRequest, Image
-from fairlead.store import Store
+from bareboat.errors import StoreError, UsageError
+from bareboat.images import oci
+from bareboat.images.capture import capture, inventory
+from bareboat.model import CaptureRequest, Image
+from bareboat.store import Store
 
 NAME = "test-image"
 
@@ -248,7 +248,7 @@ def podman(archive: Path) -> Iterator[Podman]:
 
 
 def test_podman_loads_it_and_shows_the_same(captured: Captured, podman: Podman) -> None:
-    (seen,) = json.loads(podman("image", "inspect", f"localhost/fairlead/{NAME}:latest"))
+    (seen,) = json.loads(podman("image", "inspect", f"localhost/bareboat/{NAME}:latest"))
     assert seen["Digest"] == captured.image.digest
     assert seen["RootFS"]["Layers"] == [each.diff_id for each in captured.image.layers]
     assert seen["Config"]["Cmd"] == ["/bin/sh"]
@@ -265,7 +265,7 @@ def test_what_podman_unpacked_runs(captured: Captured, podman: Podman) -> None:
         shell,
         "sh",
         podman.program,
-        f"localhost/fairlead/{NAME}:latest",
+        f"localhost/bareboat/{NAME}:latest",
         str(captured.python),
         program,
     )
@@ -298,7 +298,7 @@ def test_odd_names_reach_podman(tmp_path: Path) -> None:
         oci.save_archive(store, image, tmp_path / "odd.tar", name="odd")
         other("load", "--quiet", "--input", str(tmp_path / "odd.tar"))
         shell = 'cd "$("$1" image mount "$2")" && find . -mindepth 1 -printf "%m %P %l\\0"'
-        done = other.as_its_user("sh", "-c", shell, "sh", other.program, "localhost/fairlead/odd:latest")
+        done = other.as_its_user("sh", "-c", shell, "sh", other.program, "localhost/bareboat/odd:latest")
         listed = subprocess.run(
             ["find", ".", "-mindepth", "1", "-printf", "%m %P %l\\0"],
             cwd=tree,
@@ -312,8 +312,8 @@ def test_odd_names_reach_podman(tmp_path: Path) -> None:
 
 
 def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
-    from fairlead.images.layers import layer
-    from fairlead.model import Layer
+    from bareboat.images.layers import layer
+    from bareboat.model import Layer
 
     store = Store(root)
     diff_id, size = layer.digest_tree(str(tree))
@@ -335,7 +335,7 @@ def test_a_layer_that_was_changed_in_the_store_is_not_exported(tmp_path: Path) -
     target = tmp_path / "image.tar"
     with pytest.raises(StoreError, match="was changed in the store") as caught:
         oci.save_archive(store, image, target, name="x")
-    assert caught.value.remedy == "fairlead capture --fresh"
+    assert caught.value.remedy == "bareboat capture --fresh"
     assert [path.name for path in tmp_path.glob("image*")] == []
 
 

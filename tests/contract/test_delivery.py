@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from fairlead import deliveries
-from fairlead.images import archive
-from fairlead.model import Delivery, Start
-from fairlead.render import delivery as pieces
+from bareboat import deliveries
+from bareboat.images import archive
+from bareboat.model import Delivery, Start
+from bareboat.render import delivery as pieces
 
 NAME = "a" * 64
 PATIENCE_S = 30.0
@@ -43,7 +43,7 @@ class Node:
         return self.top / "flat" / "sha256"
 
     def trees(self, uid: int | None = None) -> Path:
-        return self.scratch / f"fairlead-{os.getuid() if uid is None else uid}" / "flat"
+        return self.scratch / f"bareboat-{os.getuid() if uid is None else uid}" / "flat"
 
     def tree(self) -> Path:
         return self.trees() / NAME
@@ -60,8 +60,8 @@ class Node:
         folder = self.top / run
         (folder / "control").mkdir(parents=True, exist_ok=True)
         head = (
-            f"set -u\nHERE=' on here' FAIRLEAD_HOST={os.uname().nodename} "
-            f"FAIRLEAD_CONTROL={shlex.quote(str(folder / 'control'))} part={part} tries=2\n"
+            f"set -u\nHERE=' on here' BAREBOAT_HOST={os.uname().nodename} "
+            f"BAREBOAT_CONTROL={shlex.quote(str(folder / 'control'))} part={part} tries=2\n"
         )
         traps = "trap 'exit 143' TERM\n"
         return head + traps + pieces.for_node(delivery, start, watches=False) + body
@@ -132,18 +132,18 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 #: Says that it has the image, and stays until its file is there; $1 is that file's path.
 STAYS = """
-echo "has $FAIRLEAD_TREES"
+echo "has $BAREBOAT_TREES"
 until [ -e {go} ]; do sleep 0.02; done
-[ -d "$FAIRLEAD_TREES/$image_name/bin" ] || exit 9
+[ -d "$BAREBOAT_TREES/$image_name/bin" ] || exit 9
 """
 
 
 def test_it_is_as_in_the_store_with_places_and_goes_with_its_user(node: Node) -> None:
     body = """
-    cd "$FAIRLEAD_TREES/$image_name" && bin/program && stat -c '%a %n' bin/program secret guarded . &&
+    cd "$BAREBOAT_TREES/$image_name" && bin/program && stat -c '%a %n' bin/program secret guarded . &&
     readlink link && stat -c '%Y %n' guarded/old && [ bin/program -ef 'bin/other name' ] && echo one file
     for place in 'data/of this job' etc/hosts 'gives way' guarded/place; do stat -c '%F %n' "$place"; done
-    echo "$FAIRLEAD_TREES"
+    echo "$BAREBOAT_TREES"
     """
     out, err = node.run(node.script(body))
     assert out.splitlines() == [
@@ -151,7 +151,7 @@ def test_it_is_as_in_the_store_with_places_and_goes_with_its_user(node: Node) ->
         "755 .", "bin/program", "86400 guarded/old", "one file", "directory data/of this job",
         "regular empty file etc/hosts", "directory gives way", "directory guarded/place", str(node.trees()),
     ]  # fmt: skip
-    assert err.startswith("fairlead: the image is on this node on here: 0 MB unpacked in ")
+    assert err.startswith("bareboat: the image is on this node on here: 0 MB unpacked in ")
     (told,) = deliveries.read(node.top / "run")
     assert (told.how, told.archive_bytes) == ("unpacked", node.archive.stat().st_size)
     assert node.is_clean()
@@ -179,7 +179,7 @@ def test_two_jobs_at_once_unpack_it_once_and_the_last_removes_it(node: Node) -> 
 
 def test_many_short_jobs_find_it_or_unpack_it_and_leave_nothing(node: Node) -> None:
     """Those that come meet those that remove it: nobody may run without it."""
-    body = '[ "$("$FAIRLEAD_TREES/$image_name/bin/program")" = "it runs" ]'
+    body = '[ "$("$BAREBOAT_TREES/$image_name/bin/program")" = "it runs" ]'
     jobs = [node.start(node.script(body, run=f"run{number}")) for number in range(16)]
     for job in jobs:
         _, err = job.communicate(timeout=PATIENCE_S)
@@ -204,7 +204,7 @@ def test_killed_while_it_unpacks_it_is_unpacked_again(node: Node) -> None:
     os.killpg(job.pid, signal.SIGKILL)
     job.wait(PATIENCE_S)
     assert Path(f"{node.tree()}.part").is_dir()
-    out, _ = node.run(node.script('"$FAIRLEAD_TREES/$image_name/bin/program"'))
+    out, _ = node.run(node.script('"$BAREBOAT_TREES/$image_name/bin/program"'))
     assert out == "it runs\n"
     assert node.told() == ["unpacked"]
     assert node.is_clean()
@@ -243,7 +243,7 @@ def test_what_is_left_of_another_start_of_the_machine_is_not_trusted(node: Node)
         folder.chmod(0o700)
     Path(f"{node.tree()}.lock").touch()
     Path(f"{node.tree()}.whole").write_text("another boot\n")
-    out, _ = node.run(node.script('"$FAIRLEAD_TREES/$image_name/bin/program"'))
+    out, _ = node.run(node.script('"$BAREBOAT_TREES/$image_name/bin/program"'))
     assert out == "it runs\n"
     assert node.told() == ["unpacked"]
 
@@ -264,11 +264,11 @@ _SMALL = 'mount -t tmpfs -o "$1" none "$2" && exec bash -c "$3"'
 def test_without_room_on_the_node_the_store_is_read_and_that_is_said(
     node: Node, options: str, inodes: int, why: str
 ) -> None:
-    script = node.script('"$FAIRLEAD_TREES/$image_name/bin/program"', uid=0, inodes=inodes)
+    script = node.script('"$BAREBOAT_TREES/$image_name/bin/program"', uid=0, inodes=inodes)
     script += f"\ntrap - EXIT; drop_image; ls -A {shlex.quote(str(node.scratch))}"
     out, err = in_small(node, options, script)
     assert out == "it runs\n"
-    assert "fairlead: the image is NOT brought to this node on here, and read from the store: " in err
+    assert "bareboat: the image is NOT brought to this node on here, and read from the store: " in err
     assert why in err
     assert node.told() == ["shared"]
 
@@ -285,7 +285,7 @@ def in_small(node: Node, options: str, script: str) -> tuple[str, str]:
 
 def test_without_the_scratch_folder_the_store_is_read(node: Node) -> None:
     node.scratch.rmdir()
-    out, err = node.run(node.script('"$FAIRLEAD_TREES/$image_name/bin/program"'))
+    out, err = node.run(node.script('"$BAREBOAT_TREES/$image_name/bin/program"'))
     assert (out, node.told()) == ("it runs\n", ["shared"])
     assert f"{node.scratch} is not a folder that can be written" in err
 
@@ -341,7 +341,7 @@ def test_a_scratch_in_which_anybody_can_rename_is_refused(node: Node) -> None:
 
 
 def test_without_flock_the_store_is_read(node: Node) -> None:
-    script = node.script('"$FAIRLEAD_TREES/$image_name/bin/program"')
+    script = node.script('"$BAREBOAT_TREES/$image_name/bin/program"')
     hidden = 'command() { [ "$2" != flock ]; }\n'
     out, err = node.run(hidden + script)
     assert (out, node.told()) == ("it runs\n", ["shared"])
@@ -349,7 +349,7 @@ def test_without_flock_the_store_is_read(node: Node) -> None:
 
 
 def test_ranks_of_a_program_use_what_was_brought_before_and_it_stays_between_them(node: Node) -> None:
-    program = '"$FAIRLEAD_TREES/$image_name/bin/program"; echo "$FAIRLEAD_TREES"'
+    program = '"$BAREBOAT_TREES/$image_name/bin/program"; echo "$BAREBOAT_TREES"'
     node.run(node.script("echo never", start=Start.PROGRAM, part="--bring"))
     for _ in ("the proof", "the job"):
         out, err = node.run(node.script(program, start=Start.PROGRAM, part="--rank"))

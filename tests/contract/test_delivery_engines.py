@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from engine_lab import Lab
 
-from fairlead import deliveries, render
-from fairlead.images import archive
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import Job, Mount, SchedulerFacts
-from fairlead.plan import plan
+from bareboat import deliveries, render
+from bareboat.images import archive
+from bareboat.images.layers.flatten import make_flat
+from bareboat.model import Job, Mount, SchedulerFacts
+from bareboat.plan import plan
 
 #: Its files have one name there; those of the store's tree are links to those of layers.
 _TELL = """\

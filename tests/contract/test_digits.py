@@ -10,10 +10,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from processes import fairlead, left_after
+from processes import bareboat, left_after
 
-from fairlead.store import Store
-from fairlead.study import analysis, prove
+from bareboat.store import Store
+from bareboat.study import analysis, prove
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     store = tmp_path_factory.mktemp("digits") / "store"
-    code, _, err = fairlead("capture", store=store, cwd=store.parent)
+    code, _, err = bareboat("capture", store=store, cwd=store.parent)
     assert code == 0, err
     return store
 
@@ -47,21 +47,21 @@ def write_job(work: Path, *, command: list[str], more: str = "") -> Path:
 
 
 @pytest.mark.parametrize("engine", ["bubblewrap", "native"])
-def test_the_plans_script_trains_with_fairlead_off_the_path(captured: Path, work: Path, engine: str) -> None:
+def test_the_plans_script_trains_with_bareboat_off_the_path(captured: Path, work: Path, engine: str) -> None:
     shutil.copy(EXAMPLES / "digits.toml", work)
-    code, script, err = fairlead(
+    code, script, err = bareboat(
         "plan", "--engine", engine, "--script", "digits.toml", store=captured, cwd=work
     )
     assert code == 0, err
     (work / "job.sh").write_text(script)
     bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "TMPDIR": str(work)}
-    assert shutil.which("fairlead", path=bare["PATH"]) is None
+    assert shutil.which("bareboat", path=bare["PATH"]) is None
     done = subprocess.run(
         ["bash", "job.sh"], cwd=work, env=bare, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "[rank 0] world size 2, test accuracy 0.9" in done.stdout
-    assert list(work.glob("fairlead-run.*")) == []
+    assert list(work.glob("bareboat-run.*")) == []
 
 
 def test_two_ranks_in_both_arms_reach_the_stated_accuracy(captured: Path, work: Path) -> None:
@@ -75,7 +75,7 @@ def test_two_ranks_in_both_arms_reach_the_stated_accuracy(captured: Path, work: 
         goals = { test_accuracy = 0.9 }
         """,
     )
-    code, out, err = fairlead("prove", job, store=captured, cwd=work)
+    code, out, err = bareboat("prove", job, store=captured, cwd=work)
     assert code == 0, err
     store = Store(captured)
     (run_id,) = [run for run in store.runs() if run.startswith(work.name)]
@@ -109,7 +109,7 @@ def test_when_one_rank_dies_the_others_end_and_its_words_and_code_are_told(
         """)
     )
     job = write_job(work, command=["python", "dies.py"])
-    code, _, err = fairlead("run", "--engine", engine, job, store=captured, cwd=work, timeout_s=120)
+    code, _, err = bareboat("run", "--engine", engine, job, store=captured, cwd=work, timeout_s=120)
     assert code == 7
     assert "rank 1 ended first, with exit code 7; its last output:" in err
     assert err.count("rank one has had enough") >= 2, "once as it was said, once in the summary"
@@ -120,14 +120,14 @@ def test_when_one_rank_dies_the_others_end_and_its_words_and_code_are_told(
 def test_the_bare_arm_and_the_container_see_the_same_environment(captured: Path, work: Path) -> None:
     (work / "env.py").write_text(
         "import json, os, torch\n"
-        "hidden = ('FAIRLEAD', 'TORCHELASTIC_RUN_ID', 'MASTER_PORT', 'TORCHELASTIC_ERROR_FILE', 'PWD')\n"
+        "hidden = ('BAREBOAT', 'TORCHELASTIC_RUN_ID', 'MASTER_PORT', 'TORCHELASTIC_ERROR_FILE', 'PWD')\n"
         "mine = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}\n"
-        "open('env-%s-%s.json' % (os.environ['RANK'], 'FAIRLEAD_IMAGE' in os.environ), 'w').write(\n"
+        "open('env-%s-%s.json' % (os.environ['RANK'], 'BAREBOAT_IMAGE' in os.environ), 'w').write(\n"
         "    json.dumps([mine, torch.__file__, os.getcwd(), os.getuid()], sort_keys=True))\n"
     )
     job = write_job(work, command=["python", "env.py"])
     for engine in ("bubblewrap", "native"):
-        code, _, err = fairlead("run", "--engine", engine, job, store=captured, cwd=work)
+        code, _, err = bareboat("run", "--engine", engine, job, store=captured, cwd=work)
         assert code == 0, err
     for rank in (0, 1):
         inside, outside = (

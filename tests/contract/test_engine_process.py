@@ -12,9 +12,9 @@ import pytest
 from elves import AARCH64, make_elf
 from engine_lab import Lab
 
-from fairlead.errors import PlanError, ProgramError
-from fairlead.model import Image, Mount, Process, Topology
-from fairlead.sweep import Sweep
+from bareboat.errors import PlanError, ProgramError
+from bareboat.model import Image, Mount, Process, Topology
+from bareboat.sweep import Sweep
 
 #: Prints its arguments, each between brackets.
 SAYS = ("sh", "-c", 'printf "[%s]" "$@"', "entry")
@@ -173,11 +173,11 @@ def test_a_program_that_only_the_start_knows_ends_with_the_code_of_a_shell(
 ) -> None:
     (lab.workdir / "text").write_text("x")
     (tmp_path / "points" / "0").mkdir(parents=True)
-    (tmp_path / "table").write_text(f"FAIRLEAD_SWEEP_PROGRAM\n{word}\n")
+    (tmp_path / "table").write_text(f"BAREBOAT_SWEEP_PROGRAM\n{word}\n")
     script = lab.script("{program}", sweep=Sweep(names=("program",), points=((word,),)))
     done = subprocess.run(
         ["bash", str(script), "sweep.0"],
-        env={**os.environ, "FAIRLEAD_CONTROL": str(tmp_path / "points" / "0")},
+        env={**os.environ, "BAREBOAT_CONTROL": str(tmp_path / "points" / "0")},
         capture_output=True,
         check=False,
     )

@@ -21,7 +21,7 @@ import pytest
 from engine_lab import Lab
 from processes import left_after
 
-from fairlead.model import Mount
+from bareboat.model import Mount
 
 # -- memory, names, addresses ------------------------------------------------------------------------
 
@@ -426,7 +426,7 @@ def test_ranks_of_two_containers_read_each_other_s_memory(lab: Lab) -> None:
 
 
 def test_ranks_of_two_containers_share_memory_files_and_signals(lab: Lab) -> None:
-    name = f"fairlead-test-{os.getpid()}-{time.monotonic_ns()}"
+    name = f"bareboat-test-{os.getpid()}-{time.monotonic_ns()}"
     waits = f"""
 import mmap, os, signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: print("told", flush=True))

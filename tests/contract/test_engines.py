@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from processes import left_after
 
-from fairlead.errors import ProgramError
-from fairlead.images.capture import capture
-from fairlead.images.layers import layer
-from fairlead.model import CaptureRequest, Mount
-from fairlead.store import Store
+from bareboat.errors import ProgramError
+from bareboat.images.capture import capture
+from bareboat.images.layers import layer
+from bareboat.model import CaptureRequest, Mount
+from bareboat.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +164,7 @@ def test_the_environment_is_what_was_promised_and_no_more(lab: Lab) -> None:
     seen = lab.run("env", "-0", caller=leaks, environment={"MINE": "yes"})
     assert seen.returncode == 0, seen.stderr
     found = dict(word.split("=", 1) for word in seen.stdout.decode().split("\0") if word)
-    assert found.pop("FAIRLEAD_RUN").startswith("job-")
+    assert found.pop("BAREBOAT_RUN").startswith("job-")
     promised = {
         **lab.image.environment,
         "HOME": lab.site.home,
@@ -174,7 +174,7 @@ def test_the_environment_is_what_was_promised_and_no_more(lab: Lab) -> None:
         "PYTHONNOUSERSITE": "1",
         "MINE": "yes",
         **({"TZ": lab.site.timezone} if lab.site.timezone else {}),
-        **({"FAIRLEAD_IMAGE": lab.image.digest} if lab.contains else {}),
+        **({"BAREBOAT_IMAGE": lab.image.digest} if lab.contains else {}),
     }
     assert found.pop("PWD", str(lab.workdir)) == str(lab.workdir)  # bwrap sets it, env(1) does not
     assert found == promised
@@ -354,7 +354,7 @@ def test_the_project_s_own_venv_is_the_image_s_not_the_host_s(lab: Lab) -> None:
 
 
 def test_shared_memory_is_shared_with_the_host(lab: Lab) -> None:
-    name = f"fairlead-test-{os.getpid()}-{time.monotonic_ns()}"
+    name = f"bareboat-test-{os.getpid()}-{time.monotonic_ns()}"
     path = Path("/dev/shm", name)
     path.write_bytes(b"host " + bytes(11))
     try:

@@ -31,7 +31,7 @@ HIDDEN = {
 }  # fmt: skip
 
 
-Fairlead = Callable[..., tuple[int, str, str]]
+Bareboat = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def scheduler(
 
 
 @pytest.fixture
-def fairlead(tmp_path: Path) -> Fairlead:
+def bareboat(tmp_path: Path) -> Bareboat:
     def run(*words: str, timeout_s: float = 120.0) -> tuple[int, str, str]:
         done = subprocess.run(
             command(*words), cwd=tmp_path, capture_output=True, text=True, timeout=timeout_s, env=os.environ,
@@ -72,13 +72,13 @@ def fairlead(tmp_path: Path) -> Fairlead:
     return run
 
 
-def submit(fairlead: Fairlead, folder: Path, what: str, more: str = "") -> str:
+def submit(bareboat: Bareboat, folder: Path, what: str, more: str = "") -> str:
     words = json.dumps([sys.executable, "rank.py", what])
     (folder / "job.toml").write_text(
         f'name = "{what}-{os.getpid()}"\ncommand = {words}\nengine = "native"\nlauncher = "ranks"\n{more}\n'
         "[topology]\nnodes = 2\nranks_per_node = 2\n"
     )
-    code, out, err = fairlead("submit", "job.toml")
+    code, out, err = bareboat("submit", "job.toml")
     assert code == 0, err
     return out.strip()
 
@@ -88,29 +88,29 @@ def log(folder: Path, run: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_ranks_on_two_hosts_know_their_names(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
-    run = submit(fairlead, tmp_path, "tell")
-    code, _, err = fairlead("wait", run)
+def test_ranks_on_two_hosts_know_their_names(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
+    run = submit(bareboat, tmp_path, "tell")
+    code, _, err = bareboat("wait", run)
     assert code == 0, err + log(tmp_path, run)
     told = {rank: json.loads(lines[0]) for rank, lines in ranks_said(log(tmp_path, run)).items()}
     assert [told[rank]["LOCAL_RANK"] for rank in range(4)] == ["0", "1", "0", "1"]
     assert {names["WORLD_SIZE"] for names in told.values()} == {"4"}
-    (status,) = json.loads(fairlead("status", run, "--json")[1])
+    (status,) = json.loads(bareboat("status", run, "--json")[1])
     assert (status["scheduler"], status["state"]) == (scheduler, "completed")
 
 
-def test_the_first_failure_gives_the_code(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
-    run = submit(fairlead, tmp_path, "fail")
-    code, _, err = fairlead("wait", run)
+def test_the_first_failure_gives_the_code(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
+    run = submit(bareboat, tmp_path, "fail")
+    code, _, err = bareboat("wait", run)
     assert code == 7, f"{scheduler}: {err}" + log(tmp_path, run)
     assert "rank 3 ended first, with exit code 7; its last output:" in log(tmp_path, run)
     assert left_after(run) == []
 
 
-def test_told_before_the_end_it_goes_on_later(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
+def test_told_before_the_end_it_goes_on_later(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
     more = "walltime_s = 600\n[scheduling]\nwarning_s = 598"
-    run = submit(fairlead, tmp_path, "warned", more)
-    code, _, err = fairlead("wait", run)
+    run = submit(bareboat, tmp_path, "warned", more)
+    code, _, err = bareboat("wait", run)
     assert code == 0, f"{scheduler}: {err}" + log(tmp_path, run)
     said = ranks_said(log(tmp_path, run))
     assert [said[rank] for rank in range(4)] == [["ready", "told", "resumed"]] * 4
@@ -118,15 +118,15 @@ def test_told_before_the_end_it_goes_on_later(scheduler: str, fairlead: Fairlead
     assert len(record["starts"]) == 2
 
 
-def test_cancel(scheduler: str, fairlead: Fairlead, tmp_path: Path) -> None:
-    run = submit(fairlead, tmp_path, "sleep")
+def test_cancel(scheduler: str, bareboat: Bareboat, tmp_path: Path) -> None:
+    run = submit(bareboat, tmp_path, "sleep")
     deadline = time.monotonic() + 60
     while len(ranks_said(log(tmp_path, run))) < 4 and time.monotonic() < deadline:
         time.sleep(0.1)
-    (status,) = json.loads(fairlead("status", run, "--json")[1])
+    (status,) = json.loads(bareboat("status", run, "--json")[1])
     assert status["state"] == "running", scheduler
-    assert fairlead("cancel", run)[0] == 0
-    assert fairlead("wait", run)[0] == 143
-    (status,) = json.loads(fairlead("status", run, "--json")[1])
+    assert bareboat("cancel", run)[0] == 0
+    assert bareboat("wait", run)[0] == 143
+    (status,) = json.loads(bareboat("status", run, "--json")[1])
     assert status["state"] == "cancelled"
     assert left_after(run) == []

@@ -20,16 +20,16 @@ import pytest
 from drivers import ANSWER, FOLDER, GLIBC, VERSION, make_tree
 from environments import Captured
 
-from fairlead import registry, render
-from fairlead.engines import bubblewrap, fakechroot, udocker, untested
-from fairlead.errors import PlanError
-from fairlead.gpu import find, inject
-from fairlead.images.layers import layer
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.present import present
-from fairlead.model import Image, Job, Mount, Plan, Site, Topology
-from fairlead.plan import plan
-from fairlead.probe import probe
+from bareboat import registry, render
+from bareboat.engines import bubblewrap, fakechroot, udocker, untested
+from bareboat.errors import PlanError
+from bareboat.gpu import find, inject
+from bareboat.images.layers import layer
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.present import present
+from bareboat.model import Image, Job, Mount, Plan, Site, Topology
+from bareboat.plan import plan
+from bareboat.probe import probe
 
 #: These show no GPUs, and refuse.
 _WITHOUT = (f"{udocker.NAME}:{fakechroot.MODE}",)
@@ -225,7 +225,7 @@ print(json.dumps(tried))
 
 def test_the_pipes_of_mps_are_reached_where_they_are(lab: Lab) -> None:
     # A socket's path may not be longer than 107 bytes.
-    folder = Path(f"/tmp/fairlead-mps-{os.getpid()}")
+    folder = Path(f"/tmp/bareboat-mps-{os.getpid()}")
     folder.mkdir()
     try:
         with socket.socket(socket.AF_UNIX) as server:

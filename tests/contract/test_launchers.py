@@ -1,4 +1,4 @@
-"""Launchers that start real MPIs on this machine, by `fairlead run`, in containers."""
+"""Launchers that start real MPIs on this machine, by `bareboat run`, in containers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from processes import command
 from pythons import make_rootfs
 
-LAB = Path("/opt/fairlead-lab")
+LAB = Path("/opt/bareboat-lab")
 HELLO = """\
 import os
 from mpi4py import MPI

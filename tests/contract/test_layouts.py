@@ -1,5 +1,5 @@
 """Images that the real tools wrote, each read to its last byte: podman, buildah, skopeo, umoci, ch-image,
-ch-convert, Apptainer; and what Fairlead writes, read by them."""
+ch-convert, Apptainer; and what Bareboat writes, read by them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import pytest
 from archives import read_whole
 from tools import ordinary, tool
 
-from fairlead import architectures
-from fairlead.images.sources import squash
-from fairlead.images.sources.layouts import open_layout, sniff
-from fairlead.images.sources.reference import Transport
-from fairlead.images.sources.sif import read_sif
+from bareboat import architectures
+from bareboat.images.sources import squash
+from bareboat.images.sources.layouts import open_layout, sniff
+from bareboat.images.sources.reference import Transport
+from bareboat.images.sources.sif import read_sif
 
 ENVIRONMENT = {"PATH": "/opt/x/bin:/usr/bin:/bin", "QUOTED": "a \"b\" 'c' `d`", "EMPTY": ""}
 #: What every image holds: path -> content, or where a link leads.
@@ -370,8 +370,8 @@ def test_a_tree_that_cannot_be_read_is_no_squashfs(tmp_path: Path) -> None:
     tree.mkdir()
     (tree / "closed").touch(0)
     program = (
-        "import sys, pathlib\nfrom fairlead.errors import ImageError\n"
-        "from fairlead.images.sources import squash\n"
+        "import sys, pathlib\nfrom bareboat.errors import ImageError\n"
+        "from bareboat.images.sources import squash\n"
         "tree, path = map(pathlib.Path, sys.argv[1:])\n"
         "try: squash.make_squashfs(tree, path)\nexcept ImageError as error: print(error.message)\n"
     )

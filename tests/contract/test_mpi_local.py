@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from fairlead.images.inside import look
-from fairlead.model import MpiFacts
-from fairlead.mpi import proving
-from fairlead.mpi.rules import PASSED, Ending, Launch, Layout, Setting, judge, launch_of, singleton
-from fairlead.printable import one_line
+from bareboat.images.inside import look
+from bareboat.model import MpiFacts
+from bareboat.mpi import proving
+from bareboat.mpi.rules import PASSED, Ending, Launch, Layout, Setting, judge, launch_of, singleton
+from bareboat.printable import one_line
 
-PREFIX = Path(os.environ.get("FAIRLEAD_LAB_MPI", "/opt/fairlead-lab/mpi"))
+PREFIX = Path(os.environ.get("BAREBOAT_LAB_MPI", "/opt/bareboat-lab/mpi"))
 NAMES = ("debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2")
 #: A hang is called one after so long; the slowest of those that work takes 2 s.
 PATIENCE_S = 20

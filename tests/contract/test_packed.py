@@ -20,14 +20,14 @@ import pytest
 from environments import Captured, make_captured, site_packages
 from processes import left_after
 
-from fairlead import registry, render
-from fairlead.errors import PlanError
-from fairlead.images import pack
-from fairlead.images.layers import layer
-from fairlead.images.sources.sif import read_sif
-from fairlead.model import Job, Mount, Plan, Site
-from fairlead.plan import plan
-from fairlead.probe import probe
+from bareboat import registry, render
+from bareboat.errors import PlanError
+from bareboat.images import pack
+from bareboat.images.layers import layer
+from bareboat.images.sources.sif import read_sif
+from bareboat.model import Job, Mount, Plan, Site
+from bareboat.plan import plan
+from bareboat.probe import probe
 
 ENGINES = [name for name in registry.names("engines") if registry.engine(name).FILES]
 
@@ -35,7 +35,7 @@ ENGINES = [name for name in registry.names("engines") if registry.engine(name).F
 @pytest.fixture(scope="module")
 def packed_captured() -> Iterator[Captured]:
     """Not below /tmp, which ch-run hides before it looks for what is in the image."""
-    top = Path(tempfile.mkdtemp(prefix="fairlead-packed-", dir="/var/tmp"))
+    top = Path(tempfile.mkdtemp(prefix="bareboat-packed-", dir="/var/tmp"))
     try:
         yield make_captured(top)
     finally:

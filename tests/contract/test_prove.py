@@ -1,4 +1,4 @@
-"""`fairlead prove` on real processes and a real container, from the command line to the report."""
+"""`bareboat prove` on real processes and a real container, from the command line to the report."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import environment, fairlead, left_after
+from processes import bareboat, environment, left_after
 from trainings import make_small_environment, write_job, write_training
 
-from fairlead.model import Record, Study
-from fairlead.store import Store
-from fairlead.study import analysis, prove
+from bareboat.model import Record, Study
+from bareboat.store import Store
+from bareboat.study import analysis, prove
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def work(tmp_path: Path) -> Iterator[Path]:
 
 def do(place: Path, work: Path, *arguments: str | Path) -> tuple[int, str, str]:
     python = place / "env/bin/python"
-    return fairlead("prove", "--python", python, *arguments, store=place / "store", cwd=work)
+    return bareboat("prove", "--python", python, *arguments, store=place / "store", cwd=work)
 
 
 def the_study(place: Path, name: str) -> tuple[Study, list[Record]]:
@@ -93,7 +93,7 @@ def test_the_arms_take_turns_and_never_train_at_once(place: Path, work: Path) ->
 
 
 def _first(study: Study, run: int, block: int) -> int:
-    from fairlead.study.runs import order
+    from bareboat.study.runs import order
 
     return order(study, run, block)[0]
 
@@ -170,16 +170,16 @@ def test_the_report_can_be_written_again_from_the_records(place: Path, work: Pat
     assert code == 0
     study, _ = the_study(place, work.name)
     first = (work / "report.html").read_bytes()
-    code, again, _ = fairlead("report", study.id, "-o", work / "again.html", store=place / "store", cwd=work)
+    code, again, _ = bareboat("report", study.id, "-o", work / "again.html", store=place / "store", cwd=work)
     assert code == 0
     assert (work / "again.html").read_bytes() == first
     assert out.splitlines()[:-1] == again.splitlines()[:-1]
 
 
-def test_the_script_of_the_plan_runs_without_fairlead(place: Path, work: Path) -> None:
+def test_the_script_of_the_plan_runs_without_bareboat(place: Path, work: Path) -> None:
     write_training(work, extra="open('steps', 'a').write('x')")
     job = write_job(work, name=work.name)
-    code, script, err = fairlead(
+    code, script, err = bareboat(
         "plan", "--python", place / "env/bin/python", "--script", job, store=place / "store", cwd=work
     )
     assert code == 0, err
@@ -193,7 +193,7 @@ def test_the_script_of_the_plan_runs_without_fairlead(place: Path, work: Path) -
 
 
 def test_environment_of_the_caller_does_not_reach_the_command(place: Path, work: Path) -> None:
-    assert "FAIRLEAD_STORE" in environment(place / "store")
-    (work / "env.py").write_text("import os, sys\nsys.exit('FAIRLEAD_STORE' in os.environ)\n")
+    assert "BAREBOAT_STORE" in environment(place / "store")
+    (work / "env.py").write_text("import os, sys\nsys.exit('BAREBOAT_STORE' in os.environ)\n")
     code, _, err = do(place, work, "--repeats", "2", "--", "python", "env.py")
     assert code == 0, err

@@ -27,10 +27,10 @@ from registries import (
 )
 from tools import tool
 
-from fairlead.errors import ImageError
-from fairlead.images.sources.remote.client import Options, RegistrySource, open_registry
-from fairlead.images.sources.remote.pusher import Pusher, open_pusher
-from fairlead.images.sources.source import Descriptor
+from bareboat.errors import ImageError
+from bareboat.images.sources.remote.client import Options, RegistrySource, open_registry
+from bareboat.images.sources.remote.pusher import Pusher, open_pusher
+from bareboat.images.sources.source import Descriptor
 
 REPOSITORY = "lab/some-image"
 

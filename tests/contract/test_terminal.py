@@ -18,7 +18,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("engine", ["bubblewrap", "native"])
 def test_term(engine: str, python: Path, tmp_path: Path) -> None:
     words = [
-        sys.executable, "-m", "fairlead", "run", "-q", "--engine", engine, "--python", str(python),
+        sys.executable, "-m", "bareboat", "run", "-q", "--engine", engine, "--python", str(python),
         "--store", str(tmp_path / "store"), "--", "sh", "-c", "echo term=$TERM color=$COLORTERM end",
     ]  # fmt: skip
     environment = {"PATH": "/usr/bin:/bin", "TERM": "vt220", "COLORTERM": "truecolor", "HOME": str(tmp_path)}

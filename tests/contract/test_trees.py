@@ -14,14 +14,14 @@ import pytest
 from lab import varied, walk
 from tools import tool
 
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.layers.limits import Limits
-from fairlead.images.obtain import obtain
-from fairlead.images.sources import locate
-from fairlead.images.sources.locate import Access
-from fairlead.model import Image
-from fairlead.probe import probe
-from fairlead.store import Store
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.layers.limits import Limits
+from bareboat.images.obtain import obtain
+from bareboat.images.sources import locate
+from bareboat.images.sources.locate import Access
+from bareboat.model import Image
+from bareboat.probe import probe
+from bareboat.store import Store
 
 
 @pytest.fixture(scope="module", params=varied.names())
@@ -85,7 +85,7 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
     for path in sorted(ours.keys() | theirs.keys()):
         mine, other = ours.get(path), theirs.get(path)
         if mine is None or other is None:
-            found.append(f"{path!r}: only {'podman' if mine is None else 'Fairlead'} has it")
+            found.append(f"{path!r}: only {'podman' if mine is None else 'Bareboat'} has it")
             continue
         found += [
             f"{path!r}: {key} {mine.get(key)!r}, podman {other.get(key)!r}"

@@ -1,7 +1,7 @@
 """Engines that could not be installed: their command lines, against fakes that know the documented ones only.
 
 The fakes (tests/fakes/) are strict, and then really run the command. What this shows is that the command
-lines are as documented, and that what Fairlead promises holds if the tools do what they are documented to do.
+lines are as documented, and that what Bareboat promises holds if the tools do what they are documented to do.
 It does not show that the tools do.
 """
 
@@ -22,14 +22,14 @@ from builders import make_image, make_site
 from environments import Captured
 from processes import left_after
 
-from fairlead import registry, render
-from fairlead.cli import doctor
-from fairlead.engines import Suitable, Unsuitable, shifter, site_images, untested
-from fairlead.errors import PlanError
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import Image, Job, Mount, Site, Topology
-from fairlead.plan import plan
-from fairlead.probe import probe
+from bareboat import registry, render
+from bareboat.cli import doctor
+from bareboat.engines import Suitable, Unsuitable, shifter, site_images, untested
+from bareboat.errors import PlanError
+from bareboat.images.layers.flatten import make_flat
+from bareboat.model import Image, Job, Mount, Site, Topology
+from bareboat.plan import plan
+from bareboat.probe import probe
 
 FAKES = Path(__file__).parents[1] / "fakes"
 ENGINES = ("enroot", "sarus", "shifter")
@@ -118,7 +118,7 @@ def test_they_come_after_every_engine_that_was_tested_and_before_none() -> None:
     assert sorted(marked) == sorted(ENGINES)
 
 
-def test_left_to_itself_fairlead_takes_one_that_was_tested(lab: Lab) -> None:
+def test_left_to_itself_bareboat_takes_one_that_was_tested(lab: Lab) -> None:
     made = lab.plan("true", engine=None)
     assert made.engine == "bubblewrap"
     decision = next(each for each in made.decisions if each.subject == "engine")
@@ -157,13 +157,13 @@ def test_the_environment_is_what_the_job_names(lab: Lab) -> None:
     )
     seen = lab.run("env", "-0", caller=leaks, environment={"MINE": "a b\n'$"})
     found = dict(word.split("=", 1) for word in seen.stdout.decode().split("\0") if word)
-    assert found.pop("FAIRLEAD_RUN").startswith("job-")
+    assert found.pop("BAREBOAT_RUN").startswith("job-")
     assert found.pop("PWD", str(lab.work)) == str(lab.work)
     site = lab.site
     assert found == {
         **lab.captured.image.environment,
         "HOME": site.home, "USER": site.user, "LOGNAME": site.user, "LANG": "C.UTF-8",
-        "PYTHONNOUSERSITE": "1", "MINE": "a b\n'$", "FAIRLEAD_IMAGE": lab.captured.image.digest,
+        "PYTHONNOUSERSITE": "1", "MINE": "a b\n'$", "BAREBOAT_IMAGE": lab.captured.image.digest,
         **({"TZ": site.timezone} if site.timezone else {}),
     }  # fmt: skip
 
@@ -226,8 +226,8 @@ def test_sigterm_reaches_the_command_and_nothing_is_left(lab: Lab) -> None:
 def test_the_folders_of_a_run(lab: Lab, tmp_path: Path) -> None:
     """Enroot and Sarus show them at places of their own; Shifter as the site does."""
     (tmp_path / "meter").mkdir()
-    program = "import os; open(os.environ['FAIRLEAD_METER_DIR'] + '/said', 'w').write('x')"
-    done = lab.run("python", "-c", program, caller={"FAIRLEAD_METER_DIR": str(tmp_path / "meter")})
+    program = "import os; open(os.environ['BAREBOAT_METER_DIR'] + '/said', 'w').write('x')"
+    done = lab.run("python", "-c", program, caller={"BAREBOAT_METER_DIR": str(tmp_path / "meter")})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "meter" / "said").read_text() == "x"
 
@@ -275,8 +275,8 @@ def test_shifter_refuses_a_launcher_that_needs_a_mount_point(
 @pytest.mark.parametrize(
     ("engine", "command"),
     [
-        ("sarus", "sarus load fairlead.tar fairlead:"),
-        ("shifter", "shifterimg pull docker:REGISTRY/YOU/fairlead:"),
+        ("sarus", "sarus load bareboat.tar bareboat:"),
+        ("shifter", "shifterimg pull docker:REGISTRY/YOU/bareboat:"),
     ],
 )
 def test_an_image_that_the_site_has_not_is_refused_with_the_commands_that_bring_it(
@@ -289,7 +289,7 @@ def test_an_image_that_the_site_has_not_is_refused_with_the_commands_that_bring_
     assert image.digest[:19] in judged.remedy
     uncaptured = registry.engine(engine).judge(sited, make_image(digest=""))
     assert isinstance(uncaptured, Unsuitable)
-    assert uncaptured.remedy == "fairlead capture"
+    assert uncaptured.remedy == "bareboat capture"
 
 
 def test_an_image_that_is_still_being_pulled_is_not_there(sited: Site) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from builders import make_job, make_site
 from environments import Captured
-from processes import environment, fairlead, left_after
+from processes import bareboat, environment, left_after
 from tools import tool
 
-from fairlead import render
-from fairlead.model import SchedulerFacts, Scheduling, Topology
-from fairlead.plan import plan
+from bareboat import render
+from bareboat.model import SchedulerFacts, Scheduling, Topology
+from bareboat.plan import plan
 
-LAB = Path("/opt/fairlead-lab")
+LAB = Path("/opt/bareboat-lab")
 #: Rank 2 reads and reads; the others wait for it.
 HANGS = """\
 import os, threading, time
@@ -67,7 +67,7 @@ def test_a_run_that_hangs_ends_and_its_stacks_are_kept(
 ) -> None:
     tool("py-spy")
     path = job(tmp_path, captured, HANGS, more=f'engine = "{engine}"\nlauncher = "ranks"')
-    code, out, said = fairlead("run", path, store=captured.store.root, cwd=tmp_path)
+    code, out, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     if "there is no engine" in said:
         pytest.skip(said)
     assert code == 71, said
@@ -87,7 +87,7 @@ def test_a_run_that_hangs_ends_and_its_stacks_are_kept(
 
 TWO_NODES = """\
 import os, time
-rank, folder = int(os.environ["RANK"]), os.environ["FAIRLEAD_RUN_DIR"] + "/progress"
+rank, folder = int(os.environ["RANK"]), os.environ["BAREBOAT_RUN_DIR"] + "/progress"
 def evaluate():
     for step in range(50):
         open(f"{folder}/1", "a").close()  # a touch is enough
@@ -140,7 +140,7 @@ def test_nodes_wait_for_each_other_before_they_call_it_a_hang(tmp_path: Path) ->
 
 REPORTS = """\
 import os, time
-rank, folder = int(os.environ["RANK"]), os.environ["FAIRLEAD_RUN_DIR"] + "/progress"
+rank, folder = int(os.environ["RANK"]), os.environ["BAREBOAT_RUN_DIR"] + "/progress"
 if rank == 0:  # evaluates, and prints nothing
     for step in range(45):
         time.sleep(0.2)
@@ -156,7 +156,7 @@ print("over")
 
 def test_a_long_quiet_run_whose_one_rank_reports_is_left_alone(captured: Captured, tmp_path: Path) -> None:
     path = job(tmp_path, captured, REPORTS, ranks=2, more='launcher = "ranks"\nengine = "bubblewrap"')
-    code, out, said = fairlead("run", path, store=captured.store.root, cwd=tmp_path)
+    code, out, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     assert (code, sorted(out.splitlines())) == (0, ["[rank 0] over", "[rank 1] over"]), said
     assert "hangs" not in said
     assert not (run_folder(captured) / "control" / "stacks").exists()
@@ -165,7 +165,7 @@ def test_a_long_quiet_run_whose_one_rank_reports_is_left_alone(captured: Capture
 
 SLOW = """\
 import os, time
-rank, folder = int(os.environ["RANK"]), os.environ["FAIRLEAD_RUN_DIR"] + "/progress"
+rank, folder = int(os.environ["RANK"]), os.environ["BAREBOAT_RUN_DIR"] + "/progress"
 os.makedirs(folder, exist_ok=True)
 with open(f"{folder}/{rank}", "a") as file:
     for step in range(20):
@@ -178,7 +178,7 @@ def test_a_straggler_is_told_at_the_end_and_in_the_record(captured: Captured, tm
     path = job(
         tmp_path, captured, SLOW, ranks=3, watchdog_s=0, more='launcher = "ranks"\nengine = "bubblewrap"'
     )
-    code, _, said = fairlead("run", path, store=captured.store.root, cwd=tmp_path)
+    code, _, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     assert code == 0, said
     assert f"rank 1 on {os.uname().nodename}: 1.5x the median of the others in the last 20 steps" in said
     assert record(captured)["straggler"]["rank"] == 1
@@ -205,7 +205,7 @@ def test_ranks_that_mpirun_started_are_watched_too(
     monkeypatch.setenv("PATH", f"{python.parent}:{os.environ['PATH']}")
     more = 'engine = "bubblewrap"\nlauncher = "mpirun"'
     path = job(tmp_path, captured, MPI, ranks=2, more=more, python=python)
-    code, out, said = fairlead("run", path, store=captured.store.root, cwd=tmp_path)
+    code, out, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     assert code == 71, said
     assert sorted(out.splitlines()) == ["here 0", "here 1"]
     node = os.uname().nodename
@@ -221,7 +221,7 @@ def test_a_run_that_ends_well_is_not_held_up(captured: Captured, tmp_path: Path)
     )
     path = job(tmp_path, captured, script, ranks=1, watchdog_s=600, more='engine = "bubblewrap"')
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", "run", "-q", path], input="a\nb", text=True, capture_output=True,
+        [sys.executable, "-m", "bareboat", "run", "-q", path], input="a\nb", text=True, capture_output=True,
         env=environment(captured.store.root), cwd=tmp_path, timeout=120, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (4, "a\nb")

@@ -1,6 +1,6 @@
-"""Fairlead on arm64: its own tests in a Debian for arm64 (tests/lab/arm64.sh), emulated. Only when asked for.
+"""Bareboat on arm64: its own tests in a Debian for arm64 (tests/lab/arm64.sh), emulated. Only when asked for.
 
-By qemu-user, what is Fairlead's own; on an emulated machine with a kernel for arm64, what the kernel does:
+By qemu-user, what is Bareboat's own; on an emulated machine with a kernel for arm64, what the kernel does:
 namespaces, overlays, seccomp, ptrace, Landlock. docs/architectures.md says what neither shows.
 """
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.seccomp import program
-from fairlead.seccomp.table import ADDED
+from bareboat.seccomp import program
+from bareboat.seccomp.table import ADDED
 
 pytestmark = pytest.mark.arm64
 
 LAB = Path(__file__).parents[1] / "lab" / "arm64.sh"
-TREE = Path("/opt/fairlead-lab/arm64")
+TREE = Path("/opt/bareboat-lab/arm64")
 PYTEST = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
 #: Debian's linux-libc-dev-arm64-cross.
 HEADERS = Path("/usr/aarch64-linux-gnu/include/asm-generic/unistd.h")
@@ -67,8 +67,8 @@ import os, platform
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(platform.machine(), os.path.exists("/checkout"), *(status[n].strip() for n in ("Seccomp", "CapEff")))
 END
-fairlead run --python /tmp/env/bin/python -- python job.py
-fairlead image show --json "$(fairlead image ls | sed -n 's/^\\(sha256:[0-9a-f]*\\).*/\\1/p')"
+bareboat run --python /tmp/env/bin/python -- python job.py
+bareboat image show --json "$(bareboat image ls | sed -n 's/^\\(sha256:[0-9a-f]*\\).*/\\1/p')"
 """
 
 

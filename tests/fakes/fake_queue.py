@@ -3,7 +3,7 @@
 
 They answer in the words of their documentation, and run jobs at once on two "hosts" that are this machine,
 with the variables that jobs are documented to find. The name that it is called by says which command it is.
-They show that Fairlead and its scripts go by the book, not that the book is right.
+They show that Bareboat and its scripts go by the book, not that the book is right.
 
 State: $FAKE_QUEUE/NUMBER/{script,log,cwd,pid,code,again}.
 """

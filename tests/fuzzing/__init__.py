@@ -3,7 +3,7 @@ registries, job files, run directories.
 
     PYTHONPATH=tests python -m fuzzing READER --seconds 600
 
-A reader may return, or raise a FairleadError. All else is a finding: another exception, an input that takes
+A reader may return, or raise a BareboatError. All else is a finding: another exception, an input that takes
 more than 10 s, memory above the limit, a file outside the scratch directory, a limit that did not hold.
 `tests/hostile/corpus/READER` holds an input of each kind, and every input that was ever a finding.
 """
@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.cli import console
-from fairlead.errors import FairleadError
+from bareboat.cli import console
+from bareboat.errors import BareboatError
 
 CORPUS = Path(__file__).parents[1] / "hostile" / "corpus"
 #: No input of a fuzzer is longer.
@@ -77,7 +77,7 @@ class Site:
         outcome = "read"
         try:
             reader.read(data, self._scratch)
-        except FairleadError as error:
+        except BareboatError as error:
             check_message(error)
             outcome = error.message
         if self._look() != self._before:
@@ -95,7 +95,7 @@ class Site:
         return sorted(found)
 
 
-def check_message(error: FairleadError) -> None:
+def check_message(error: BareboatError) -> None:
     """A message is no novel, and no sign of a fault of our own. What is shown of it has no control character,
     neither on a terminal nor in a file."""
     if len(error.message) > 5000:
@@ -141,7 +141,7 @@ def _is_file(mode: int) -> bool:
 
 
 def remove(path: Path) -> None:
-    from fairlead.files.trees import remove_tree
+    from bareboat.files.trees import remove_tree
 
     if path.exists():
         remove_tree(path)

@@ -103,9 +103,9 @@ def _fuzz(options: argparse.Namespace) -> None:
     else:
         # Not "RegEx": what it puts in the place of a pattern cannot do all that a pattern can.
         atheris.enabled_hooks.add("str")
-        with atheris.instrument_imports(include=["fairlead"]):
+        with atheris.instrument_imports(include=["bareboat"]):
             reader = fuzzing.readers()[options.reader]
-            _import_all("fairlead.images", "fairlead.plan", "fairlead.render", *reader.modules)
+            _import_all("bareboat.images", "bareboat.plan", "bareboat.render", *reader.modules)
     os.chdir(options.child)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))

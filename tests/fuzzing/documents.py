@@ -10,11 +10,11 @@ from pathlib import Path
 import elves
 from archives import OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST
 
-from fairlead.errors import FairleadError
-from fairlead.images import inside
-from fairlead.images.sources import manifest
-from fairlead.images.sources.remote import credentials
-from fairlead.images.sources.source import Document
+from bareboat.errors import BareboatError
+from bareboat.images import inside
+from bareboat.images.sources import manifest
+from bareboat.images.sources.remote import credentials
+from bareboat.images.sources.source import Document
 from fuzzing import Finding, Reader
 
 NAME = "quay.io/a/b:1"
@@ -24,13 +24,13 @@ _TYPES = ("", OCI_INDEX, OCI_MANIFEST, OCI_CONFIG, manifest.DOCKER_LIST, manifes
 
 def read_documents(data: bytes, _scratch: Path) -> None:
     """As each of the documents that it may be."""
-    refused: FairleadError | None = None
+    refused: BareboatError | None = None
     for media_type in _TYPES:
         document = Document(data=data, media_type=media_type, digest=_A)
         for read in (_index, _image, _config):
             try:
                 read(document)
-            except FairleadError as error:
+            except BareboatError as error:
                 refused = error
     if refused is not None:
         raise refused

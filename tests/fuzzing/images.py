@@ -17,19 +17,19 @@ from pathlib import Path
 import archives
 import zstandard
 
-from fairlead.errors import FairleadError
-from fairlead.images import archive as delivered
-from fairlead.images.layers.flatten import _relink, copy, flatten
-from fairlead.images.layers.limits import Limits
-from fairlead.images.layers.recipe import rebuild
-from fairlead.images.layers.unpack import unpack
-from fairlead.images.obtain import obtain
-from fairlead.images.sources import layouts
-from fairlead.images.sources.locate import Access
-from fairlead.images.sources.reference import Reference, Transport
-from fairlead.images.sources.sif import read_sif
-from fairlead.images.sources.squash import read_superblock, unpack_squashfs
-from fairlead.store import Store
+from bareboat.errors import BareboatError
+from bareboat.images import archive as delivered
+from bareboat.images.layers.flatten import _relink, copy, flatten
+from bareboat.images.layers.limits import Limits
+from bareboat.images.layers.recipe import rebuild
+from bareboat.images.layers.unpack import unpack
+from bareboat.images.obtain import obtain
+from bareboat.images.sources import layouts
+from bareboat.images.sources.locate import Access
+from bareboat.images.sources.reference import Reference, Transport
+from bareboat.images.sources.sif import read_sif
+from bareboat.images.sources.squash import read_superblock, unpack_squashfs
+from bareboat.store import Store
 from fuzzing import CORPUS, Finding, Reader, usage
 
 #: Small, so that inputs meet them.
@@ -194,7 +194,7 @@ def squashfs_seeds() -> dict[str, bytes]:
 def read_archive(data: bytes, scratch: Path) -> None:
     path = scratch / "image.tar"
     path.write_bytes(data)
-    found: FairleadError | None = None
+    found: BareboatError | None = None
     transport = layouts.sniff(path)
     store = Store(scratch / "store")
     try:
@@ -205,18 +205,18 @@ def read_archive(data: bytes, scratch: Path) -> None:
             machine="x86_64",
             limits=LIMITS,
         )
-    except FairleadError as error:
+    except BareboatError as error:
         found = error
     inodes, size = usage(scratch / "store")
     if inodes > 4 * LIMITS.max_entries or size > 4 * (LIMITS.max_unpacked_bytes + _SLACK_BYTES):
         raise Finding(f"{inodes} entries with {size:,} bytes are in the store")
     for other in (Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE):
         if other is not transport:
-            with contextlib.suppress(FairleadError):
+            with contextlib.suppress(BareboatError):
                 layouts.open_layout(path, other, scratch=scratch).document()
-    from fairlead.images import bundle
+    from bareboat.images import bundle
 
-    with contextlib.suppress(FairleadError):
+    with contextlib.suppress(BareboatError):
         bundle.pins(path)
     if found is not None:
         raise found
@@ -283,7 +283,7 @@ def archive_seeds() -> dict[str, bytes]:
             archives.oci_files([two], [archives.entry(two)]), format=tarfile.GNU_FORMAT
         ),
         "bundle": archives.tar_of(
-            {**oci, "fairlead/pins.json": json.dumps([pin]).encode()}, format=tarfile.USTAR_FORMAT
+            {**oci, "bareboat/pins.json": json.dumps([pin]).encode()}, format=tarfile.USTAR_FORMAT
         ),
         "docker": archives.tar_of(docker, format=tarfile.USTAR_FORMAT),
         "docker-gzip": gzip.compress(archives.tar_of(docker), mtime=0),

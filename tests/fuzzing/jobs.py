@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 from builders import make_image, make_rootfs, make_site
 
-from fairlead import config, render
-from fairlead.errors import FairleadError
-from fairlead.jobfile import read_job
-from fairlead.model import SchedulerFacts
-from fairlead.plan import plan
+from bareboat import config, render
+from bareboat.errors import BareboatError
+from bareboat.jobfile import read_job
+from bareboat.model import SchedulerFacts
+from bareboat.plan import plan
 from fuzzing import Finding, Reader
 
 # --------------------------------------------------------------------------------------------------
@@ -31,13 +31,13 @@ def read_job_file(data: bytes, scratch: Path) -> None:
     (scratch / "data").mkdir()
     settings = config.resolve({}, folder=scratch, environment={"HOME": os.fspath(scratch)})
     job = read_job(path, settings)
-    refused: FairleadError | None = None
+    refused: BareboatError | None = None
     bare = msgspec.structs.replace(job, engine="native")
     for asked, image, rootfs in ((job, _IMAGE, _ROOTFS), (bare, None, None)):
         try:
             made = plan(asked, image, rootfs, _SITE)
             script = render.script(made, render.Place("run-1", "/scratch/run-1"))
-        except FairleadError as error:
+        except BareboatError as error:
             refused = error
             continue
         if "\0" in script:
@@ -94,7 +94,7 @@ goals = {test_accuracy = 0.9}
 
 def read_settings(data: bytes, scratch: Path) -> None:
     """As a user's own file of settings."""
-    (scratch / "fairlead.toml").write_bytes(data)
+    (scratch / "bareboat.toml").write_bytes(data)
     config.resolve({}, folder=scratch, environment={"HOME": os.fspath(scratch)})
 
 
@@ -115,7 +115,7 @@ READERS = (
             b"[topology]\n", b"nodes = ", b"\nenvironment = {", b"[sweep]\n", b"{a:>9}",
             b'mounts = ["', b"\\u0000", b"\\n", b"\\r#SBATCH", b"walltime_s = ", b"a.b = 1",
         ),
-        modules=("fairlead.jobfile", "fairlead.toml", "fairlead.sweep"),
+        modules=("bareboat.jobfile", "bareboat.toml", "bareboat.sweep"),
     ),
-    Reader(name="settings", read=read_settings, seeds=setting_seeds, modules=("fairlead.config",)),
+    Reader(name="settings", read=read_settings, seeds=setting_seeds, modules=("bareboat.config",)),
 )  # fmt: skip

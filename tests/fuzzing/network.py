@@ -12,11 +12,11 @@ from unittest import mock
 
 import archives
 
-from fairlead.errors import FairleadError
-from fairlead.images.pull import pull
-from fairlead.images.sources.remote import client
-from fairlead.images.sources.remote.options import Options
-from fairlead.store import Store
+from bareboat.errors import BareboatError
+from bareboat.images.pull import pull
+from bareboat.images.sources.remote import client
+from bareboat.images.sources.remote.options import Options
+from bareboat.store import Store
 from fuzzing import Finding, Reader, check_message
 from fuzzing.images import LIMITS
 
@@ -65,7 +65,7 @@ def read_answers(data: bytes, scratch: Path) -> None:
         longest_wait_s=0.0,
         say=said.append,
     )
-    refused: FairleadError | None = None
+    refused: BareboatError | None = None
     try:
         with (
             mock.patch.object(socket, "create_connection", connect),
@@ -73,7 +73,7 @@ def read_answers(data: bytes, scratch: Path) -> None:
         ):
             try:
                 source.head_digest()
-            except FairleadError as error:
+            except BareboatError as error:
                 check_message(error)
             try:
                 pull(
@@ -83,13 +83,13 @@ def read_answers(data: bytes, scratch: Path) -> None:
                     machine="x86_64",
                     limits=LIMITS,
                 )
-            except FairleadError as error:
+            except BareboatError as error:
                 refused = error
     finally:
         for each in _open:
             each.close()
     for line in said:
-        check_message(FairleadError(line))
+        check_message(BareboatError(line))
     if refused is not None:
         raise refused
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from fairlead.mpi import door, relay, rendezvous
+from bareboat.mpi import door, relay, rendezvous
 from fuzzing import Finding, Reader
 
 SECRET = bytes(range(32))
@@ -339,7 +339,7 @@ def rendezvous_seeds() -> dict[str, bytes]:
         "put-get": BETWEEN.join((put, get, b"GET /TOKEN/global_/1 HTTP/1.0\n\n")),
         "later": put[:20] + LATER + put[20:-2] + LATER + put[-2:],
         "delete": BETWEEN.join((put, put, b"DELETE /TOKEN/global_/0 HTTP/1.1\r\n\r\n")),
-        "asked": b"GET /fairlead/" + b"ab" * 32 + b" HTTP/1.0\r\n\r\n",
+        "asked": b"GET /bareboat/" + b"ab" * 32 + b" HTTP/1.0\r\n\r\n",
         "stranger": BETWEEN.join((put.replace(_MARK, b"0" * 32), b"GET / HTTP/1.1\r\n\r\n", b"")),
         "large": b"PUT /TOKEN/a HTTP/1.1\r\nContent-Length: 999999999\r\n\r\nx",
     }
@@ -355,7 +355,7 @@ READERS = (
             b'{"ended": 1, "code": ', b'"words": [', b'{"bye": 1}\n', b'{"end": ', b'"host": ', b"null",
             b"1e400",            b'{"welcome": 1}\n', b"true", b'"\\ud800"', b"\\u0000",
         ),
-        modules=("fairlead.mpi",),
+        modules=("bareboat.mpi",),
     ),
     Reader(
         name="rendezvous",
@@ -363,8 +363,8 @@ READERS = (
         seeds=rendezvous_seeds,
         words=(
             BETWEEN, LATER, b"TOKEN", b"GET /TOKEN/", b"PUT /TOKEN/", b"DELETE /TOKEN/", b" HTTP/1.1\r\n",
-            b"\r\nContent-Length: ", b"\r\n\r\n", b"GET /fairlead/", b"ab" * 32,
+            b"\r\nContent-Length: ", b"\r\n\r\n", b"GET /bareboat/", b"ab" * 32,
         ),
-        modules=("fairlead.mpi",),
+        modules=("bareboat.mpi",),
     ),
 )  # fmt: skip

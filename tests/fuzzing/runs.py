@@ -13,12 +13,12 @@ from unittest import mock
 
 from builders import fake_digest
 
-from fairlead import codec, execute, proofs, submission, transports
-from fairlead.cli import console, logs, report, status
-from fairlead.cli.common import Context
-from fairlead.errors import FairleadError
-from fairlead.model import Submission
-from fairlead.store import Store
+from bareboat import codec, execute, proofs, submission, transports
+from bareboat.cli import console, logs, report, status
+from bareboat.cli.common import Context
+from bareboat.errors import BareboatError
+from bareboat.model import Submission
+from bareboat.store import Store
 from fuzzing import Finding, Reader, Terminal, check_message, check_shown
 from fuzzing.trees import BETWEEN, make, packed
 
@@ -111,7 +111,7 @@ def _call(verb: Any, store: Store, **more: object) -> str:
         context = Context(options, cast(Any, None), store, console.Progress(quiet=True))
         try:
             verb.run(context)
-        except FairleadError as error:
+        except BareboatError as error:
             check_message(error)
     check_shown(screen.getvalue())
     return screen.getvalue()
@@ -147,7 +147,7 @@ def run_seeds() -> dict[str, bytes]:
             {
                 **ended,
                 "ranks/nccl/c1.17": "c1:17:17 [0] NCCL INFO Using network Socket\n",
-                "ranks/proof.log": "fairlead-proof rank 0 of 2\n",
+                "ranks/proof.log": "bareboat-proof rank 0 of 2\n",
             }
         ),
         "record": packed({**ended, "record.json": json.dumps(record)}),
@@ -210,6 +210,6 @@ READERS = (
             b'"points":2',
             b'"nodes":1',
         ),
-        modules=("fairlead.cli.status", "fairlead.submission", "fairlead.study.prove", "fairlead.schedulers"),
+        modules=("bareboat.cli.status", "bareboat.submission", "bareboat.study.prove", "bareboat.schedulers"),
     ),
 )

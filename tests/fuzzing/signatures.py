@@ -11,13 +11,13 @@ import signing
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from fairlead.errors import FairleadError
-from fairlead.images.signatures import lookaside, policy, scopes
-from fairlead.images.signatures.identity import Identity, Name
-from fairlead.images.signatures.openpgp import Keyring
-from fairlead.images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_claim
-from fairlead.images.signatures.sigstore import PublicKeys
-from fairlead.images.sources.reference import parse
+from bareboat.errors import BareboatError
+from bareboat.images.signatures import lookaside, policy, scopes
+from bareboat.images.signatures.identity import Identity, Name
+from bareboat.images.signatures.openpgp import Keyring
+from bareboat.images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_claim
+from bareboat.images.signatures.sigstore import PublicKeys
+from bareboat.images.sources.reference import parse
 from fuzzing import CORPUS, Finding, Reader
 
 _NAME = "quay.io/a/b:1"
@@ -67,7 +67,7 @@ def read_signature(data: bytes, scratch: Path) -> None:
 def _refusable(read: object, files: list[tuple[str, bytes]]) -> None:
     try:
         read(files)  # type: ignore[operator]
-    except FairleadError:
+    except BareboatError:
         return
 
 

@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from fairlead import codec
-from fairlead.images.sbom import cyclonedx, inventory, spdx
-from fairlead.model import Image
-from fairlead.printable import printable
+from bareboat import codec
+from bareboat.images.sbom import cyclonedx, inventory, spdx
+from bareboat.model import Image
+from bareboat.printable import printable
 from fuzzing import Finding, Reader
 
 BETWEEN = b"\n=-=-=\n"

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:abde4cd929db.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:07410fa91f73.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
+BAREBOAT_RUN="${1:-digits--2-ranks-$$}"
 HERE=
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -25,7 +25,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -52,7 +52,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -98,7 +98,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -119,41 +119,41 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/packed/image.sif 'the packed image' 'fairlead plan --form file …   # packs the image'
-need /opt/bin/apptainer 'the engine apptainer' 'fairlead doctor'
+need /scratch/ada/bareboat/packed/image.sif 'the packed image' 'bareboat plan --form file …   # packs the image'
+need /opt/bin/apptainer 'the engine apptainer' 'bareboat doctor'
 need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'
 need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
-# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
-# FAIRLEAD_RUN_DIR.
-if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
-  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
-  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
-  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
+# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# BAREBOAT_RUN_DIR.
+if [ -z "${BAREBOAT_CONTROL:-}" ]; then
+  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
+  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
+  mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
-export -n FAIRLEAD_CONTROL
+export -n BAREBOAT_CONTROL
 
-mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+mkdir "$BAREBOAT_RUN_DIR/logs" || exit 3
 
 exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
-    file=$FAIRLEAD_RUN_DIR/exits.$number
+    file=$BAREBOAT_RUN_DIR/exits.$number
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
     awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 2'
 }
 
-FAIRLEAD_NODE=0
+BAREBOAT_NODE=0
 
 [ -e /dev/fd/0 ] || exec </dev/null
 # Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
@@ -176,14 +176,14 @@ follow_output() {
 }
 
 tell() { # $1: of which file, $2…: lines
-  local rank=$((FAIRLEAD_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
+  local rank=$((BAREBOAT_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }
 
 logs=()
 set -C # a new file, and no link that a container on another node has put in its place
 for ((number = 0; number < 2; number++)); do
-  for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))".{out,err}; do
+  for log in "$BAREBOAT_RUN_DIR/logs/$((BAREBOAT_NODE * 2 + number))".{out,err}; do
     : > "$log" || exit 3
     exec {opened}< "$log"
     [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
@@ -213,12 +213,12 @@ printf '%s\0' \
   ada >> "/proc/self/fd/$sealed"
 (
   trap - INT QUIT
-  unset FAIRLEAD_SCRIPT
+  unset BAREBOAT_SCRIPT
   exec env \
   -i \
   PATH="$PATH" \
-  APPTAINER_CONFIGDIR=/proc/self/fairlead \
-  SINGULARITY_CONFIGDIR=/proc/self/fairlead bash \
+  APPTAINER_CONFIGDIR=/proc/self/bareboat \
+  SINGULARITY_CONFIGDIR=/proc/self/bareboat bash \
   -c \
   'exec {file}<<<"$0"; program=$1; shift; exec "$program" --silent --nocolor --config "/dev/fd/$file" "$@"' \
   'sessiondir max size = 131072
@@ -235,37 +235,37 @@ enable overlay = no
   --scratch=/run \
   --scratch=/tmp \
   --scratch=/var/tmp \
-  --mount=type=bind,source=/usr/bin/env,destination=/.singularity.d/fairlead/env,ro \
-  --mount=type=bind,source=/lib64/ld.so,destination=/.singularity.d/fairlead/ld.so,ro \
-  --mount=type=bind,source=/usr/bin/bash,destination=/.singularity.d/fairlead/bash,ro \
-  --mount=type=bind,source=/scratch/ada/store/programs/eb2061bf5d8449d8/terminal.run,destination=/.singularity.d/fairlead/filter,ro \
+  --mount=type=bind,source=/usr/bin/env,destination=/.singularity.d/bareboat/env,ro \
+  --mount=type=bind,source=/lib64/ld.so,destination=/.singularity.d/bareboat/ld.so,ro \
+  --mount=type=bind,source=/usr/bin/bash,destination=/.singularity.d/bareboat/bash,ro \
+  --mount=type=bind,source=/scratch/ada/store/programs/eb2061bf5d8449d8/terminal.run,destination=/.singularity.d/bareboat/filter,ro \
   --mount=type=bind,source=/etc/hosts,destination=/etc/hosts,ro \
   --mount=type=bind,source=/data/digits,destination=/data,ro \
   '--mount=type=bind,source=/home/ada/my digits,destination=/home/ada/my digits' \
-  '--mount=type=bind,source=/scratch/ada/fairlead/packed/image.sif,destination=/home/ada/my digits/.venv,image-src=/home/ada/my digits/.venv,ro' \
+  '--mount=type=bind,source=/scratch/ada/bareboat/packed/image.sif,destination=/home/ada/my digits/.venv,image-src=/home/ada/my digits/.venv,ro' \
   '--mount=type=bind,source=/scratch/ada/out,destination=/home/ada/my digits/out' \
-  ${FAIRLEAD_METER_DIR:+'--mount=type=bind,"source='"$FAIRLEAD_METER_DIR"'","destination='"$FAIRLEAD_METER_DIR"'"'} \
-  ${FAIRLEAD_RUN_DIR:+'--mount=type=bind,"source='"$FAIRLEAD_RUN_DIR"'","destination='"$FAIRLEAD_RUN_DIR"'"'} \
-  '--pwd=/home/ada/my digits' /scratch/ada/fairlead/packed/image.sif /.singularity.d/fairlead/filter /.singularity.d/fairlead/bash \
+  ${BAREBOAT_METER_DIR:+'--mount=type=bind,"source='"$BAREBOAT_METER_DIR"'","destination='"$BAREBOAT_METER_DIR"'"'} \
+  ${BAREBOAT_RUN_DIR:+'--mount=type=bind,"source='"$BAREBOAT_RUN_DIR"'","destination='"$BAREBOAT_RUN_DIR"'"'} \
+  '--pwd=/home/ada/my digits' /scratch/ada/bareboat/packed/image.sif /.singularity.d/bareboat/filter /.singularity.d/bareboat/bash \
   -c \
-  'mapfile -d "" -t values <&"$0"; eval "exec $0<&-"; for number in "${!values[@]}"; do export "FAIRLEAD_ENV_$number=${values[number]}"; done; exec "$@"' "$sealed" /.singularity.d/fairlead/ld.so \
-  --library-path /.singularity.d/fairlead /.singularity.d/fairlead/env \
+  'mapfile -d "" -t values <&"$0"; eval "exec $0<&-"; for number in "${!values[@]}"; do export "BAREBOAT_ENV_$number=${values[number]}"; done; exec "$@"' "$sealed" /.singularity.d/bareboat/ld.so \
+  --library-path /.singularity.d/bareboat /.singularity.d/bareboat/env \
   -i \
   -S \
-  '"FAIRLEAD_IMAGE=${FAIRLEAD_ENV_0}" "GLOO_SOCKET_IFNAME=${FAIRLEAD_ENV_1}" "HOME=${FAIRLEAD_ENV_2}" "LANG=${FAIRLEAD_ENV_3}" "LOGNAME=${FAIRLEAD_ENV_4}" "OMP_NUM_THREADS=${FAIRLEAD_ENV_5}" "PATH=${FAIRLEAD_ENV_6}" "PYTHONNOUSERSITE=${FAIRLEAD_ENV_7}" "TZ=${FAIRLEAD_ENV_8}" "USER=${FAIRLEAD_ENV_9}"' \
-  ${FAIRLEAD_RUN:+FAIRLEAD_RUN="$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+FAIRLEAD_METER_DIR="$FAIRLEAD_METER_DIR"} \
-  ${FAIRLEAD_GATE:+FAIRLEAD_GATE="$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+FAIRLEAD_RUN_DIR="$FAIRLEAD_RUN_DIR"} /env/bin/python \
+  '"BAREBOAT_IMAGE=${BAREBOAT_ENV_0}" "GLOO_SOCKET_IFNAME=${BAREBOAT_ENV_1}" "HOME=${BAREBOAT_ENV_2}" "LANG=${BAREBOAT_ENV_3}" "LOGNAME=${BAREBOAT_ENV_4}" "OMP_NUM_THREADS=${BAREBOAT_ENV_5}" "PATH=${BAREBOAT_ENV_6}" "PYTHONNOUSERSITE=${BAREBOAT_ENV_7}" "TZ=${BAREBOAT_ENV_8}" "USER=${BAREBOAT_ENV_9}"' \
+  ${BAREBOAT_RUN:+BAREBOAT_RUN="$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+BAREBOAT_METER_DIR="$BAREBOAT_METER_DIR"} \
+  ${BAREBOAT_GATE:+BAREBOAT_GATE="$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+BAREBOAT_RUN_DIR="$BAREBOAT_RUN_DIR"} /env/bin/python \
   -m torch.distributed.run \
   --standalone \
   --local-addr=127.0.0.1 \
   --nproc-per-node=2 \
   --max-restarts=0 \
-  --log-dir="$FAIRLEAD_RUN_DIR"/torchrun/0 \
+  --log-dir="$BAREBOAT_RUN_DIR"/torchrun/0 \
   --no-python /bin/sh \
   -c \
-  'log=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py \
+  'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py \
   --note 'it'"'"'s $5' ''
 ) <&0 6>&- &
 child=$!
@@ -281,8 +281,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    for log in "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err}; do
+    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    for log in "$BAREBOAT_RUN_DIR/logs/$rank".{out,err}; do
       [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
     done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status

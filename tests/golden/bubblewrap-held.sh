@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:650dd0d75359.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:7e1cf4aeb796.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
+BAREBOAT_RUN="${1:-digits--2-ranks-$$}"
 HERE=
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -25,7 +25,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -52,7 +52,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -98,7 +98,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -119,41 +119,41 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'
 need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
-# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
-# FAIRLEAD_RUN_DIR.
-if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
-  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
-  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
-  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
+# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# BAREBOAT_RUN_DIR.
+if [ -z "${BAREBOAT_CONTROL:-}" ]; then
+  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
+  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
+  mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
-export -n FAIRLEAD_CONTROL
+export -n BAREBOAT_CONTROL
 
-mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+mkdir "$BAREBOAT_RUN_DIR/logs" || exit 3
 
 exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
-    file=$FAIRLEAD_RUN_DIR/exits.$number
+    file=$BAREBOAT_RUN_DIR/exits.$number
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
     awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 2'
 }
 
-FAIRLEAD_NODE=0
+BAREBOAT_NODE=0
 
 [ -e /dev/fd/0 ] || exec </dev/null
 # Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
@@ -176,14 +176,14 @@ follow_output() {
 }
 
 tell() { # $1: of which file, $2…: lines
-  local rank=$((FAIRLEAD_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
+  local rank=$((BAREBOAT_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }
 
 logs=()
 set -C # a new file, and no link that a container on another node has put in its place
 for ((number = 0; number < 2; number++)); do
-  for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))".{out,err}; do
+  for log in "$BAREBOAT_RUN_DIR/logs/$((BAREBOAT_NODE * 2 + number))".{out,err}; do
     : > "$log" || exit 3
     exec {opened}< "$log"
     [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
@@ -201,7 +201,7 @@ for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
 # keeps the standard input, and the signals that bash takes from what it puts there.
 exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
 printf '%s\0' \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv GLOO_SOCKET_IFNAME lo \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -213,39 +213,39 @@ printf '%s\0' \
   --setenv USER ada >> "/proc/self/fd/$sealed"
 (
   trap - INT QUIT
-  unset FAIRLEAD_SCRIPT
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  unset BAREBOAT_SCRIPT
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
-  --overlay-src /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/tmp \
+  --overlay-src /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/tmp \
   --tmp-overlay /tmp \
   --tmpfs /var/tmp \
   --tmpfs /run \
-  --overlay-src /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada \
+  --overlay-src /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada \
   --tmp-overlay /home/ada \
   --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --ro-bind /data/digits /data \
   --bind '/home/ada/my digits' '/home/ada/my digits' \
-  --ro-bind '/scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
+  --ro-bind '/scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
   --bind /scratch/ada/out '/home/ada/my digits/out' \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   --chdir '/home/ada/my digits' \
   --die-with-parent \
   -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'log=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
 ) <&0 6>&- &
 child=$!
 exec {sealed}<&-
@@ -260,8 +260,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    for log in "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err}; do
+    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    for log in "$BAREBOAT_RUN_DIR/logs/$rank".{out,err}; do
       [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
     done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status

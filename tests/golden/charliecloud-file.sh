@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine charliecloud, launcher torchrun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:391e1908efc0.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:3bc4bd4afcdf.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_RUN="${1:-digits--2-ranks-$$}"
+BAREBOAT_RUN="${1:-digits--2-ranks-$$}"
 HERE=
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -25,7 +25,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -52,7 +52,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -98,7 +98,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -119,41 +119,41 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/packed/image.squashfs 'the packed image' 'fairlead plan --form file …   # packs the image'
-need /opt/bin/charliecloud 'the engine charliecloud' 'fairlead doctor'
+need /scratch/ada/bareboat/packed/image.squashfs 'the packed image' 'bareboat plan --form file …   # packs the image'
+need /opt/bin/charliecloud 'the engine charliecloud' 'bareboat doctor'
 need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'
 need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
-# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
-# FAIRLEAD_RUN_DIR.
-if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
-  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
-  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
-  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
+# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# BAREBOAT_RUN_DIR.
+if [ -z "${BAREBOAT_CONTROL:-}" ]; then
+  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
+  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
+  mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
-export -n FAIRLEAD_CONTROL
+export -n BAREBOAT_CONTROL
 
-mkdir "$FAIRLEAD_RUN_DIR/logs" || exit 3
+mkdir "$BAREBOAT_RUN_DIR/logs" || exit 3
 
 exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
-    file=$FAIRLEAD_RUN_DIR/exits.$number
+    file=$BAREBOAT_RUN_DIR/exits.$number
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
     awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 2'
 }
 
-FAIRLEAD_NODE=0
+BAREBOAT_NODE=0
 
 [ -e /dev/fd/0 ] || exec </dev/null
 # Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
@@ -176,14 +176,14 @@ follow_output() {
 }
 
 tell() { # $1: of which file, $2…: lines
-  local rank=$((FAIRLEAD_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
+  local rank=$((BAREBOAT_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }
 
 logs=()
 set -C # a new file, and no link that a container on another node has put in its place
 for ((number = 0; number < 2; number++)); do
-  for log in "$FAIRLEAD_RUN_DIR/logs/$((FAIRLEAD_NODE * 2 + number))".{out,err}; do
+  for log in "$BAREBOAT_RUN_DIR/logs/$((BAREBOAT_NODE * 2 + number))".{out,err}; do
     : > "$log" || exit 3
     exec {opened}< "$log"
     [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
@@ -201,14 +201,14 @@ for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
 # keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
-  unset FAIRLEAD_SCRIPT
+  unset BAREBOAT_SCRIPT
   export \
-    FAIRLEAD_ENV_0=lo \
-    FAIRLEAD_ENV_1=1
+    BAREBOAT_ENV_0=lo \
+    BAREBOAT_ENV_1=1
   exec env \
   -i \
   -S \
-  '"GLOO_SOCKET_IFNAME=${FAIRLEAD_ENV_0}" "OMP_NUM_THREADS=${FAIRLEAD_ENV_1}"' \
+  '"GLOO_SOCKET_IFNAME=${BAREBOAT_ENV_0}" "OMP_NUM_THREADS=${BAREBOAT_ENV_1}"' \
   PATH=/usr/sbin:/usr/bin:/sbin:/bin \
   USER=ada /usr/bin/unshare \
   --user \
@@ -218,7 +218,7 @@ for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
   -c \
   '
 stage=$1 count=$2; shift 2
-mount -t tmpfs -o mode=755 fairlead "$stage" || exit
+mount -t tmpfs -o mode=755 bareboat "$stage" || exit
 for ((i = 0; i < count; i++)); do
   make=
   if [ -d "$1" ]; then make=,X-mount.mkdir; else : > "$stage/$i" || exit; fi
@@ -237,40 +237,40 @@ for line in "${mounts[@]}"; do
   [[ $point != "$stage"/* ]] || mount -o "remount,bind,ro,${options#rw,}" "$point" || exit
 done
 exec "$@"
-' read-only /scratch/ada/fairlead/packed/stage 2 /data/digits /scratch/ada/store/programs/eb2061bf5d8449d8/full.run /opt/bin/charliecloud \
+' read-only /scratch/ada/bareboat/packed/stage 2 /data/digits /scratch/ada/store/programs/eb2061bf5d8449d8/full.run /opt/bin/charliecloud \
   --uid=4711 \
   --gid=100 \
   --unset-env=SHLVL \
   --unset-env=_ \
-  --mount=/scratch/ada/fairlead/packed/mounted \
+  --mount=/scratch/ada/bareboat/packed/mounted \
   --private-tmp \
   --no-passwd \
-  --bind=/scratch/ada/fairlead/packed/mounted/tmp:/tmp/view \
-  ${FAIRLEAD_METER_DIR:+--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/2/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/2/fairlead/FAIRLEAD_RUN_DIR} \
-  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/2/fairlead/filter \
-  '--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3/my digits/.venv' \
-  '--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3/my digits/out' \
-  '--bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3/my digits' \
-  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/1 \
-  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/2 \
-  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/scratch/3 \
-  --bind=/scratch/ada/fairlead/packed/mounted/run:/tmp/tmp \
-  --bind=/scratch/ada/fairlead/packed/stage:/tmp/aside/read-only \
-  '--bind=/scratch/ada/fairlead/packed/mounted/home/ada/my digits/.venv:/tmp/aside/2' \
-  --bind=/scratch/ada/fairlead/packed/mounted/tmp/aside/read-only/0:/data \
-  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/scratch/3:/home/ada \
+  --bind=/scratch/ada/bareboat/packed/mounted/tmp:/tmp/view \
+  ${BAREBOAT_METER_DIR:+--bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/2/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/2/bareboat/BAREBOAT_RUN_DIR} \
+  --bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/2/bareboat/filter \
+  '--bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/3/my digits/.venv' \
+  '--bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/3/my digits/out' \
+  '--bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/3/my digits' \
+  --bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/1 \
+  --bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/2 \
+  --bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/scratch/3 \
+  --bind=/scratch/ada/bareboat/packed/mounted/run:/tmp/tmp \
+  --bind=/scratch/ada/bareboat/packed/stage:/tmp/aside/read-only \
+  '--bind=/scratch/ada/bareboat/packed/mounted/home/ada/my digits/.venv:/tmp/aside/2' \
+  --bind=/scratch/ada/bareboat/packed/mounted/tmp/aside/read-only/0:/data \
+  --bind=/scratch/ada/bareboat/packed/mounted/tmp/view/scratch/3:/home/ada \
   '--bind=/home/ada/my digits:/home/ada/my digits' \
-  '--bind=/scratch/ada/fairlead/packed/mounted/tmp/aside/2:/home/ada/my digits/.venv' \
+  '--bind=/scratch/ada/bareboat/packed/mounted/tmp/aside/2:/home/ada/my digits/.venv' \
   '--bind=/scratch/ada/out:/home/ada/my digits/out' \
-  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/scratch/2:/run \
-  --bind=/scratch/ada/fairlead/packed/mounted/tmp/aside/read-only/1:/run/fairlead/filter \
-  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/scratch/1:/var/tmp \
-  ${FAIRLEAD_METER_DIR:+--bind="$FAIRLEAD_METER_DIR":/run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind="$FAIRLEAD_RUN_DIR":/run/fairlead/FAIRLEAD_RUN_DIR} \
-  --bind=/scratch/ada/fairlead/packed/mounted/tmp/view/tmp:/tmp \
+  --bind=/scratch/ada/bareboat/packed/mounted/tmp/view/scratch/2:/run \
+  --bind=/scratch/ada/bareboat/packed/mounted/tmp/aside/read-only/1:/run/bareboat/filter \
+  --bind=/scratch/ada/bareboat/packed/mounted/tmp/view/scratch/1:/var/tmp \
+  ${BAREBOAT_METER_DIR:+--bind="$BAREBOAT_METER_DIR":/run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind="$BAREBOAT_RUN_DIR":/run/bareboat/BAREBOAT_RUN_DIR} \
+  --bind=/scratch/ada/bareboat/packed/mounted/tmp/view/tmp:/tmp \
   --env-no-expand \
-  '--set-env=FAIRLEAD_IMAGE='"'"'sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"'"'' \
+  '--set-env=BAREBOAT_IMAGE='"'"'sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"'"'' \
   '--set-env=HOME='"'"'/home/ada'"'"'' \
   '--set-env=LANG='"'"'C.UTF-8'"'"'' \
   '--set-env=LOGNAME='"'"'ada'"'"'' \
@@ -279,14 +279,14 @@ exec "$@"
   '--set-env=PYTHONNOUSERSITE='"'"'1'"'"'' \
   '--set-env=TZ='"'"'Europe/Rome'"'"'' \
   '--set-env=USER='"'"'ada'"'"'' \
-  ${FAIRLEAD_RUN:+'--set-env=FAIRLEAD_RUN='"'"''"$FAIRLEAD_RUN"''"'"''} \
-  ${FAIRLEAD_METER_DIR:+'--set-env=FAIRLEAD_METER_DIR='"'"''/run/fairlead/FAIRLEAD_METER_DIR''"'"''} \
-  ${FAIRLEAD_GATE:+'--set-env=FAIRLEAD_GATE='"'"''"$FAIRLEAD_GATE"''"'"''} \
-  ${FAIRLEAD_RUN_DIR:+'--set-env=FAIRLEAD_RUN_DIR='"'"''/run/fairlead/FAIRLEAD_RUN_DIR''"'"''} \
-  '--cd=/home/ada/my digits' /scratch/ada/fairlead/packed/image.squashfs \
+  ${BAREBOAT_RUN:+'--set-env=BAREBOAT_RUN='"'"''"$BAREBOAT_RUN"''"'"''} \
+  ${BAREBOAT_METER_DIR:+'--set-env=BAREBOAT_METER_DIR='"'"''/run/bareboat/BAREBOAT_METER_DIR''"'"''} \
+  ${BAREBOAT_GATE:+'--set-env=BAREBOAT_GATE='"'"''"$BAREBOAT_GATE"''"'"''} \
+  ${BAREBOAT_RUN_DIR:+'--set-env=BAREBOAT_RUN_DIR='"'"''/run/bareboat/BAREBOAT_RUN_DIR''"'"''} \
+  '--cd=/home/ada/my digits' /scratch/ada/bareboat/packed/image.squashfs \
   -- \
-  /run/fairlead/filter /bin/sh -c 'trap : TERM INT HUP; "$@"; exit $?' tell /usr/bin/env -u CH_RUNNING -- \
-  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/fairlead/FAIRLEAD_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'log=$FAIRLEAD_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
+  /run/bareboat/filter /bin/sh -c 'trap : TERM INT HUP; "$@"; exit $?' tell /usr/bin/env -u CH_RUNNING -- \
+  /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note 'it'"'"'s $5' ''
 ) <&0 6>&- &
 child=$!
 wait "$child"
@@ -300,8 +300,8 @@ if [ "$code" -ne 0 ]; then
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    for log in "$FAIRLEAD_RUN_DIR/logs/$rank".{out,err}; do
+    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    for log in "$BAREBOAT_RUN_DIR/logs/$rank".{out,err}; do
       [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
     done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status

@@ -13,16 +13,16 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Fairlead 0.1.0, plan sha256:d130699d55c4.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:1ec5340c4fae.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_NODES=2
-FAIRLEAD_JOB="${JOB_ID:-$$}"
+BAREBOAT_NODES=2
+BAREBOAT_JOB="${JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node.
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
@@ -30,22 +30,22 @@ FAIRLEAD_JOB="${JOB_ID:-$$}"
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
-    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
-  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+    part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
+  --signal) part=$1 BAREBOAT_RUN=$3 ;;
   *)
-    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
-    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB/control ;;
+    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
 esac
-[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
-read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
-HERE=" on $FAIRLEAD_HOST"
+[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+HERE=" on $BAREBOAT_HOST"
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -55,7 +55,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -82,7 +82,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -128,7 +128,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -148,7 +148,7 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
 
 ( # Signals from the first node, by a file: this look once a second ends with the node's part.
   told=0 signals=()
@@ -156,7 +156,7 @@ trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
   while :; do
     read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
     kill -0 "$$" 2>/dev/null || exit
-    [ ! -e "$FAIRLEAD_CONTROL/signals" ] || mapfile -t signals < "$FAIRLEAD_CONTROL/signals"
+    [ ! -e "$BAREBOAT_CONTROL/signals" ] || mapfile -t signals < "$BAREBOAT_CONTROL/signals"
     while [ "$told" -lt "${#signals[@]}" ]; do
       deliver "${signals[told]}"
       told=$((told + 1))
@@ -164,7 +164,7 @@ trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
   done
 ) < /dev/null > /dev/null 2>&1 &
 watch=$!
-trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"; kill "$watch"' EXIT
+trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -177,7 +177,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -187,24 +187,24 @@ command -v module >/dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmo
   [ -r "$file" ] && { set +u; . "$file"; set -u; break; }
 done
 command -v module >/dev/null || {
-  printf 'fairlead: there is no command "module"%s\n' "$HERE" >&2
+  printf 'bareboat: there is no command "module"%s\n' "$HERE" >&2
   exit 3
 }
 module load cuda/12.4 || exit 3
 
 # What must be there.
-need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
-need /scratch/ada/fairlead/packed/image.tar 'the archive of the image' 'fairlead plan JOB   # makes it'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+need /scratch/ada/bareboat/packed/image.tar 'the archive of the image' 'bareboat plan JOB   # makes it'
 
 # The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
-image_archive=/scratch/ada/fairlead/packed/image.tar
+image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
-image_shared=/scratch/ada/fairlead/flat/sha256
-FAIRLEAD_TREES=/tmp/fairlead-4711/flat # what containers are made of lies in it; or in the former, where it cannot be brought
-image_tree=$FAIRLEAD_TREES/$image_name
+image_shared=/scratch/ada/bareboat/flat/sha256
+BAREBOAT_TREES=/tmp/bareboat-4711/flat # what containers are made of lies in it; or in the former, where it cannot be brought
+image_tree=$BAREBOAT_TREES/$image_name
 image_lock=
 unpacking=
 image_inodes=32389
@@ -215,13 +215,13 @@ image_is_whole() { # unpacked to the end, and since the machine started: what a 
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
-  printf '%(%s)T %s %s %s %s\n' -1 "$FAIRLEAD_HOST" "$1" "$2" "$(stat -c %s "$image_archive")" \
-    >> "$FAIRLEAD_CONTROL/deliveries.$FAIRLEAD_HOST"
+  printf '%(%s)T %s %s %s %s\n' -1 "$BAREBOAT_HOST" "$1" "$2" "$(stat -c %s "$image_archive")" \
+    >> "$BAREBOAT_CONTROL/deliveries.$BAREBOAT_HOST"
 }
 
 read_shared() { # $1: why the image cannot be on this node
-  printf 'fairlead: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
-  FAIRLEAD_TREES=$image_shared
+  printf 'bareboat: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
+  BAREBOAT_TREES=$image_shared
   told_delivery shared 0
 }
 
@@ -233,7 +233,7 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
   esac
   # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
-  printf 'fairlead: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
+  printf 'bareboat: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
     "$1" "$HERE" "$seen" >&2
   printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
   exit 3
@@ -241,14 +241,14 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
 
 own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
   local mode
-  mode=$(stat -L -c %a "${FAIRLEAD_TREES%/*/*}" 2>/dev/null) || return
+  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2>/dev/null) || return
   if (( (0$mode & 01002) == 2 )); then
-    printf 'fairlead: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
-      "${FAIRLEAD_TREES%/*/*}" "$HERE" "$mode" >&2
+    printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
+      "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
     exit 3
   fi
-  own_folder "${FAIRLEAD_TREES%/*}" && own_folder "$FAIRLEAD_TREES"
+  own_folder "${BAREBOAT_TREES%/*}" && own_folder "$BAREBOAT_TREES"
 }
 
 remove_image() { # $1: a tree; its lock is held alone
@@ -265,7 +265,7 @@ is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all o
 
 sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
   local lock descriptor
-  for lock in "${FAIRLEAD_TREES%/*}"/*/*.lock; do
+  for lock in "${BAREBOAT_TREES%/*}"/*/*.lock; do
     [ "$lock" != "${1:-}" ] && [ -f "$lock" ] && { exec {descriptor}>>"$lock"; } 2>/dev/null || continue
     if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
       remove_image "${lock%.lock}"
@@ -273,7 +273,7 @@ sweep_images() { # remove the trees that nobody uses, but for that of the lock $
     fi
     exec {descriptor}>&-
   done
-  rmdir "${FAIRLEAD_TREES%/*}"/* "${FAIRLEAD_TREES%/*}" 2>/dev/null
+  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2>/dev/null
 }
 
 make_image_places() { # where jobs mount something: the image has nothing there
@@ -335,7 +335,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
   for attempt in {1..50}; do
     if own_folders && { exec {image_lock}>>"$image_tree.lock"; } 2>/dev/null; then
       if ! flock -s "$image_lock" 2>/dev/null; then
-        why="files in $FAIRLEAD_TREES cannot be locked"
+        why="files in $BAREBOAT_TREES cannot be locked"
         break
       fi
       if is_lock_of "$image_tree" "$image_lock"; then
@@ -347,14 +347,14 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
         fi
       fi
       exec {image_lock}>&- # and again, shared: it may have been removed in between
-    elif [ ! -w "${FAIRLEAD_TREES%/*/*}" ]; then
-      why="${FAIRLEAD_TREES%/*/*} is not a folder that can be written"
+    elif [ ! -w "${BAREBOAT_TREES%/*/*}" ]; then
+      why="${BAREBOAT_TREES%/*/*} is not a folder that can be written"
       break
     elif [ "$attempt" -gt 1 ]; then # the first time, the last user may just have removed the folders
       sleep 0.1
     fi
     image_lock=
-    [ "$attempt" -lt 50 ] || why="no lock can be had in $FAIRLEAD_TREES"
+    [ "$attempt" -lt 50 ] || why="no lock can be had in $BAREBOAT_TREES"
   done
   [ -n "$why" ] || make_image_places || why="what is mounted can have no place in $image_tree"
   if [ -n "$why" ]; then
@@ -365,9 +365,9 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
   sweep_images "$image_tree.lock"
   told_delivery "$how" "$((SECONDS - began))"
   if [ "$how" = found ]; then
-    printf 'fairlead: the image is on this node%s already, in %s\n' "$HERE" "$image_tree" >&2
+    printf 'bareboat: the image is on this node%s already, in %s\n' "$HERE" "$image_tree" >&2
   else
-    printf 'fairlead: the image is on this node%s: %s MB unpacked in %s s to %s\n' "$HERE" \
+    printf 'bareboat: the image is on this node%s: %s MB unpacked in %s s to %s\n' "$HERE" \
       "$(($(stat -c %s "$image_archive") / 1000000))" "$((SECONDS - began))" "$image_tree" >&2
   fi
 }
@@ -388,39 +388,39 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
   rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
 }
 
-trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"; kill "$watch"; drop_image' EXIT
+trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"; drop_image' EXIT
 bring_image
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
 # kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
 interface_by_routes() {
   local address device destination flags mask longest=-1
-  [[ $FAIRLEAD_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
+  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
   set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
     [ "$flags" != Flags ] && (( (16#$flags & 0x201) == 1 )) || continue # up, and not a refusal
     (( (address & 16#$mask) == 16#$destination && 16#$mask >= longest )) || continue
     if (( 16#$mask > longest )); then
-      longest=$((16#$mask)) FAIRLEAD_INTERFACE=$device
-    elif [ "$device" != "$FAIRLEAD_INTERFACE" ]; then
-      FAIRLEAD_INTERFACE=
+      longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
+    elif [ "$device" != "$BAREBOAT_INTERFACE" ]; then
+      BAREBOAT_INTERFACE=
     fi
   done 2>/dev/null < /proc/net/route
 }
 
-FAIRLEAD_INTERFACE=
+BAREBOAT_INTERFACE=
 interface_by_routes
-if [ -z "$FAIRLEAD_INTERFACE" ] && command -v ip >/dev/null; then
-  FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
-  [ -n "$FAIRLEAD_INTERFACE" ] ||
-    FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip >/dev/null; then
+  BAREBOAT_INTERFACE=$(ip -o -4 address show to "$BAREBOAT_MASTER" | awk '{ print $2; exit }')
+  [ -n "$BAREBOAT_INTERFACE" ] ||
+    BAREBOAT_INTERFACE=$(ip -o route get "$BAREBOAT_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$FAIRLEAD_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
@@ -442,18 +442,18 @@ read_output() { # $1: in this file
 start_rank() { # $1: its number on this node
   trap - INT QUIT
   LOCAL_RANK=$1
-  RANK=$((FAIRLEAD_NODE * 2 + LOCAL_RANK))
+  RANK=$((BAREBOAT_NODE * 2 + LOCAL_RANK))
   WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
-  MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
   unset GLOO_SOCKET_IFNAME
-  [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
-  local log=$FAIRLEAD_CONTROL/logs/$RANK code
+  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
+  local log=$BAREBOAT_CONTROL/logs/$RANK code
   exec 3> >(read_output "$log.out")
   exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  FAIRLEAD_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
+  BAREBOAT_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE"
+  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
   [ "$code" -ne 75 ] || let_save exits 4
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
@@ -462,7 +462,7 @@ start_rank() { # $1: its number on this node
 rank_command() {
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
 printf '%s\0' \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
   --setenv LOGNAME ada \
@@ -477,9 +477,9 @@ printf '%s\0' \
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind "$FAIRLEAD_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind "$BAREBOAT_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -491,16 +491,16 @@ printf '%s\0' \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  --ro-bind "$FAIRLEAD_TREES"'/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  --ro-bind "$BAREBOAT_TREES"'/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/home/ada/my digits/.venv' '/home/ada/my digits/.venv' \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
@@ -514,7 +514,7 @@ children=()
 exec 5< <(:)
 exec 6> /proc/self/fd/5
 for ((number = 0; number < 2; number++)); do
-  if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
+  if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
     start_rank 0 <&0 5<&- &
   else
     start_rank "$number" </dev/null 5<&- &
@@ -530,9 +530,9 @@ done
 read -r -t 1 -u 5
 exec 5<&-
 
-echo "$code" >> "$FAIRLEAD_CONTROL/over.$FAIRLEAD_NODE"
-[ "$code" -eq 0 ] || ! cat "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE" 2>/dev/null | grep -q ' 75$' ||
-  let_save over "$FAIRLEAD_NODES"
+echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
+[ "$code" -eq 0 ] || ! cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2>/dev/null | grep -q ' 75$' ||
+  let_save over "$BAREBOAT_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -540,29 +540,29 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
-mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
+mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
+  [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
-  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
+  [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
-script=$FAIRLEAD_CONTROL/job.sh
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+script=$BAREBOAT_CONTROL/job.sh
 [ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
 everywhere() { # run this script on every node, with these arguments after the node's number
   local how=$1
   shift
-  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then
     bash "$script" "$how" 0 "$@"
   else
     on_each_node "$script" "$how" "$@"
@@ -570,7 +570,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$FAIRLEAD_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$1"
 }
 
 stop() { # $1: exit code
@@ -594,7 +594,7 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-[ -d "$FAIRLEAD_CONTROL/logs" ] || mkdir "$FAIRLEAD_CONTROL/logs" || exit 3
+[ -d "$BAREBOAT_CONTROL/logs" ] || mkdir "$BAREBOAT_CONTROL/logs" || exit 3
 
 hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
 
@@ -605,12 +605,12 @@ on_host() { # $1: the node; the rest is the command
 }
 
 again() { # prints the number under which the job goes on
-  if [ "$FAIRLEAD_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
     echo "$JOB_ID"
     AGAIN=99
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
-  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${FAIRLEAD_CONTROL%/*}/output.log" "$script"; then
-    printf 'fairlead: this node may not hand jobs over; an administrator can let it: qconf -as %s\n'       "$(uname -n)" >&2
+  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"; then
+    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n'       "$(uname -n)" >&2
     return 1
   fi
 }
@@ -637,12 +637,12 @@ on_each_node() {
   return "$code"
 }
 
-pass_on() { echo "$1" >> "$FAIRLEAD_CONTROL/signals"; }
+pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
+[ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
-  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  printf 'bareboat: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
 
@@ -655,27 +655,27 @@ warning=$!
 trap 'kill "$warning" 2>/dev/null' EXIT
 
 mapfile -t hosts < <(hosts)
-if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
-  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
+  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
+printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
-FAIRLEAD_MASTER=${hosts[0]}
+BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
+  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
 # sockets takes 15 ms.)
-FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
+while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
-  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+  BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
 run() { # $1: job or proof
-  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
 
@@ -684,22 +684,22 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$BAREBOAT_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_CONTROL/again"; then
-    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
+  if again > "$BAREBOAT_CONTROL/again"; then
+    tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

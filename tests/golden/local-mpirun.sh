@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:5fd1a9ad164c.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:3c9b36f14c18.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_RUN="${1:-digits-$$}"
+BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -25,7 +25,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -52,7 +52,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -98,7 +98,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -119,34 +119,34 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 part=--first
 if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL FOLDER PORT WHAT
-  part=$1 FAIRLEAD_RUN=$2 FAIRLEAD_CONTROL=$3 FAIRLEAD_RUN_DIR=$4 FAIRLEAD_PORT=$5 what=$6
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+  part=$1 BAREBOAT_RUN=$2 BAREBOAT_CONTROL=$3 BAREBOAT_RUN_DIR=$4 BAREBOAT_PORT=$5 what=$6
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN
 fi
-FAIRLEAD_NODE=0 FAIRLEAD_MASTER=127.0.0.1 FAIRLEAD_INTERFACE=lo FAIRLEAD_JOB=$$
-read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
+BAREBOAT_NODE=0 BAREBOAT_MASTER=127.0.0.1 BAREBOAT_INTERFACE=lo BAREBOAT_JOB=$$
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
 
 if [ "$part" = --rank ]; then
 # One rank. What it ended with is kept: launchers tell one code for all.
 WORLD_SIZE=2
-MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
 rank_command() {
   RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
   LOCAL_WORLD_SIZE=2
   unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OMPI_MCA_schizo OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
   if [ "$what" = proof ]; then
-    echo fairlead-rank
+    echo bareboat-rank
     passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
     [ -n "${!name+set}" ] || continue
@@ -155,7 +155,7 @@ rank_command() {
   done
   exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -167,15 +167,15 @@ rank_command() {
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
@@ -190,7 +190,7 @@ if sys.path[:1] == [""]:
     python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
 NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
+Every rank prints one line, `bareboat-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
 size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
 with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
@@ -206,7 +206,7 @@ import os
 import sys
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
-MARK = "fairlead-proof "
+MARK = "bareboat-proof "
 
 #: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
@@ -234,7 +234,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         rank, size, total, library, way = _measure(options.library)
     except Exception as error:
         _say(error=str(error))
-        sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
+        sys.stderr.write(f"bareboat: MPI cannot be used: {error}\n")
         return BROKEN
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -243,7 +243,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")
         return WRONG_SIZE
     if total != size * (size + 1) // 2:
-        sys.stderr.write(f"fairlead: a sum over the ranks gave {total}: the messages are not right\n")
+        sys.stderr.write(f"bareboat: a sum over the ranks gave {total}: the messages are not right\n")
         return BROKEN
     return RIGHT
 
@@ -257,7 +257,7 @@ def _speaks_for_node() -> bool:
 def wrong_size(size: int, wanted: int, library: str) -> str:
     what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
     return (
-        f"fairlead: the MPI world has size {size}, not {wanted}: {what}. "
+        f"bareboat: the MPI world has size {size}, not {wanted}: {what}. "
         f"Whoever started them does not speak to {library}."
     )
 
@@ -363,9 +363,9 @@ if __name__ == "__main__":
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -377,15 +377,15 @@ if __name__ == "__main__":
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
@@ -395,7 +395,7 @@ if __name__ == "__main__":
 [ -e /dev/fd/0 ] || exec </dev/null
 exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
 printf '%s\0' \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
   --setenv LOGNAME ada \
@@ -408,32 +408,32 @@ printf '%s\0' \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
   --setenv USER ada >> "/proc/self/fd/$sealed"
-(trap - INT QUIT; unset FAIRLEAD_SCRIPT; rank_command) <&0 &
+(trap - INT QUIT; unset BAREBOAT_SCRIPT; rank_command) <&0 &
 child=$!
 exec {sealed}<&-
 wait "$child"
 code=$?
-[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_HOST"
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
 exit "$code" # the others are ended by the program that started them
 
 fi
 
-# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
-# FAIRLEAD_RUN_DIR.
-if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
-  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
-  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
-  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
+# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# BAREBOAT_RUN_DIR.
+if [ -z "${BAREBOAT_CONTROL:-}" ]; then
+  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
+  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
+  mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
-export -n FAIRLEAD_CONTROL
+export -n BAREBOAT_CONTROL
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
 # sockets takes 15 ms.)
-FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
+while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
-  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+  BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
 stop() { # $1: exit code; the ranks first, so that they have time to end
@@ -446,14 +446,14 @@ child=
 
 script=$0
 if [ ! -f "$script" ]; then # given as bash -c "…"
-  script=$FAIRLEAD_CONTROL/job.sh
+  script=$BAREBOAT_CONTROL/job.sh
   (umask 077; printf '%s
 ' "$BASH_EXECUTION_STRING" > "$script") || exit 3
 fi
 [ -e /dev/fd/0 ] || exec </dev/null
 
 run() { # $1: job or proof
-  set -- "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_PORT" "$1"
+  set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_RUN_DIR" "$BAREBOAT_PORT" "$1"
   /opt/sw/bin/mpirun --prtemca prte_tmpdir_base /dev/shm -n 2 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank "$@" <&0 &
   child=$!
   wait "$child"
@@ -461,15 +461,15 @@ run() { # $1: job or proof
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
 # next way to start them is tried, in this allocation, where there is a script for it.
-failed=$FAIRLEAD_CONTROL/proof.1.log next=$FAIRLEAD_CONTROL/rung.2.sh
-if [ -e "$failed" ] || ! run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1; then
+failed=$BAREBOAT_CONTROL/proof.1.log next=$BAREBOAT_CONTROL/rung.2.sh
+if [ -e "$failed" ] || ! run proof </dev/null >"$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
-    tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
+    tail -n 20 "$BAREBOAT_CONTROL/proof.log" >&2
     why='the ranks did not find each other'
-    grep -q fairlead-rank "$FAIRLEAD_CONTROL/proof.log" || why='mpirun (PRRTE) 5.0.3'' started no rank'
-    [ -e "$next" ] || { printf 'fairlead: %s; the job is not started\n' "$why" >&2; exit 3; }
-    printf 'fairlead: %s; the next way to start them is tried\n' "$why" >&2
-    mv "$FAIRLEAD_CONTROL/proof.log" "$failed"
+    grep -q bareboat-rank "$BAREBOAT_CONTROL/proof.log" || why='mpirun (PRRTE) 5.0.3'' started no rank'
+    [ -e "$next" ] || { printf 'bareboat: %s; the job is not started\n' "$why" >&2; exit 3; }
+    printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
+    mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
   # shellcheck disable=SC1090
   . "$next"
@@ -480,7 +480,7 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then

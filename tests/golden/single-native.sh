@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:65d6a64a3f68.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:2f881b4a7f90.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_RUN="${1:-digits-$$}"
+BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
 run_apart=
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -25,7 +25,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -52,7 +52,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -98,7 +98,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -119,7 +119,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -131,7 +131,7 @@ need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 # keeps the standard input, and the signals that bash takes from what it puts there.
 (
   trap - INT QUIT
-  unset FAIRLEAD_SCRIPT
+  unset BAREBOAT_SCRIPT
   [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
   passed=()
   for name in TERM COLORTERM; do
@@ -140,23 +140,23 @@ need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
     passed+=("$name"="$value")
   done
   export \
-    FAIRLEAD_ENV_0=/home/ada \
-    FAIRLEAD_ENV_1=C.UTF-8 \
-    FAIRLEAD_ENV_2=ada \
-    FAIRLEAD_ENV_3=1 \
-    FAIRLEAD_ENV_4=/env/bin:/usr/bin \
-    FAIRLEAD_ENV_5=1 \
-    FAIRLEAD_ENV_6=Europe/Rome \
-    FAIRLEAD_ENV_7=ada
+    BAREBOAT_ENV_0=/home/ada \
+    BAREBOAT_ENV_1=C.UTF-8 \
+    BAREBOAT_ENV_2=ada \
+    BAREBOAT_ENV_3=1 \
+    BAREBOAT_ENV_4=/env/bin:/usr/bin \
+    BAREBOAT_ENV_5=1 \
+    BAREBOAT_ENV_6=Europe/Rome \
+    BAREBOAT_ENV_7=ada
   exec env \
   -i \
   --chdir=/home/ada/digits \
   -S \
-  '"HOME=${FAIRLEAD_ENV_0}" "LANG=${FAIRLEAD_ENV_1}" "LOGNAME=${FAIRLEAD_ENV_2}" "OMP_NUM_THREADS=${FAIRLEAD_ENV_3}" "PATH=${FAIRLEAD_ENV_4}" "PYTHONNOUSERSITE=${FAIRLEAD_ENV_5}" "TZ=${FAIRLEAD_ENV_6}" "USER=${FAIRLEAD_ENV_7}"' \
-  ${FAIRLEAD_RUN:+FAIRLEAD_RUN="$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+FAIRLEAD_METER_DIR="$FAIRLEAD_METER_DIR"} \
-  ${FAIRLEAD_GATE:+FAIRLEAD_GATE="$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+FAIRLEAD_RUN_DIR="$FAIRLEAD_RUN_DIR"} \
+  '"HOME=${BAREBOAT_ENV_0}" "LANG=${BAREBOAT_ENV_1}" "LOGNAME=${BAREBOAT_ENV_2}" "OMP_NUM_THREADS=${BAREBOAT_ENV_3}" "PATH=${BAREBOAT_ENV_4}" "PYTHONNOUSERSITE=${BAREBOAT_ENV_5}" "TZ=${BAREBOAT_ENV_6}" "USER=${BAREBOAT_ENV_7}"' \
+  ${BAREBOAT_RUN:+BAREBOAT_RUN="$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+BAREBOAT_METER_DIR="$BAREBOAT_METER_DIR"} \
+  ${BAREBOAT_GATE:+BAREBOAT_GATE="$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+BAREBOAT_RUN_DIR="$BAREBOAT_RUN_DIR"} \
   ${passed[@]+"${passed[@]}"} python digits.py \
   --epochs 40
 ) <&0 &

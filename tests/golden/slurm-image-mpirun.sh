@@ -7,16 +7,16 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:dbeed4aac0ef.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:205ec6f9c49d.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_NODES=2
-FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
+BAREBOAT_NODES=2
+BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node.
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
@@ -24,22 +24,22 @@ FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
-    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
-  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+    part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
+  --signal) part=$1 BAREBOAT_RUN=$3 ;;
   *)
-    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
-    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB/control ;;
+    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
 esac
-[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
-read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
-HERE=" on $FAIRLEAD_HOST"
+[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+HERE=" on $BAREBOAT_HOST"
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -49,7 +49,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -76,7 +76,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -122,7 +122,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -135,7 +135,7 @@ signal_to() { # $1: the signal, $2: a command that lists processes
 exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
   local number file found=()
   for ((number = $1; number < $1 + $2; number++)); do
-    file=$FAIRLEAD_RUN_DIR/exits.$number
+    file=$BAREBOAT_RUN_DIR/exits.$number
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
@@ -157,7 +157,7 @@ if [ "$part" = --signal ]; then # from the first node
 fi
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -170,26 +170,26 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # Not exported: only what the launcher starts is given it.
-unset FAIRLEAD_SECRET
-read -r FAIRLEAD_SECRET < "$FAIRLEAD_CONTROL/secret" || [ -n "${FAIRLEAD_SECRET:-}" ] || exit 3
+unset BAREBOAT_SECRET
+read -r BAREBOAT_SECRET < "$BAREBOAT_CONTROL/secret" || [ -n "${BAREBOAT_SECRET:-}" ] || exit 3
 
 [ -e /dev/fd/0 ] || exec </dev/null
 # The job: in the background, because bash runs a trap only between commands or during `wait`. It
 # keeps the standard input, and the signals that bash takes from what it puts there.
 exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
 printf '%s\0' \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
   --setenv LOCAL_WORLD_SIZE 2 \
@@ -202,16 +202,16 @@ printf '%s\0' \
   --setenv WORLD_SIZE 4 >> "/proc/self/fd/$sealed"
 (
   trap - INT QUIT
-  unset FAIRLEAD_SCRIPT
+  unset BAREBOAT_SCRIPT
   passed=()
-  for name in FAIRLEAD_SECRET; do
+  for name in BAREBOAT_SECRET; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -223,15 +223,15 @@ printf '%s\0' \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
@@ -252,7 +252,7 @@ it knows the run'"'"'s secret, which itself is never sent, before either reads m
 The place is ADDRESS:PORT. After this a message is its length in 4 bytes, its HMAC by a key of this connection
 (with the direction and the message'"'"'s number), and a JSON object. Nothing is encrypted.
 
-Part of programs that run as text in images (fairlead.mpi.text): only the standard library of Python 3.6.
+Part of programs that run as text in images (bareboat.mpi.text): only the standard library of Python 3.6.
 """
 
 import contextlib
@@ -271,7 +271,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: Holds the secret, in hexadecimal digits.
-SECRET = "FAIRLEAD_SECRET"
+SECRET = "BAREBOAT_SECRET"
 #: All that a connection has for its proof.
 PROOF_S = 10.0
 #: So many connections may be without proof at a time.
@@ -357,7 +357,7 @@ def read_secret() -> bytes:
     except ValueError:
         found = b""
     if len(found) < 16:
-        raise SystemExit("fairlead: the run'"'"'s secret is not there: " + SECRET)
+        raise SystemExit("bareboat: the run'"'"'s secret is not there: " + SECRET)
     return found
 
 
@@ -386,8 +386,8 @@ def join(secret: bytes, master: str, port: int, patience_s: float, hello: "dict[
         if time.monotonic() > end:
             where = f"{master}:{first}"
             if taken:
-                raise SystemExit(f"fairlead: who listens on the first node ({where}) is not of this run")
-            raise SystemExit(f"fairlead: the first node ({where}) does not answer: {reason}")
+                raise SystemExit(f"bareboat: who listens on the first node ({where}) is not of this run")
+            raise SystemExit(f"bareboat: the first node ({where}) does not answer: {reason}")
         turn = 0 if taken else turn + 1
         time.sleep(0.1)
 
@@ -558,7 +558,7 @@ def listen(secret: bytes, master: str, port: int) -> "tuple[socket.socket, int]"
         except OSError as error:
             reason = str(error)
             listener.close()
-    raise SystemExit(f"fairlead: the first node cannot listen on {master}:{port}: {reason}")
+    raise SystemExit(f"bareboat: the first node cannot listen on {master}:{port}: {reason}")
 
 
 """Starts the image'"'"'s own mpirun on the first node, and lets it start its daemons on the others. A program:
@@ -568,13 +568,13 @@ The job script starts it in a container on every node. On the others it calls th
 is told. On the first node it runs mpirun, whose "ssh" is this file again (`agent`): it hands the command over
 to the node that it is for, and ends as that ends.
 
-    FAIRLEAD_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
+    BAREBOAT_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
         --launcher WORDS --proof WORDS -- LAUNCHER… PROOF… COMMAND…
 
-Nodes prove to each other that they know the run'"'"'s secret, by fairlead.mpi.door, whose text precedes this one.
+Nodes prove to each other that they know the run'"'"'s secret, by bareboat.mpi.door, whose text precedes this one.
 
 In the launcher'"'"'s words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
-NAMES for those without the number of ranks. The proof (fairlead.mpi.proof) is run before the command.
+NAMES for those without the number of ranks. The proof (bareboat.mpi.proof) is run before the command.
 """
 
 import argparse
@@ -638,7 +638,7 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
 #: mpirun and its daemons do not carry the mark by which a run is ended, because they would kill the ranks a
 #: second after they were told. So the ranks are told directly, have their ten seconds, and mpirun ends after
 #: them. The ranks take the mark up again from this variable.
-_MARK, _HIDDEN_MARK = "FAIRLEAD_RUN", "FAIRLEAD_MARK"
+_MARK, _HIDDEN_MARK = "BAREBOAT_RUN", "BAREBOAT_MARK"
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -679,12 +679,12 @@ def _receive(line: Line) -> "dict[str, Any] | None":
 
 def _folder(secret: bytes) -> str:
     """A folder of this run'"'"'s, at the same path on all nodes, that nobody else can foretell."""
-    folder = "/tmp/fairlead-" + hmac.new(secret, b"folder", hashlib.sha256).hexdigest()[:16]
+    folder = "/tmp/bareboat-" + hmac.new(secret, b"folder", hashlib.sha256).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)  # of the run before a requeue
     try:
         os.mkdir(folder, 0o700)
     except OSError as error:
-        raise SystemExit(f"fairlead: cannot make the folder {folder}: {error.strerror}") from None
+        raise SystemExit(f"bareboat: cannot make the folder {folder}: {error.strerror}") from None
     return folder
 
 
@@ -759,7 +759,7 @@ class _Lead:
     def __init__(self, options: "Any") -> None:
         self._options = options
         self._secret = read_secret() if options.nodes > 1 else b""
-        self._folder = _folder(self._secret) if self._secret else tempfile.mkdtemp(prefix="fairlead-")
+        self._folder = _folder(self._secret) if self._secret else tempfile.mkdtemp(prefix="bareboat-")
         self._followers: dict[str, Line] = {}
         self._hosts = [socket.gethostname()]
         self._waiting: dict[int, tuple[str, Line]] = {}
@@ -779,7 +779,7 @@ class _Lead:
             while len(found) < others:
                 line = door.next(end)
                 if line is None:
-                    raise SystemExit(f"fairlead: only {len(found) + 1} of {others + 1} nodes came")
+                    raise SystemExit(f"bareboat: only {len(found) + 1} of {others + 1} nodes came")
                 self._welcome(line, found)
             door.close()
             for _, (host, line) in sorted(found.items()):
@@ -863,12 +863,12 @@ class _Lead:
 
     def prove(self, start: "list[str]", proof: "list[str]") -> int:
         """What the ranks say is kept, and shown when it is no proof."""
-        log = os.path.join(os.environ.get("FAIRLEAD_RUN_DIR") or self._folder, "proof.log")
+        log = os.path.join(os.environ.get("BAREBOAT_RUN_DIR") or self._folder, "proof.log")
         with open(log, "wb") as stream:
             code = self.run(start, proof, output=stream)
         if code:
             sys.stderr.write(_read(log).decode(errors="replace")[-4000:])
-            sys.stderr.write("fairlead: the ranks did not find each other; the job is not started\n")
+            sys.stderr.write("bareboat: the ranks did not find each other; the job is not started\n")
             return 3
         return 0
 
@@ -898,7 +898,7 @@ class _Lead:
         code = self._child.wait()
         self._child = None
         if self._lost:
-            sys.stderr.write(f"fairlead: the node {self._lost} was lost\n")
+            sys.stderr.write(f"bareboat: the node {self._lost} was lost\n")
             return code or 1
         return code if code >= 0 else 128 - code
 
@@ -923,7 +923,7 @@ def _agent(path: str, words: "list[str]") -> int:
     while words and words[0].startswith("-"):
         words = words[2:] if words[0] in ("-p", "-l", "-o", "-i", "-F") else words[1:]
     if len(words) < 2:
-        sys.stderr.write("fairlead: the launcher asked for no command\n")
+        sys.stderr.write("bareboat: the launcher asked for no command\n")
         return 255
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
@@ -931,13 +931,13 @@ def _agent(path: str, words: "list[str]") -> int:
     line.send(host=words[0].rpartition("@")[2], words=words[1:])
     answer = line.receive() or {}
     if "error" in answer:
-        sys.stderr.write("fairlead: {}\n".format(answer["error"]))
+        sys.stderr.write("bareboat: {}\n".format(answer["error"]))
     return int(answer.get("code", 255))
 
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-' --nodes 2 --ranks 2 --node "$FAIRLEAD_NODE" --master "$FAIRLEAD_MASTER" --port "$FAIRLEAD_PORT" --launcher 20 --proof 15 -- \
+' --nodes 2 --ranks 2 --node "$BAREBOAT_NODE" --master "$BAREBOAT_MASTER" --port "$BAREBOAT_PORT" --launcher 20 --proof 15 -- \
   /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to none --oversubscribe /env/bin/python -c 'import sys
 if sys.path[:1] == [""]:
     sys.path.append(sys.path.pop(0))
@@ -948,7 +948,7 @@ if sys.path[:1] == [""]:
     python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
 NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
+Every rank prints one line, `bareboat-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
 size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
 with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
@@ -964,7 +964,7 @@ import os
 import sys
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
-MARK = "fairlead-proof "
+MARK = "bareboat-proof "
 
 #: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
@@ -992,7 +992,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         rank, size, total, library, way = _measure(options.library)
     except Exception as error:
         _say(error=str(error))
-        sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
+        sys.stderr.write(f"bareboat: MPI cannot be used: {error}\n")
         return BROKEN
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -1001,7 +1001,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")
         return WRONG_SIZE
     if total != size * (size + 1) // 2:
-        sys.stderr.write(f"fairlead: a sum over the ranks gave {total}: the messages are not right\n")
+        sys.stderr.write(f"bareboat: a sum over the ranks gave {total}: the messages are not right\n")
         return BROKEN
     return RIGHT
 
@@ -1015,7 +1015,7 @@ def _speaks_for_node() -> bool:
 def wrong_size(size: int, wanted: int, library: str) -> str:
     what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
     return (
-        f"fairlead: the MPI world has size {size}, not {wanted}: {what}. "
+        f"bareboat: the MPI world has size {size}, not {wanted}: {what}. "
         f"Whoever started them does not speak to {library}."
     )
 
@@ -1115,11 +1115,11 @@ if __name__ == "__main__":
     sys.exit(main())
 ' --size 4 --timeout 120 --tell OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 --tell UCX_LOG_LEVEL=info /bin/sh -c 'RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
 LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
-[ -z "${FAIRLEAD_MARK:-}" ] || FAIRLEAD_RUN=$FAIRLEAD_MARK
-export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE ${FAIRLEAD_RUN+FAIRLEAD_RUN}
+[ -z "${BAREBOAT_MARK:-}" ] || BAREBOAT_RUN=$BAREBOAT_MARK
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE ${BAREBOAT_RUN+BAREBOAT_RUN}
 "$@"
 code=$?
-[ -z "${FAIRLEAD_RUN_DIR:-}" ] || echo "$RANK $code" >> "$FAIRLEAD_RUN_DIR/exits.$RANK"
+[ -z "${BAREBOAT_RUN_DIR:-}" ] || echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$RANK"
 exit "$code"
 ' rank python digits.py --epochs 40
 ) <&0 &
@@ -1134,29 +1134,29 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
-mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
+mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
+  [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
-  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
+  [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
-script=$FAIRLEAD_CONTROL/job.sh
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+script=$BAREBOAT_CONTROL/job.sh
 [ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
 everywhere() { # run this script on every node, with these arguments after the node's number
   local how=$1
   shift
-  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then
     bash "$script" "$how" 0 "$@"
   else
     on_each_node "$script" "$how" "$@"
@@ -1164,7 +1164,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$FAIRLEAD_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$1"
 }
 
 stop() { # $1: exit code
@@ -1191,16 +1191,16 @@ await() { # the exit code of a child, through any number of signals
 # By this the run's processes on different nodes know each other.
 (
   umask 077
-  rm -f "$FAIRLEAD_CONTROL/secret"
+  rm -f "$BAREBOAT_CONTROL/secret"
   set -C
-  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$FAIRLEAD_CONTROL/secret"
+  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$BAREBOAT_CONTROL/secret"
 ) || finish 3
 
 # Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
 # nodes, and for names of another form.
 hosts() {
   local rest=$SLURM_JOB_NODELIST prefix range first number found=()
-  while [ "$FAIRLEAD_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
+  while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
     rest=${rest:${#BASH_REMATCH[0]}} prefix=${BASH_REMATCH[1]}
     [ -n "${BASH_REMATCH[2]}" ] || found+=("$prefix")
     for range in ${BASH_REMATCH[3]//,/ }; do
@@ -1216,41 +1216,41 @@ hosts() {
 on_each_node() {
   local script=$1 how=$2
   shift 2
-  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
+  srun --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
+[ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
-  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  printf 'bareboat: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
 
 mapfile -t hosts < <(hosts)
-if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
-  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
+  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
+printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
-FAIRLEAD_MASTER=${hosts[0]}
+BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
+  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
 # sockets takes 15 ms.)
-FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
+while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
-  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+  BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
 run() { # $1: job or proof
-  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
 
@@ -1269,10 +1269,10 @@ fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_CONTROL/again"; then
-    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
+  if again > "$BAREBOAT_CONTROL/again"; then
+    tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

@@ -7,16 +7,16 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher jax, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:62baa18807be.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:d315e6044957.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_NODES=2
-FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
+BAREBOAT_NODES=2
+BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node.
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
@@ -24,22 +24,22 @@ FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
-    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
-  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+    part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
+  --signal) part=$1 BAREBOAT_RUN=$3 ;;
   *)
-    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
-    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB/control ;;
+    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
 esac
-[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
-read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
-HERE=" on $FAIRLEAD_HOST"
+[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+HERE=" on $BAREBOAT_HOST"
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -49,7 +49,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -76,7 +76,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -122,7 +122,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -147,7 +147,7 @@ if [ "$part" = --signal ]; then # from the first node
 fi
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -160,46 +160,46 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
 # kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
 interface_by_routes() {
   local address device destination flags mask longest=-1
-  [[ $FAIRLEAD_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
+  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$ ]] || return
   set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
     [ "$flags" != Flags ] && (( (16#$flags & 0x201) == 1 )) || continue # up, and not a refusal
     (( (address & 16#$mask) == 16#$destination && 16#$mask >= longest )) || continue
     if (( 16#$mask > longest )); then
-      longest=$((16#$mask)) FAIRLEAD_INTERFACE=$device
-    elif [ "$device" != "$FAIRLEAD_INTERFACE" ]; then
-      FAIRLEAD_INTERFACE=
+      longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
+    elif [ "$device" != "$BAREBOAT_INTERFACE" ]; then
+      BAREBOAT_INTERFACE=
     fi
   done 2>/dev/null < /proc/net/route
 }
 
-FAIRLEAD_INTERFACE=
+BAREBOAT_INTERFACE=
 interface_by_routes
-if [ -z "$FAIRLEAD_INTERFACE" ] && command -v ip >/dev/null; then
-  FAIRLEAD_INTERFACE=$(ip -o -4 address show to "$FAIRLEAD_MASTER" | awk '{ print $2; exit }')
-  [ -n "$FAIRLEAD_INTERFACE" ] ||
-    FAIRLEAD_INTERFACE=$(ip -o route get "$FAIRLEAD_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip >/dev/null; then
+  BAREBOAT_INTERFACE=$(ip -o -4 address show to "$BAREBOAT_MASTER" | awk '{ print $2; exit }')
+  [ -n "$BAREBOAT_INTERFACE" ] ||
+    BAREBOAT_INTERFACE=$(ip -o route get "$BAREBOAT_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   local deadline=$((SECONDS + 60)) # for those that were not told
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$FAIRLEAD_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
@@ -221,21 +221,21 @@ read_output() { # $1: in this file
 start_rank() { # $1: its number on this node
   trap - INT QUIT
   LOCAL_RANK=$1
-  RANK=$((FAIRLEAD_NODE * 2 + LOCAL_RANK))
+  RANK=$((BAREBOAT_NODE * 2 + LOCAL_RANK))
   WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
-  MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
   unset GLOO_SOCKET_IFNAME
-  [ -z "$FAIRLEAD_INTERFACE" ] || GLOO_SOCKET_IFNAME=$FAIRLEAD_INTERFACE
-  JAX_COORDINATOR_ADDRESS=$FAIRLEAD_MASTER:$FAIRLEAD_PORT
-  SLURM_JOB_ID=${FAIRLEAD_JOB//[!0-9]/} SLURM_STEP_NODELIST=$FAIRLEAD_MASTER
+  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
+  JAX_COORDINATOR_ADDRESS=$BAREBOAT_MASTER:$BAREBOAT_PORT
+  SLURM_JOB_ID=${BAREBOAT_JOB//[!0-9]/} SLURM_STEP_NODELIST=$BAREBOAT_MASTER
   SLURM_NTASKS=$WORLD_SIZE SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK
-  local log=$FAIRLEAD_CONTROL/logs/$RANK code
+  local log=$BAREBOAT_CONTROL/logs/$RANK code
   exec 3> >(read_output "$log.out")
   exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  FAIRLEAD_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
+  BAREBOAT_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
   exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE"
+  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
   [ "$code" -ne 75 ] || let_save exits 4
   [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
   exit "$code"
@@ -244,7 +244,7 @@ start_rank() { # $1: its number on this node
 rank_command() {
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
 printf '%s\0' \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
   --setenv LOGNAME ada \
@@ -260,9 +260,9 @@ printf '%s\0' \
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -274,15 +274,15 @@ printf '%s\0' \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
@@ -296,7 +296,7 @@ children=()
 exec 5< <(:)
 exec 6> /proc/self/fd/5
 for ((number = 0; number < 2; number++)); do
-  if [ "$((FAIRLEAD_NODE + number))" -eq 0 ]; then
+  if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
     start_rank 0 <&0 5<&- &
   else
     start_rank "$number" </dev/null 5<&- &
@@ -312,9 +312,9 @@ done
 read -r -t 1 -u 5
 exec 5<&-
 
-echo "$code" >> "$FAIRLEAD_CONTROL/over.$FAIRLEAD_NODE"
-[ "$code" -eq 0 ] || ! cat "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_NODE" 2>/dev/null | grep -q ' 75$' ||
-  let_save over "$FAIRLEAD_NODES"
+echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
+[ "$code" -eq 0 ] || ! cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2>/dev/null | grep -q ' 75$' ||
+  let_save over "$BAREBOAT_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -322,29 +322,29 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
-mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
+mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
+  [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
-  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
+  [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
-script=$FAIRLEAD_CONTROL/job.sh
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+script=$BAREBOAT_CONTROL/job.sh
 [ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
 everywhere() { # run this script on every node, with these arguments after the node's number
   local how=$1
   shift
-  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then
     bash "$script" "$how" 0 "$@"
   else
     on_each_node "$script" "$how" "$@"
@@ -352,7 +352,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$FAIRLEAD_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$1"
 }
 
 stop() { # $1: exit code
@@ -376,13 +376,13 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-[ -d "$FAIRLEAD_CONTROL/logs" ] || mkdir "$FAIRLEAD_CONTROL/logs" || exit 3
+[ -d "$BAREBOAT_CONTROL/logs" ] || mkdir "$BAREBOAT_CONTROL/logs" || exit 3
 
 # Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
 # nodes, and for names of another form.
 hosts() {
   local rest=$SLURM_JOB_NODELIST prefix range first number found=()
-  while [ "$FAIRLEAD_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
+  while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
     rest=${rest:${#BASH_REMATCH[0]}} prefix=${BASH_REMATCH[1]}
     [ -n "${BASH_REMATCH[2]}" ] || found+=("$prefix")
     for range in ${BASH_REMATCH[3]//,/ }; do
@@ -398,41 +398,41 @@ hosts() {
 on_each_node() {
   local script=$1 how=$2
   shift 2
-  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
+  srun --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
+[ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
-  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  printf 'bareboat: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
 
 mapfile -t hosts < <(hosts)
-if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
-  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
+  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
+printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
-FAIRLEAD_MASTER=${hosts[0]}
+BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
+  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
 # sockets takes 15 ms.)
-FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
+while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
-  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+  BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
 run() { # $1: job or proof
-  everywhere --node "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
 
@@ -441,22 +441,22 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
-    printf 'fairlead: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$FAIRLEAD_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
+    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+    cat "$BAREBOAT_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
     code=$status
   fi
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_CONTROL/again"; then
-    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
+  if again > "$BAREBOAT_CONTROL/again"; then
+    tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

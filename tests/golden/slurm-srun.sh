@@ -7,16 +7,16 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Fairlead 0.1.0, plan sha256:ab7f1d03502a.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:89fe28e8b162.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_NODES=2
-FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
+BAREBOAT_NODES=2
+BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 # The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
@@ -24,22 +24,22 @@ FAIRLEAD_JOB="${SLURM_JOB_ID:-$$}"
 part=--first
 case ${1:-} in
   --node | --rank)
-    part=$1 what=$7 FAIRLEAD_NODE=$(($2)) FAIRLEAD_RUN=$3 FAIRLEAD_CONTROL=$4
-    FAIRLEAD_MASTER=$5 FAIRLEAD_PORT=$6 ;;
-  --signal) part=$1 FAIRLEAD_RUN=$3 ;;
+    part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
+  --signal) part=$1 BAREBOAT_RUN=$3 ;;
   *)
-    FAIRLEAD_RUN="${1:-digits-$FAIRLEAD_JOB}"
-    FAIRLEAD_CONTROL=/home/ada/digits/fairlead-runs/digits-$FAIRLEAD_JOB/control ;;
+    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
 esac
-[ "$part" = --signal ] || FAIRLEAD_RUN_DIR=${FAIRLEAD_CONTROL%/*}/ranks
-read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
-HERE=" on $FAIRLEAD_HOST"
+[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
+HERE=" on $BAREBOAT_HOST"
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -49,7 +49,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -76,7 +76,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -122,7 +122,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -147,7 +147,7 @@ if [ "$part" = --signal ]; then # from the first node
 fi
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$FAIRLEAD_CONTROL/ends.$FAIRLEAD_HOST"' EXIT
+trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -160,25 +160,25 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # One rank. What it ended with is kept: launchers tell one code for all.
 WORLD_SIZE=4
-MASTER_ADDR=$FAIRLEAD_MASTER MASTER_PORT=$FAIRLEAD_PORT
+MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
 rank_command() {
   RANK=${SLURM_PROCID:-0} LOCAL_RANK=${SLURM_LOCALID:-0}
   LOCAL_WORLD_SIZE=2
   unset OMPI_MCA_btl_vader_single_copy_mechanism PMIX_MCA_gds PMIX_MCA_psec
   if [ "$what" = proof ]; then
-    echo fairlead-rank
+    echo bareboat-rank
     passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
     [ -n "${!name+set}" ] || continue
@@ -187,7 +187,7 @@ rank_command() {
   done
   exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -199,15 +199,15 @@ rank_command() {
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
@@ -222,7 +222,7 @@ if sys.path[:1] == [""]:
     python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
 NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `fairlead-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
+Every rank prints one line, `bareboat-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
 size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
 with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
@@ -238,7 +238,7 @@ import os
 import sys
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
-MARK = "fairlead-proof "
+MARK = "bareboat-proof "
 
 #: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
@@ -266,7 +266,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         rank, size, total, library, way = _measure(options.library)
     except Exception as error:
         _say(error=str(error))
-        sys.stderr.write(f"fairlead: MPI cannot be used: {error}\n")
+        sys.stderr.write(f"bareboat: MPI cannot be used: {error}\n")
         return BROKEN
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -275,7 +275,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")
         return WRONG_SIZE
     if total != size * (size + 1) // 2:
-        sys.stderr.write(f"fairlead: a sum over the ranks gave {total}: the messages are not right\n")
+        sys.stderr.write(f"bareboat: a sum over the ranks gave {total}: the messages are not right\n")
         return BROKEN
     return RIGHT
 
@@ -289,7 +289,7 @@ def _speaks_for_node() -> bool:
 def wrong_size(size: int, wanted: int, library: str) -> str:
     what = f"{wanted} ranks were started, and each is alone" if size == 1 else f"{wanted} ranks were started"
     return (
-        f"fairlead: the MPI world has size {size}, not {wanted}: {what}. "
+        f"bareboat: the MPI world has size {size}, not {wanted}: {what}. "
         f"Whoever started them does not speak to {library}."
     )
 
@@ -395,9 +395,9 @@ if __name__ == "__main__":
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -409,15 +409,15 @@ if __name__ == "__main__":
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \
@@ -427,7 +427,7 @@ if __name__ == "__main__":
 [ -e /dev/fd/0 ] || exec </dev/null
 exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
 printf '%s\0' \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
   --setenv LOGNAME ada \
@@ -439,12 +439,12 @@ printf '%s\0' \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
   --setenv USER ada >> "/proc/self/fd/$sealed"
-(trap - INT QUIT; unset FAIRLEAD_SCRIPT; rank_command) <&0 &
+(trap - INT QUIT; unset BAREBOAT_SCRIPT; rank_command) <&0 &
 child=$!
 exec {sealed}<&-
 wait "$child"
 code=$?
-[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$FAIRLEAD_CONTROL/exits.$FAIRLEAD_HOST"
+[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
 exit "$code" # the others are ended by the program that started them
 
 [ "$code" -eq 0 ] || end_run
@@ -453,29 +453,29 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$FAIRLEAD_CONTROL" ] || (umask 077; mkdir -p "$FAIRLEAD_CONTROL") || exit 3
-printf '%(%s)T %s %s\n' -1 "$FAIRLEAD_HOST" "$FAIRLEAD_JOB" >> "$FAIRLEAD_CONTROL/starts"
-mapfile -t begun < "$FAIRLEAD_CONTROL/starts"
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
+mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
 if [ "$starts" -gt 1 ]; then
-  rm -f "$FAIRLEAD_CONTROL"/{exits,ends,over}.* "$FAIRLEAD_CONTROL"/{exit_code,signals}
-  [ ! -d "$FAIRLEAD_CONTROL/logs" ] || mv "$FAIRLEAD_CONTROL/logs" "$FAIRLEAD_CONTROL/logs.$((starts - 1))"
+  rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
+  [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
-  [ ! -d "$FAIRLEAD_RUN_DIR" ] || mv "$FAIRLEAD_RUN_DIR" "$FAIRLEAD_RUN_DIR.$((starts - 1))"
+  [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$FAIRLEAD_RUN_DIR" ] || (umask 077; mkdir "$FAIRLEAD_RUN_DIR") || exit 3
-script=$FAIRLEAD_CONTROL/job.sh
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+script=$BAREBOAT_CONTROL/job.sh
 [ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
 
 finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$FAIRLEAD_CONTROL/exit_code" # who reads it before the line is there waits
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
   exit "$1"
 }
 
 everywhere() { # run this script on every node, with these arguments after the node's number
   local how=$1
   shift
-  if [ "$FAIRLEAD_NODES" -eq 1 ]; then
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then
     bash "$script" "$how" 0 "$@"
   else
     on_each_node "$script" "$how" "$@"
@@ -483,7 +483,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$FAIRLEAD_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$1"
 }
 
 stop() { # $1: exit code
@@ -511,7 +511,7 @@ await() { # the exit code of a child, through any number of signals
 # nodes, and for names of another form.
 hosts() {
   local rest=$SLURM_JOB_NODELIST prefix range first number found=()
-  while [ "$FAIRLEAD_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
+  while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\[([0-9,-]+)\])?(,|$) ]]; do
     rest=${rest:${#BASH_REMATCH[0]}} prefix=${BASH_REMATCH[1]}
     [ -n "${BASH_REMATCH[2]}" ] || found+=("$prefix")
     for range in ${BASH_REMATCH[3]//,/ }; do
@@ -527,55 +527,55 @@ hosts() {
 on_each_node() {
   local script=$1 how=$2
   shift 2
-  srun --nodes="$FAIRLEAD_NODES" --ntasks="$FAIRLEAD_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
+  srun --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
 again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
 agains=()
-[ ! -e "$FAIRLEAD_CONTROL/agains" ] || mapfile -t agains < "$FAIRLEAD_CONTROL/agains"
+[ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
 if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
-  printf 'fairlead: this job lost its nodes twice; it is not started a third time\n' >&2
+  printf 'bareboat: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
 
 mapfile -t hosts < <(hosts)
-if [ "${#hosts[@]}" -ne "$FAIRLEAD_NODES" ]; then
-  printf 'fairlead: the job is for %s nodes, and has: %s\n' "$FAIRLEAD_NODES" "${hosts[*]}" >&2
+if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
+  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
-printf '%s\n' "${hosts[@]}" > "$FAIRLEAD_CONTROL/hosts"
+printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
-FAIRLEAD_MASTER=${hosts[0]}
+BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { FAIRLEAD_MASTER=$address; break; }
+  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
 # sockets takes 15 ms.)
-FAIRLEAD_PORT=$((20000 + ${FAIRLEAD_JOB//[!0-9]/}0 / 10 % 20000))
-while { true < "/dev/tcp/127.0.0.1/$FAIRLEAD_PORT" || true < "/dev/tcp/$FAIRLEAD_MASTER/$FAIRLEAD_PORT"; } \
+BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
+while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
   2> /dev/null; do
-  FAIRLEAD_PORT=$((FAIRLEAD_PORT + 1))
+  BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
 run() { # $1: job or proof
-  srun --mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 --label bash "$script" --rank 0 "$FAIRLEAD_RUN" "$FAIRLEAD_CONTROL" "$FAIRLEAD_MASTER" "$FAIRLEAD_PORT" "$1" &
+  srun --mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 --label bash "$script" --rank 0 "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
 # next way to start them is tried, in this allocation, where there is a script for it.
-failed=$FAIRLEAD_CONTROL/proof.1.log next=$FAIRLEAD_CONTROL/rung.2.sh
-if [ -e "$failed" ] || ! run proof </dev/null >"$FAIRLEAD_CONTROL/proof.log" 2>&1; then
+failed=$BAREBOAT_CONTROL/proof.1.log next=$BAREBOAT_CONTROL/rung.2.sh
+if [ -e "$failed" ] || ! run proof </dev/null >"$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
-    tail -n 20 "$FAIRLEAD_CONTROL/proof.log" >&2
+    tail -n 20 "$BAREBOAT_CONTROL/proof.log" >&2
     why='the ranks did not find each other'
-    grep -q fairlead-rank "$FAIRLEAD_CONTROL/proof.log" || why='srun --mpi=pmix'' started no rank'
-    [ -e "$next" ] || { printf 'fairlead: %s; the job is not started\n' "$why" >&2; finish 3; }
-    printf 'fairlead: %s; the next way to start them is tried\n' "$why" >&2
-    mv "$FAIRLEAD_CONTROL/proof.log" "$failed"
+    grep -q bareboat-rank "$BAREBOAT_CONTROL/proof.log" || why='srun --mpi=pmix'' started no rank'
+    [ -e "$next" ] || { printf 'bareboat: %s; the job is not started\n' "$why" >&2; finish 3; }
+    printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
+    mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
   # shellcheck disable=SC1090
   . "$next"
@@ -586,7 +586,7 @@ code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$FAIRLEAD_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
   if [ -n "${status:-}" ]; then
@@ -596,10 +596,10 @@ fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'fairlead: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$FAIRLEAD_CONTROL/again"; then
-    tail -n 1 "$FAIRLEAD_CONTROL/again" >> "$FAIRLEAD_CONTROL/agains"
+  if again > "$BAREBOAT_CONTROL/again"; then
+    tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi
 fi

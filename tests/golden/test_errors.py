@@ -13,10 +13,10 @@ import pytest
 from builders import make_site
 from elves import AARCH64, make_elf
 
-from fairlead.cli import common, console
-from fairlead.cli.main import main
-from fairlead.errors import FairleadError
-from fairlead.model import EngineFacts, FileSystem, Partition, SchedulerFacts, Site
+from bareboat.cli import common, console
+from bareboat.cli.main import main
+from bareboat.errors import BareboatError
+from bareboat.model import EngineFacts, FileSystem, Partition, SchedulerFacts, Site
 
 ERRORS = Path(__file__).parent / "errors"
 
@@ -117,7 +117,7 @@ CASES = {
     "store-read-only": Case("image pull --store locked/store rootfs:locked"),
     "unknown-run": Case("logs train-20250101-000000"),
     "unknown-study": Case("report train-20250101-000000"),
-    "config-not-toml": Case("config", files={"fairlead.toml": b"engine = \n"}),
+    "config-not-toml": Case("config", files={"bareboat.toml": b"engine = \n"}),
 }
 
 
@@ -159,10 +159,10 @@ def test_the_error_is_the_golden_one(
     (work / "locked").mkdir(mode=0o555)
     monkeypatch.chdir(work)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("FAIRLEAD_STORE", str(store))
+    monkeypatch.setenv("BAREBOAT_STORE", str(store))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setattr(common, "probe_site", lambda _context: case.site)
-    errors: list[FairleadError] = []
+    errors: list[BareboatError] = []
     monkeypatch.setattr(console, "show_error", errors.append)
     before, after = case.argv.partition(" -- ")[::2]
     code = main([*before.split(), *(["--", *after.split()] if after else [])])
@@ -175,14 +175,14 @@ def test_the_error_is_the_golden_one(
         return text
 
     (error,) = errors
-    told = FairleadError(named(error.message), context=named(error.context), remedy=named(error.remedy))
+    told = BareboatError(named(error.message), context=named(error.context), remedy=named(error.remedy))
     lines = console.error_lines(told, 80)
-    shown = "\n".join([f"$ fairlead {case.argv}", *lines, f"exit code {code}", ""])
+    shown = "\n".join([f"$ bareboat {case.argv}", *lines, f"exit code {code}", ""])
     golden = ERRORS / f"{name}.txt"
     if request.config.getoption("--update-golden"):
         golden.write_text(shown)
     assert code not in (0, 1, 70)
-    assert lines[0].startswith("fairlead: ")
+    assert lines[0].startswith("bareboat: ")
     assert lines[-1].startswith("  try: ")
     for line in lines[:-1]:
         assert len(line) <= 80 or " " not in line.strip(), f"longer than 80 columns: {line}"

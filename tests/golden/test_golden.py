@@ -16,9 +16,9 @@ from builders import make_site as make_bare_site
 from msgspec import UNSET, UnsetType
 from tools import tool
 
-from fairlead import render
-from fairlead.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
-from fairlead.model import (
+from bareboat import render
+from bareboat.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
+from bareboat.model import (
     EngineFacts,
     Held,
     Image,
@@ -35,9 +35,9 @@ from fairlead.model import (
     Site,
     Topology,
 )
-from fairlead.plan import plan
-from fairlead.plan.guard import FILTERS
-from fairlead.sweep import Sweep
+from bareboat.plan import plan
+from bareboat.plan.guard import FILTERS
+from bareboat.sweep import Sweep
 
 
 def make_site(**changes: Any) -> Site:

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Fairlead 0.1.0, plan sha256:05239b16bc7d.
-# It needs bash and what is named under "What must be there", but no Fairlead.
+# Written by Bareboat 0.1.0, plan sha256:d7b58f508be8.
+# It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
 # Every process of this run carries this mark in its environment, whatever session or container it moves
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
-unset FAIRLEAD_RUN
+unset BAREBOAT_RUN
 
-FAIRLEAD_RUN="${1:-digits-$$}"
+BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
 run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export FAIRLEAD_SCRIPT=$FAIRLEAD_RUN
+export BAREBOAT_SCRIPT=$BAREBOAT_RUN
 
 carriers() { # $1: a variable with its value, as processes got it at their start
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -25,7 +25,7 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   local word words=
   [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
   while IFS= read -r -d '' word; do
-    [ "$word" != "$FAIRLEAD_RUN" ] || return 0
+    [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
   [ "$words" = "$own_words" ]
@@ -52,7 +52,7 @@ run_pids() { # the run's processes on this node
     own_session=${session[$$]:-} own_apart=${apart[$$]:-}
     # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "FAIRLEAD_SCRIPT=$FAIRLEAD_RUN"); do script[$pid]=1; done
+    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
     while [ -n "$more" ]; do
       more=
@@ -98,7 +98,7 @@ end_run() { # ask the processes to end, wait up to 10 s, then make them
 }
 
 marked_pids() {
-  carriers "FAIRLEAD_RUN=$FAIRLEAD_RUN"
+  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
@@ -119,32 +119,32 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'fairlead: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
 # What must be there.
-need /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'fairlead capture --fresh'
-need /opt/bwrap 'the engine bubblewrap' 'fairlead doctor'
+need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
+need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'fairlead plan JOB'
+need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
-# What is kept of the run: by this script in FAIRLEAD_CONTROL, which no container sees; by the ranks in
-# FAIRLEAD_RUN_DIR.
-if [ -z "${FAIRLEAD_CONTROL:-}" ]; then
-  FAIRLEAD_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-run.XXXXXX") || exit 3
-  trap 'rm -rf "$FAIRLEAD_CONTROL"' EXIT
-  FAIRLEAD_RUN_DIR=$FAIRLEAD_CONTROL/ranks
-  mkdir "$FAIRLEAD_RUN_DIR" || exit 3
+# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# BAREBOAT_RUN_DIR.
+if [ -z "${BAREBOAT_CONTROL:-}" ]; then
+  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
+  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
+  mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
-export -n FAIRLEAD_CONTROL
+export -n BAREBOAT_CONTROL
 
-read -r FAIRLEAD_HOST < /proc/sys/kernel/hostname
+read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
 
 # The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
 quiet_limit_s=600 look_s=10 units=1 unit_ranks=1 world_size=1
 py_spy=/opt/tools/py-spy
-silence=$FAIRLEAD_CONTROL/watch stacks=$FAIRLEAD_CONTROL/stacks
+silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
 
 count() { # $1: how many units have said this
   local found=("$silence/$1".*)
@@ -159,7 +159,7 @@ ranks_here() { # those of this unit
 signs() { # of life: what the ranks here print and report is kept in files, and these change
   local rank
   for rank in $(ranks_here); do
-    stat -c '%n %s %y' "$silence/$unit".{out,err} "$FAIRLEAD_RUN_DIR/progress/$rank" 2>/dev/null
+    stat -c '%n %s %y' "$silence/$unit".{out,err} "$BAREBOAT_RUN_DIR/progress/$rank" 2>/dev/null
   done
 }
 
@@ -190,7 +190,7 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     rank=$(rank_of "$pid")
     [ -n "$rank" ] || continue
     {
-      printf '# process %s on %s: %s\n' "$pid" "$FAIRLEAD_HOST" \
+      printf '# process %s on %s: %s\n' "$pid" "$BAREBOAT_HOST" \
         "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
       # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
       [ -z "$spy" ] || ! is_python "$pid" ||
@@ -322,7 +322,7 @@ give_up() { # the run hangs; what can be learned from the ranks here is kept, an
   local rank
   ask_python
   for rank in $(ranks_here); do
-    printf '%s %s %s\n' "$rank" "$FAIRLEAD_HOST" "$(where_it_stands "$stacks/$rank")"
+    printf '%s %s %s\n' "$rank" "$BAREBOAT_HOST" "$(where_it_stands "$stacks/$rank")"
   done > "$stacks/of.$unit"
   : > "$silence/over.$unit"
   wait_for over
@@ -381,10 +381,10 @@ start_watchdog() {
 
 tell_hang() {
   find "$stacks" -name 'of.*' -exec cat {} + | compare > "$stacks/summary"
-  printf 'fairlead: no rank has printed or reported anything for %s s: the run hangs, and is ended\n' \
+  printf 'bareboat: no rank has printed or reported anything for %s s: the run hangs, and is ended\n' \
     "$quiet_limit_s" >&2
-  sed 's/^/fairlead:   /' "$stacks/summary" >&2
-  printf 'fairlead: the stacks of all ranks are in %s\n' "$stacks" >&2
+  sed 's/^/bareboat:   /' "$stacks/summary" >&2
+  printf 'bareboat: the stacks of all ranks are in %s\n' "$stacks" >&2
 }
 
 keep_output() { # in $1.out and $1.err, and on to where it went
@@ -404,7 +404,7 @@ output_kept() { # the last lines; whoever holds the pipe after the rank's end is
 
 rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
 [ ! -d "$stacks" ] || mv "$stacks" "$stacks.$((${starts:-2} - 1))" # of an earlier start
-mkdir -p "$silence" "$FAIRLEAD_RUN_DIR/progress" || exit 3
+mkdir -p "$silence" "$BAREBOAT_RUN_DIR/progress" || exit 3
 
 unit=0
 start_watchdog
@@ -415,7 +415,7 @@ keep_output "$silence/$unit"
 # keeps the standard input, and the signals that bash takes from what it puts there.
 exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
 printf '%s\0' \
-  --setenv FAIRLEAD_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
   --setenv LOGNAME ada \
@@ -429,7 +429,7 @@ printf '%s\0' \
   --setenv USER ada >> "/proc/self/fd/$sealed"
 (
   trap - INT QUIT
-  unset FAIRLEAD_SCRIPT
+  unset BAREBOAT_SCRIPT
   [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
   passed=()
   for name in TERM COLORTERM; do
@@ -437,9 +437,9 @@ printf '%s\0' \
     value=${!name}
     passed+=(--setenv "$name" "$value")
   done
-  FAIRLEAD_SCRIPT=$FAIRLEAD_RUN exec /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/fairlead/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \
   --ro-bind /sys /sys \
@@ -451,15 +451,15 @@ printf '%s\0' \
   --ro-bind-try /etc/hosts /etc/hosts \
   --dir /home/ada \
   --bind /home/ada/digits /home/ada/digits \
-  ${FAIRLEAD_METER_DIR:+--bind "$FAIRLEAD_METER_DIR" /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_RUN_DIR:+--bind "$FAIRLEAD_RUN_DIR" /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
   --remount-ro / \
   --clearenv \
   --args "$sealed" \
-  ${FAIRLEAD_RUN:+--setenv FAIRLEAD_RUN "$FAIRLEAD_RUN"} \
-  ${FAIRLEAD_METER_DIR:+--setenv FAIRLEAD_METER_DIR /run/fairlead/FAIRLEAD_METER_DIR} \
-  ${FAIRLEAD_GATE:+--setenv FAIRLEAD_GATE "$FAIRLEAD_GATE"} \
-  ${FAIRLEAD_RUN_DIR:+--setenv FAIRLEAD_RUN_DIR /run/fairlead/FAIRLEAD_RUN_DIR} \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
   ${passed[@]+"${passed[@]}"} \
   --chdir /home/ada/digits \
   --die-with-parent \

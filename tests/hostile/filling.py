@@ -20,18 +20,18 @@ sys.path[:0] = [str(Path(__file__).parent.parent)]
 from builders import make_image, make_job, make_site  # noqa: E402
 from images import noise, pack, tar  # noqa: E402
 
-from fairlead import submission  # noqa: E402
-from fairlead.errors import FairleadError  # noqa: E402
-from fairlead.files import outputs  # noqa: E402
-from fairlead.images import obtain  # noqa: E402
-from fairlead.images.layers import flatten  # noqa: E402
-from fairlead.images.layers.limits import Limits  # noqa: E402
-from fairlead.images.push import push  # noqa: E402
-from fairlead.images.sources import locate, reference  # noqa: E402
-from fairlead.model import Image, ProveRequest, SchedulerFacts, Topology  # noqa: E402
-from fairlead.plan import plan  # noqa: E402
-from fairlead.store import Store  # noqa: E402
-from fairlead.study import prove  # noqa: E402
+from bareboat import submission  # noqa: E402
+from bareboat.errors import BareboatError  # noqa: E402
+from bareboat.files import outputs  # noqa: E402
+from bareboat.images import obtain  # noqa: E402
+from bareboat.images.layers import flatten  # noqa: E402
+from bareboat.images.layers.limits import Limits  # noqa: E402
+from bareboat.images.push import push  # noqa: E402
+from bareboat.images.sources import locate, reference  # noqa: E402
+from bareboat.model import Image, ProveRequest, SchedulerFacts, Topology  # noqa: E402
+from bareboat.plan import plan  # noqa: E402
+from bareboat.store import Store  # noqa: E402
+from bareboat.study import prove  # noqa: E402
 
 POINTS = 20
 _BLOCK = 4096
@@ -159,7 +159,7 @@ def attempt(act: Callable[[], object], point: Path, before: State, free_bytes: i
     said: dict[str, object] = {"free": free_bytes, "message": None}
     try:
         act()
-    except FairleadError as error:
+    except BareboatError as error:
         said |= {"message": error.message, "remedy": error.remedy, "code": error.code}
     filler.unlink()
     after = State.of(point)

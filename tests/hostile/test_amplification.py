@@ -14,13 +14,13 @@ import tars
 from fuzzing import usage
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
-from fairlead.errors import ImageError
-from fairlead.files.trees import remove_tree
-from fairlead.images.layers import folders
-from fairlead.images.layers import recipe as recipe_module
-from fairlead.images.layers.flatten import _relink, copy, flatten
-from fairlead.images.layers.limits import Limits
-from fairlead.images.layers.recipe import rebuild
+from bareboat.errors import ImageError
+from bareboat.files.trees import remove_tree
+from bareboat.images.layers import folders
+from bareboat.images.layers import recipe as recipe_module
+from bareboat.images.layers.flatten import _relink, copy, flatten
+from bareboat.images.layers.limits import Limits
+from bareboat.images.layers.recipe import rebuild
 
 pytestmark = pytest.mark.one_in(2)
 

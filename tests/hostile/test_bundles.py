@@ -19,16 +19,16 @@ import pytest
 from registries import MANIFEST, RealRegistry, real_registry, sha256
 from tools import tool
 
-from fairlead import architectures, codec, pinning
-from fairlead.errors import FairleadError, ImageError, StoreError
-from fairlead.images.layers.limits import Limits
-from fairlead.images.obtain import obtain
-from fairlead.images.sources import locate
-from fairlead.images.sources.locate import Access
-from fairlead.images.sources.remote.options import Options
-from fairlead.images.sources.remote.pusher import open_pusher
-from fairlead.model import Image, Pin
-from fairlead.store import Store
+from bareboat import architectures, codec, pinning
+from bareboat.errors import BareboatError, ImageError, StoreError
+from bareboat.images.layers.limits import Limits
+from bareboat.images.obtain import obtain
+from bareboat.images.sources import locate
+from bareboat.images.sources.locate import Access
+from bareboat.images.sources.remote.options import Options
+from bareboat.images.sources.remote.pusher import open_pusher
+from bareboat.model import Image, Pin
+from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(8)
 
@@ -89,10 +89,10 @@ def write_bundle(
         files |= {_path(named): each for named, each in zip(image.diff_ids, tars, strict=True)}
     files |= {_path(digest): data for digest, data in (documents or {}).items()}
     if pins is not None:
-        files["fairlead/pins.json"] = json.dumps(pins).encode()
+        files["bareboat/pins.json"] = json.dumps(pins).encode()
     files |= replaced
     with tarfile.open(path, "w") as archive:
-        for folder in ("blobs", "blobs/sha256", "fairlead"):
+        for folder in ("blobs", "blobs/sha256", "bareboat"):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(entry)
@@ -112,7 +112,7 @@ def pin_of(reference: str, digest: str, root: str | None = None) -> dict[str, st
 
 
 class Desk:
-    """`fairlead …` with a store of the test's own."""
+    """`bareboat …` with a store of the test's own."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -121,8 +121,8 @@ class Desk:
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", *map(str, arguments)],
-            env=os.environ | {"FAIRLEAD_STORE": str(self.store.root), "HOME": str(self.folder)},
+            [sys.executable, "-m", "bareboat", *map(str, arguments)],
+            env=os.environ | {"BAREBOAT_STORE": str(self.store.root), "HOME": str(self.folder)},
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -137,7 +137,7 @@ class Desk:
         """What a job with this image would run, if it is here."""
         try:
             return locate.in_store(reference, self.store, folder=str(self.folder))
-        except FairleadError:
+        except BareboatError:
             return None
 
 
@@ -199,7 +199,7 @@ def test_a_tag_of_a_bundle_binds_nothing_until_the_user_says_so(
     assert image.digest in said.stdout
     assert desk.found(reference) is None
     assert reference in said.stderr
-    assert f"fairlead image load {bundle} --bind-tags" in said.stderr
+    assert f"bareboat image load {bundle} --bind-tags" in said.stderr
     desk("image", "load", bundle, "--bind-tags")
     bound = desk.found(reference)
     assert bound is not None
@@ -322,7 +322,7 @@ def test_the_store_takes_no_pin_with_another_s_digest(tmp_path: Path, reference:
     pin = Pin(reference=reference, digest=image.digest, root=OTHER, pinned_at="now")
     with pytest.raises(StoreError, match="cannot stand for"):
         store.pin(pin)
-    store.write(store._pin(reference), codec.to_json(pin))  # by an earlier Fairlead, or another's hand
+    store.write(store._pin(reference), codec.to_json(pin))  # by an earlier Bareboat, or another's hand
     assert store.pinned(reference) is None
     assert locate.in_store("docker.io/library/debian:1", store, folder="/") is None
 
@@ -598,13 +598,13 @@ def test_kept_blobs_go_with_their_image(tmp_path: Path, registry: RealRegistry) 
 
 
 def test_a_site_s_layers_and_captures_keep_their_digest(tmp_path: Path) -> None:
-    """Fairlead's own manifests name tars, which it can always write again."""
+    """Bareboat's own manifests name tars, which it can always write again."""
     from stored import image_of
 
-    from fairlead.images import oci
+    from bareboat.images import oci
 
     here, there = Desk(tmp_path / "here"), Desk(tmp_path / "there")
-    layers = image_of(here.store, {"etc/passwd": "root"}, {"opt/fairlead/mpi": "mpi"}).layers
+    layers = image_of(here.store, {"etc/passwd": "root"}, {"opt/bareboat/mpi": "mpi"}).layers
     made = oci.metadata(layers, machine=os.uname().machine, environment={"A": "1"})
     image = Image(digest=made.manifest_digest, layers=layers)
     here.store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)

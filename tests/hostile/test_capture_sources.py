@@ -17,11 +17,11 @@ from processes import command
 from processes import environment as environment_of
 from tools import ordinary
 
-from fairlead.errors import FairleadError, ToolError, UsageError
-from fairlead.images.capture import capture
-from fairlead.images.capture.interpreter import ask, choose
-from fairlead.model import CaptureRequest
-from fairlead.store import Store
+from bareboat.errors import BareboatError, ToolError, UsageError
+from bareboat.images.capture import capture
+from bareboat.images.capture.interpreter import ask, choose
+from bareboat.model import CaptureRequest
+from bareboat.store import Store
 
 ODD_NAMES = (
     "a\nb",
@@ -220,7 +220,7 @@ def test_nothing_of_the_standard_library_is_compiled_in_the_container(
 # -- refusals ----------------------------------------------------------------------------------------
 
 
-def refused(store: Store, kind: type[FairleadError], **request: object) -> FairleadError:
+def refused(store: Store, kind: type[BareboatError], **request: object) -> BareboatError:
     with pytest.raises(kind) as caught:
         capture(CaptureRequest(**{"python": sys.executable, **request}), store)  # type: ignore[arg-type]
     assert not (store.root / "images").exists()

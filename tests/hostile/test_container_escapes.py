@@ -12,14 +12,14 @@ import pytest
 from environments import Captured
 from tools import tool
 
-from fairlead import render
-from fairlead.files import mounts
-from fairlead.images import exposed
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import Job, Mount, Plan, SchedulerFacts, Site, Topology
-from fairlead.plan import plan
-from fairlead.probe import probe
-from fairlead.render import parts
+from bareboat import render
+from bareboat.files import mounts
+from bareboat.images import exposed
+from bareboat.images.layers.flatten import make_flat
+from bareboat.model import Job, Mount, Plan, SchedulerFacts, Site, Topology
+from bareboat.plan import plan
+from bareboat.probe import probe
+from bareboat.render import parts
 
 pytestmark = pytest.mark.one_in(6)
 
@@ -78,7 +78,7 @@ def test_what_a_container_leaves_is_neither_run_nor_followed(
     (tmp_path / "mine").mkdir()
     mine.write_text("mine\n")
     (tmp_path / "work").mkdir()
-    command = f'cd "$FAIRLEAD_RUN_DIR" && set -- {name} {mine} {free}\n{{ {WAYS[way]}; }} 2>/dev/null; exit 0'
+    command = f'cd "$BAREBOAT_RUN_DIR" && set -- {name} {mine} {free}\n{{ {WAYS[way]}; }} 2>/dev/null; exit 0'
     folder = tmp_path / "run"
     script = tmp_path / "job.sh"
     made = planned(captured, here, tmp_path / "work", command)
@@ -121,7 +121,7 @@ def test_exit_codes_are_read_from_files_alone(tmp_path: Path, way: str) -> None:
 def _exits(folder: Path) -> str:
     script = f"{parts.EXITS_OF_RANKS.format(world_size=4)}\nexits 0 4"
     done = subprocess.run(
-        [tool("bash"), "-uc", f"FAIRLEAD_RUN_DIR='{folder}'\n{script}"],
+        [tool("bash"), "-uc", f"BAREBOAT_RUN_DIR='{folder}'\n{script}"],
         capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
     return done.stdout
@@ -138,7 +138,7 @@ def test_a_log_that_another_node_s_container_has_put_there_is_not_followed(
     (tmp_path / "logs").mkdir()
     words = [f"logs/1.{stream}", str(mine), str(tmp_path / "mine" / "free")]
     subprocess.run(["sh", "-c", WAYS[way], "sh", *words], cwd=tmp_path, check=True)
-    script = f"FAIRLEAD_NODE=0 FAIRLEAD_RUN_DIR='{tmp_path}'\n{parts.FOLLOW.format(ranks_per_node=2)}\nexit 0"
+    script = f"BAREBOAT_NODE=0 BAREBOAT_RUN_DIR='{tmp_path}'\n{parts.FOLLOW.format(ranks_per_node=2)}\nexit 0"
     done = subprocess.run(
         [tool("bash"), "-uc", script], capture_output=True, text=True, timeout=20, check=False
     )
@@ -175,7 +175,7 @@ def test_a_writable_mount_around_the_store_does_not_show_it_writable(
     command = (
         f"for name in {' '.join(STORED)}; do (echo bad > {store}/$name/bad-{tmp_path.name}) 2>/dev/null && "
         f'echo wrote $name; done; echo mine > "{shown}/ok-{tmp_path.name}" && '
-        'echo data > "$FAIRLEAD_RUN_DIR/data" && echo done'
+        'echo data > "$BAREBOAT_RUN_DIR/data" && echo done'
     )
     job = Job(
         name="bad", command=("/bin/sh", "-c", command), workdir=str(work), engine=engine, mounts=mounts,
@@ -193,7 +193,7 @@ def test_a_writable_mount_around_the_store_does_not_show_it_writable(
     script.write_bytes(os.fsencode(render.script(made)))
     data = captured.store.root / "runs" / f"data-{engine}-{alias}"
     data.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "FAIRLEAD_RUN_DIR": str(data), "FAIRLEAD_CONTROL": str(tmp_path)}
+    environment = {**os.environ, "BAREBOAT_RUN_DIR": str(data), "BAREBOAT_CONTROL": str(tmp_path)}
     done = subprocess.run(
         [tool("bash"), str(script)], capture_output=True, text=True, env=environment, timeout=120,
         check=False, stdin=subprocess.DEVNULL,
@@ -259,7 +259,7 @@ def test_a_script_handed_over_by_hand_keeps_its_runs_where_no_container_writes(
     script.write_bytes(os.fsencode(render.script(made, runs=kept)))
     done = start(script, escaped=tmp_path / "escaped")
     if engine == "native":  # nothing holds it
-        assert (work / "fairlead-runs" / "bad-17" / "control" / "starts").is_file()
+        assert (work / "bareboat-runs" / "bad-17" / "control" / "starts").is_file()
         return
     assert done.stdout == "[rank 0] over\n", done.stderr
     assert mine.read_text() == "mine\n"
@@ -271,7 +271,7 @@ def test_a_script_handed_over_by_hand_keeps_its_runs_where_no_container_writes(
 def test_a_mount_in_the_store_itself_is_refused(
     captured: Captured, here: Site, tmp_path: Path, inside: str
 ) -> None:
-    from fairlead.errors import PlanError
+    from bareboat.errors import PlanError
 
     folder = captured.store.root / inside
     if inside == "link":

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
-from fairlead import codec, submission
-from fairlead.cli.main import main
-from fairlead.model import Submission
-from fairlead.store import Store
+from bareboat import codec, submission
+from bareboat.cli.main import main
+from bareboat.model import Submission
+from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(3)
 

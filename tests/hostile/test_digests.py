@@ -16,15 +16,15 @@ from digested import MIXES, PARTS, Digested
 from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
 
-from fairlead.errors import FairleadError, ImageError
-from fairlead.images import pull
-from fairlead.images.layers.limits import Limits
-from fairlead.images.sources.layouts import open_layout
-from fairlead.images.sources.reference import Transport, parse
-from fairlead.images.sources.remote.client import open_registry
-from fairlead.images.sources.remote.options import Options
-from fairlead.images.sources.source import Source
-from fairlead.store import Store
+from bareboat.errors import BareboatError, ImageError
+from bareboat.images import pull
+from bareboat.images.layers.limits import Limits
+from bareboat.images.sources.layouts import open_layout
+from bareboat.images.sources.reference import Transport, parse
+from bareboat.images.sources.remote.client import open_registry
+from bareboat.images.sources.remote.options import Options
+from bareboat.images.sources.source import Source
+from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -70,7 +70,7 @@ def bring(image: Digested, place: str, folder: Path, fake: FakeRegistry, store: 
 
 def refused(image: Digested, place: str, folder: Path, fake: FakeRegistry, store: Store) -> str:
     """What the error says; nothing that a job could use is in the store."""
-    with pytest.raises(FairleadError) as caught:
+    with pytest.raises(BareboatError) as caught:
         bring(image, place, folder, fake, store)
     assert store.images() == []
     assert not any((store.root / "layers").glob("*/*"))
@@ -197,12 +197,12 @@ def test_other_names_of_content_are_refused(
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_reference_with_another_name_is_refused(kind: str, store: Store, fake: FakeRegistry) -> None:
     name = NAMES[kind](b"x")
-    with pytest.raises(FairleadError):
+    with pytest.raises(BareboatError):
         parse(f"{fake.address}/{REPOSITORY}@{name}", folder="/")
-    with pytest.raises(FairleadError, match=r"is not a digest"):
+    with pytest.raises(BareboatError, match=r"is not a digest"):
         store.layer(name)
     if ":" in name:
-        with pytest.raises(FairleadError, match=r"neither a tag nor a digest"):
+        with pytest.raises(BareboatError, match=r"neither a tag nor a digest"):
             open_registry(fake.address, REPOSITORY, name, options=options())
     assert not fake.asked
 
@@ -289,7 +289,7 @@ def test_content_below_the_folder_of_another_algorithm_is_not_taken(
         source = open_layout(tmp_path / "image.tar", Transport.OCI_ARCHIVE)
         pull.pull(source, store, reference="oci-archive:x", machine="x86_64", limits=Limits())
 
-    with pytest.raises(FairleadError) as caught:
+    with pytest.raises(BareboatError) as caught:
         read()
     assert f"lacks {ONE.names[part]}" in caught.value.message
     assert store.images() == []
@@ -325,8 +325,8 @@ def test_both_algorithms_of_one_layer_must_agree_with_it(
 def test_a_document_that_changed_in_the_store_is_found(
     what: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    from fairlead.images import oci
-    from fairlead.images.upkeep.verification import verify
+    from bareboat.images import oci
+    from bareboat.images.upkeep.verification import verify
 
     bring(ONE, "layout", tmp_path, fake, store)
     image = store.image(ONE.digest)
@@ -335,14 +335,14 @@ def test_a_document_that_changed_in_the_store_is_found(
     path.chmod(0o600)
     path.write_bytes(path.read_bytes().replace(b"linux", b"Linux") + b" ")
     assert not verify(store, image).ok
-    with pytest.raises(FairleadError, match="was changed there"):
+    with pytest.raises(BareboatError, match="was changed there"):
         oci.save_archive(store, image, tmp_path / "x.tar", name="x")
 
 
 def test_an_index_that_changed_in_the_store_covers_nothing(
     tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    from fairlead import pinning
+    from bareboat import pinning
 
     bring(ONE, "registry", tmp_path, fake, store)
     outer, inner = ONE.names["index"], ONE.digest

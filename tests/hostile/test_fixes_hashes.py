@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from builders import make_site
 
-from fairlead import fixes
-from fairlead.errors import ToolError, UsageError
-from fairlead.store import Store
+from bareboat import fixes
+from bareboat.errors import ToolError, UsageError
+from bareboat.store import Store
 
 PROGRAMS = {
     fixes.PY_SPY: "py_spy-0.4.3.data/scripts/py-spy",

@@ -19,10 +19,10 @@ from environments import Captured
 from processes import command, environment
 from tools import tool
 
-from fairlead import codec
-from fairlead.images.layers import layer
-from fairlead.model import Image
-from fairlead.store import Store
+from bareboat import codec
+from bareboat.images.layers import layer
+from bareboat.model import Image
+from bareboat.store import Store
 
 #: $1: the mount point, $2: its options, $3: what to run there, with the point and two more arguments.
 _MOUNT = 'mount -t tmpfs -o "$2" none "$1" && exec sh -c "$3" sh "$1" "$4" "$5"'
@@ -54,16 +54,16 @@ def in_small(
     )
 
 
-_CAPTURE = '"$PYTHON" -m fairlead capture --quiet --store "$1/store" --python "$2"; echo "exit $?"\n'
+_CAPTURE = '"$PYTHON" -m bareboat capture --quiet --store "$1/store" --python "$2"; echo "exit $?"\n'
 #: The same, as when the room goes while the files are copied: nobody looked beforehand.
 _CAPTURE_UNCHECKED = """
 "$PYTHON" -c 'import sys
-from fairlead.store import Store
-from fairlead.cli.main import main
+from bareboat.store import Store
+from bareboat.cli.main import main
 Store.check_room = lambda *_, **__: None
 sys.exit(main(sys.argv[1:]))' capture --quiet --store "$1/store" --python "$2"; echo "exit $?"
 """
-_CAPTURE_JSON = '"$PYTHON" -m fairlead capture --quiet --json --store "$1/store" --python "$2"\n'
+_CAPTURE_JSON = '"$PYTHON" -m bareboat capture --quiet --json --store "$1/store" --python "$2"\n'
 _LIST = 'cd "$1/store" && find . -mindepth 1 -maxdepth 3 | sort\n'
 
 
@@ -91,7 +91,7 @@ def test_what_cannot_fit_is_refused_beforehand_with_the_numbers(
     done = in_small(tmp_path / "small", options, _CAPTURE + 'find "$1" -mindepth 1\n', captured.python)
     assert done.stdout == "exit 4\n", "something was written: " + done.stdout + done.stderr
     assert re.search(f"the captured environment {numbers}", done.stderr), done.stderr
-    assert "FAIRLEAD_STORE=DIR" in done.stderr
+    assert "BAREBOAT_STORE=DIR" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from builders import make_image
-from fairlead.errors import StoreError
-from fairlead.images.layers import layer
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import Layer
-from fairlead.store import Store
+from bareboat.errors import StoreError
+from bareboat.images.layers import layer
+from bareboat.images.layers.flatten import make_flat
+from bareboat.model import Layer
+from bareboat.store import Store
 store = Store(Path(sys.argv[1]) / "store")
 with store.scratch() as scratch:
     for n in range(60):

@@ -14,16 +14,16 @@ import pytest
 from stored import image_of
 from strangers import remove_as_stranger, run_as_stranger
 
-from fairlead import access
-from fairlead.errors import StoreError
-from fairlead.images.upkeep import removal
-from fairlead.model import Image
-from fairlead.store import VERSION, Store
+from bareboat import access
+from bareboat.errors import StoreError
+from bareboat.images.upkeep import removal
+from bareboat.model import Image
+from bareboat.store import VERSION, Store
 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="fairlead-group-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="bareboat-group-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
     for path in [path for path in folder.rglob("*") if path.lstat().st_uid != os.getuid()]:
@@ -48,10 +48,10 @@ def put(store: Store, name: str = "app", **files: str) -> Image:
 
 
 def as_member(place: Path, *words: str | Path) -> tuple[int, str]:
-    """`fairlead …` as the other member, with a home of their own."""
+    """`bareboat …` as the other member, with a home of their own."""
     done = run_as_stranger(
-        'mkdir -p "$1/their"; export HOME=$1/their FAIRLEAD_STORE=$1/shared;'
-        ' unset XDG_CONFIG_HOME XDG_DATA_HOME; shift; python=$1; shift; "$python" -m fairlead "$@" 2>&1',
+        'mkdir -p "$1/their"; export HOME=$1/their BAREBOAT_STORE=$1/shared;'
+        ' unset XDG_CONFIG_HOME XDG_DATA_HOME; shift; python=$1; shift; "$python" -m bareboat "$@" 2>&1',
         place, sys.executable, *words,
         our_group=True,
     )  # fmt: skip
@@ -152,7 +152,7 @@ def test_what_is_planted_in_a_group_store_is_not_looked_at(name: str, shared: St
 @pytest.mark.parametrize("mode", [0o2770, 0o2777, 0o770, 0o3777])
 def test_a_group_store_whose_root_others_may_write_is_refused(mode: int, shared: Store, place: Path) -> None:
     shared.root.chmod(mode)
-    with pytest.raises(StoreError, match="not as `fairlead store --group` makes it"):
+    with pytest.raises(StoreError, match="not as `bareboat store --group` makes it"):
         access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own")
     access.make_group_store(shared.root, os.getgid(), VERSION)
     assert access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own") == place / "own"
@@ -170,8 +170,8 @@ def test_a_group_of_which_one_is_no_member_is_refused(shared: Store, place: Path
     members_home(place)
     shared.root.chmod(0o2755)
     done = run_as_stranger(
-        'export HOME=$1/their FAIRLEAD_STORE=$1/shared; mkdir "$HOME"; unset XDG_CONFIG_HOME XDG_DATA_HOME;'
-        ' "$2" -m fairlead image ls 2>&1',
+        'export HOME=$1/their BAREBOAT_STORE=$1/shared; mkdir "$HOME"; unset XDG_CONFIG_HOME XDG_DATA_HOME;'
+        ' "$2" -m bareboat image ls 2>&1',
         place, sys.executable,
     )  # fmt: skip
     assert (done.returncode, "you are no member" in done.stdout) == (4, True), done.stdout
@@ -181,7 +181,7 @@ def test_a_job_that_may_write_where_the_own_store_lies_cannot_write_to_it(shared
     """The group's store lies elsewhere; what the host starts is in the user's own."""
     from builders import make_job, make_site
 
-    from fairlead.images.present import present
+    from bareboat.images.present import present
 
     image = put(shared)
     shared.new_run("x")  # makes the own store

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from registries import FakeRegistry
 
-from fairlead.cli.main import main
-from fairlead.errors import FairleadError
-from fairlead.files import untrusted
-from fairlead.images.signatures import place, policy
-from fairlead.images.sources.remote import credentials, tls
-from fairlead.images.sources.remote.location import parse_url
-from fairlead.images.sources.remote.options import Options
-from fairlead.toml import TomlFile
+from bareboat.cli.main import main
+from bareboat.errors import BareboatError
+from bareboat.files import untrusted
+from bareboat.images.signatures import place, policy
+from bareboat.images.sources.remote import credentials, tls
+from bareboat.images.sources.remote.location import parse_url
+from bareboat.images.sources.remote.options import Options
+from bareboat.toml import TomlFile
 
 #: Who waits for a file waits for ever: this is how a test of it ends.
 LONGEST_S = 10
@@ -88,8 +88,8 @@ def test_job_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], put: Put, 
 def test_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str], put: Put) -> None:
     put(tmp_path / "x")
     refused(capsys, "site", "add", "x")
-    (tmp_path / ".config/fairlead").mkdir(parents=True)
-    os.rename("x", ".config/fairlead/site.toml")
+    (tmp_path / ".config/bareboat").mkdir(parents=True)
+    os.rename("x", ".config/bareboat/site.toml")
     if put is not circle:  # which is there for nobody
         for words in (["config"], ["plan", "--", "true"], ["site", "show"], ["site", "add", "--qos", "x"]):
             assert "site.toml" in refused(capsys, *words)
@@ -98,14 +98,14 @@ def test_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str], put: Put) 
 @obstacles
 def test_project_file_is_passed_over_or_refused(tmp_path: Path, put: Put) -> None:
     """Anybody could put one into a directory that all may write to."""
-    put(tmp_path / "fairlead.toml")
+    put(tmp_path / "bareboat.toml")
     assert main(["config"]) == (2 if put is terabyte else 0)
 
 
 @obstacles
 def test_log_ins(tmp_path: Path, put: Put) -> None:
     put(tmp_path / "auth.json")
-    with pytest.raises(FairleadError) as caught:
+    with pytest.raises(BareboatError) as caught:
         credentials.find("quay.io", "x", {"REGISTRY_AUTH_FILE": str(tmp_path / "auth.json")})
     assert "auth.json" in caught.value.message
     assert caught.value.remedy
@@ -126,7 +126,7 @@ def test_certificates(tmp_path: Path, put: Put, how: str) -> None:
         if put is circle:
             return
     chosen = Options(environment=environment, ca_file=str(path) if how == "ca_file" else None)
-    with pytest.raises(FairleadError) as caught:
+    with pytest.raises(BareboatError) as caught:
         tls.context(parse_url("https://quay.io/"), chosen)
     assert "ca.crt" in caught.value.message
     assert isinstance(ssl.create_default_context(), ssl.SSLContext)
@@ -143,7 +143,7 @@ def test_ca_file_of_a_pull(tmp_path: Path, capsys: pytest.CaptureFixture[str], p
 @obstacles
 def test_signature_policy(tmp_path: Path, put: Put) -> None:
     put(tmp_path / "policy.json")
-    with pytest.raises(FairleadError, match=r"policy\.json cannot be read") as caught:
+    with pytest.raises(BareboatError, match=r"policy\.json cannot be read") as caught:
         policy.load(str(tmp_path / "policy.json"))
     assert caught.value.remedy
     assert not place.requires_nothing(str(tmp_path / "policy.json"), {})

@@ -21,11 +21,11 @@ import restricted
 from environments import Captured
 from tools import path_without, tool
 
-from fairlead import codec
-from fairlead.engines import Container, bubblewrap
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import Command, Site
-from fairlead.render import words
+from bareboat import codec
+from bareboat.engines import Container, bubblewrap
+from bareboat.images.layers.flatten import make_flat
+from bareboat.model import Command, Site
+from bareboat.render import words
 
 #: What each engine is started by.
 PROGRAMS = {
@@ -62,7 +62,7 @@ NODES = {
 }
 
 _NOEXEC = (
-    r"no program that lies in \S+ can be started: it is mounted noexec\n.*\n? *try: export FAIRLEAD_STORE="
+    r"no program that lies in \S+ can be started: it is mounted noexec\n.*\n? *try: export BAREBOAT_STORE="
 )
 _SECCOMP = r"a seccomp filter is on this process.*mount"
 
@@ -86,22 +86,22 @@ class Node:
         places = {"STORE": str(captured.store.root), "HOME": str(self.home)}
         self.options = [places.get(word, word) for word in NODES[forbids].split()]
         if "/tmp" in self.options:
-            # What this test and Fairlead themselves are made of may lie there.
+            # What this test and Bareboat themselves are made of may lie there.
             used = [*sys.path, sys.prefix, sys.base_prefix, *places.values()]
             tops = {"/".join(path.split("/")[:3]) for path in used if path.startswith("/tmp/")}
             self.options += [word for top in sorted(tops) for word in ("--keep", top)]
 
-    def fairlead(self, *arguments: str | Path, engine: str | None = None) -> subprocess.CompletedProcess[str]:
-        """`fairlead …`, on a machine that has no engine but bubblewrap and this one (None: all of them)."""
+    def bareboat(self, *arguments: str | Path, engine: str | None = None) -> subprocess.CompletedProcess[str]:
+        """`bareboat …`, on a machine that has no engine but bubblewrap and this one (None: all of them)."""
         missing = [name for name in _ALL if engine is not None and name not in PROGRAMS[engine]]
         folder = self.top / f"programs-{engine}".replace(":", "-")  # a colon parts one from the next
         environment = {
             **os.environ,
             "PATH": path_without(folder, *missing),
             "HOME": str(self.home),
-            "FAIRLEAD_STORE": str(self.captured.store.root),
+            "BAREBOAT_STORE": str(self.captured.store.root),
         }
-        return self.run(sys.executable, "-m", "fairlead", *map(str, arguments), environment=environment)
+        return self.run(sys.executable, "-m", "bareboat", *map(str, arguments), environment=environment)
 
     def run(
         self, *command: str, environment: dict[str, str] | None = None
@@ -133,7 +133,7 @@ def runs_here(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> C
     @functools.cache
     def answer(engine: str) -> bool:
         free = Node(captured, tmp_path_factory.mktemp("free"), "nothing")
-        return free.fairlead("run", "--engine", engine, free.job(), engine=engine).returncode == 0
+        return free.bareboat("run", "--engine", engine, free.job(), engine=engine).returncode == 0
 
     return answer
 
@@ -146,7 +146,7 @@ def test_the_job_runs_or_is_refused_before_it_begins(
     for name in PROGRAMS[engine]:
         tool(name)
     there = node(forbids)
-    done = there.fairlead("run", "--engine", engine, there.job(), engine=engine)
+    done = there.bareboat("run", "--engine", engine, there.job(), engine=engine)
     assert "Traceback" not in done.stderr
     refusal = REFUSED.get((forbids, engine))
     if refusal is None and ("podman" not in engine or runs_here(engine)):
@@ -173,17 +173,17 @@ def test_the_job_runs_or_is_refused_before_it_begins(
         ("ptrace", "bubblewrap", "processes may not be traced"),
     ],
 )
-def test_left_to_itself_fairlead_takes_what_works_and_says_why(
+def test_left_to_itself_bareboat_takes_what_works_and_says_why(
     node: Callable[[str], Node], forbids: str, chosen: str, reason: str
 ) -> None:
     for names in PROGRAMS.values():
         for name in names:
             tool(name)
     there = node(forbids)
-    plan = there.fairlead("plan", there.job())
+    plan = there.bareboat("plan", there.job())
     assert re.search(rf"^ *engine +{chosen}$", plan.stdout, re.MULTILINE), plan.stdout + plan.stderr
     assert reason in plan.stdout
-    done = there.fairlead("run", there.job())
+    done = there.bareboat("run", there.job())
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
 
 
@@ -194,7 +194,7 @@ def test_an_environment_in_the_working_folder_runs_from_a_store_without_programs
     there = node("programs in the store")
     command = "import sys, ware; print(sys.executable, ware.__file__)"
     job = there.job(workdir=captured.folder.parent, command=command)
-    done = there.fairlead("run", "--engine", "bubblewrap", job)
+    done = there.bareboat("run", "--engine", "bubblewrap", job)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{captured.python} {captured.folder}/lib/")
 
@@ -204,7 +204,7 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
 ) -> None:
     there = node("programs in the store")
     facts = codec.from_json(
-        there.fairlead("doctor", "--json", engine="bubblewrap").stdout.encode(), Site, what="facts"
+        there.bareboat("doctor", "--json", engine="bubblewrap").stdout.encode(), Site, what="facts"
     )
     flat = captured.store.rootfs(captured.image).flat
     make_flat(captured.store, captured.image, ())
@@ -224,10 +224,10 @@ def test_neither_programs_nor_overlays_in_the_store_is_refused(
 ) -> None:
     there = node("overlays of the store")
     there.options += ["--noexec", str(captured.store.root)]
-    done = there.fairlead("run", there.job())
+    done = there.bareboat("run", there.job())
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
     assert "bubblewrap: no program that lies in" in done.stderr
-    assert "export FAIRLEAD_STORE=" in done.stderr
+    assert "export BAREBOAT_STORE=" in done.stderr
     assert not (there.work / "began").exists()
 
 
@@ -236,7 +236,7 @@ def test_neither_programs_nor_overlays_in_the_store_is_refused(
     [
         ("overlays of the store", r"no +overlay in a user namespace: the store's file system", "none needed"),
         ("programs in /tmp", r"no +programs in /tmp: .* mounted noexec; engines put theirs elsewhere", ""),
-        ("programs in the store", r"no +programs in the store: .* mounted noexec", "export FAIRLEAD_STORE="),
+        ("programs in the store", r"no +programs in the store: .* mounted noexec", "export BAREBOAT_STORE="),
         ("fuse", r"no +FUSE: there is no /dev/fuse", "sudo modprobe fuse"),
         ("more than 1 MiB of /dev/shm", r"no +/dev/shm: 1 MiB", "sudo mount -o remount,size=50% /dev/shm"),
         ("writes to the home", r"yes +home folder: read-only", ""),
@@ -248,10 +248,10 @@ def test_neither_programs_nor_overlays_in_the_store_is_refused(
 def test_the_doctor_names_what_is_forbidden_and_what_mends_it(
     node: Callable[[str], Node], forbids: str, line: str, remedy: str
 ) -> None:
-    done = node(forbids).fairlead("doctor", engine="bubblewrap")
+    done = node(forbids).bareboat("doctor", engine="bubblewrap")
     found = re.search(rf"^ *{line}.*\n(.*)", done.stdout, re.MULTILINE)
     assert found is not None, done.stdout + done.stderr
     if remedy:
         assert found[1].strip().startswith(f"try: {remedy}")
-    free = node("nothing").fairlead("doctor", engine="bubblewrap").stdout
+    free = node("nothing").bareboat("doctor", engine="bubblewrap").stdout
     assert forbids == "fuse" or not re.search(rf"^ *{line}", free, re.MULTILINE), "it is so everywhere here"

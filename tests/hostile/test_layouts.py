@@ -36,10 +36,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import tool
 
-from fairlead.errors import FairleadError, ImageError
-from fairlead.images.sources.layouts import open_layout, sniff
-from fairlead.images.sources.reference import Transport
-from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor
+from bareboat.errors import BareboatError, ImageError
+from bareboat.images.sources.layouts import open_layout, sniff
+from bareboat.images.sources.reference import Transport
+from bareboat.images.sources.source import LARGEST_DOCUMENT, Descriptor
 
 ONE = handmade("one", "two")
 OTHER = handmade("other")
@@ -594,7 +594,7 @@ def test_a_damaged_squashfs_is_an_error_or_harmless(damage: list[tuple[int, byte
         scratch = folder / "scratch"
         scratch.mkdir()
         before = sorted(folder.rglob("*"))
-        with contextlib.suppress(FairleadError):
+        with contextlib.suppress(BareboatError):
             read_whole(open_layout(path, Transport.SQUASHFS, scratch=scratch))
         assert sorted(folder.rglob("*")) == before
 
@@ -623,9 +623,9 @@ def test_a_damaged_archive_is_an_error_or_harmless(
     with tempfile.NamedTemporaryFile() as stream:
         stream.write(data[: keep % len(data) or None])
         stream.flush()
-        with contextlib.suppress(FairleadError):
+        with contextlib.suppress(BareboatError):
             sniff(stream.name)
-        with contextlib.suppress(FairleadError):
+        with contextlib.suppress(BareboatError):
             source = open_layout(stream.name, transport)
             document = source.document()
             assert digest_of(document.data) == document.digest
@@ -643,10 +643,10 @@ def test_reading_a_large_archive_takes_little_memory(tmp_path: Path) -> None:
         stream.seek(0, os.SEEK_END)
         stream.write(tar_of(without(DOCKER, name)))
     program = (
-        "import sys\nfrom fairlead.images.sources.layouts import *\n"
+        "import sys\nfrom bareboat.images.sources.layouts import *\n"
         "source = open_layout(sys.argv[1], Transport.DOCKER_ARCHIVE)\n"
         "import json\nlayer = json.loads(source.document().data)['layers'][0]\n"
-        "from fairlead.images.sources.source import Descriptor\n"
+        "from bareboat.images.sources.source import Descriptor\n"
         "d = Descriptor(media_type='', digest=layer['digest'], size=layer['size'])\n"
         "n = 0\nbuffer = memoryview(bytearray(1 << 20))\n"
         "with source.blob(d) as blob:\n"

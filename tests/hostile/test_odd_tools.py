@@ -15,11 +15,11 @@ import pytest
 from processes import command
 from watch import wait_until
 
-from fairlead import codec, execute, registry, submission
-from fairlead.cli.main import main
-from fairlead.errors import ToolError
-from fairlead.model import JobState, Submission
-from fairlead.store import Store
+from bareboat import codec, execute, registry, submission
+from bareboat.cli.main import main
+from bareboat.errors import ToolError
+from bareboat.model import JobState, Submission
+from bareboat.store import Store
 
 Run = tuple[int, str, str]
 
@@ -93,7 +93,7 @@ def test_a_tool_that_does_not_answer_leaves_nothing(tmp_path: Path, fault: str) 
     with pytest.raises(ToolError, match=r"tool did not answer within 0\.3 s") as caught:
         execute.run([program, "a b"], timeout_s=0.3)
     assert caught.value.context == f"{program} 'a b'"
-    assert "export FAIRLEAD_TOOL_TIMEOUT_S=60" in caught.value.remedy
+    assert "export BAREBOAT_TOOL_TIMEOUT_S=60" in caught.value.remedy
 
 
 @pytest.mark.usefixtures("clean")
@@ -318,7 +318,7 @@ def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
     for text in ("0", "-1", "nan", "inf", "1e99"):
         desk.tools(None, patience_s=float(text))
         code, _, err = desk("doctor")
-        assert (code, "try: export FAIRLEAD_TOOL_TIMEOUT_S=60" in err) == (2, True)
+        assert (code, "try: export BAREBOAT_TOOL_TIMEOUT_S=60" in err) == (2, True)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -332,13 +332,13 @@ def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("fairlead.probe.machine.probe_mpis", "MPI could not be probed"),
-        ("fairlead.probe.machine.probe_network", "the network could not be probed"),
-        ("fairlead.probe.machine.find.find", "the GPU drivers could not be probed"),
-        ("fairlead.probe.permits.checks", "what this machine permits could not be probed"),
-        ("fairlead.probe.machine._file_system", "the file system of /tmp could not be probed"),
-        ("fairlead.schedulers.slurm.probe", ""),
-        ("fairlead.engines.podman.probe", "when tried"),
+        ("bareboat.probe.machine.probe_mpis", "MPI could not be probed"),
+        ("bareboat.probe.machine.probe_network", "the network could not be probed"),
+        ("bareboat.probe.machine.find.find", "the GPU drivers could not be probed"),
+        ("bareboat.probe.permits.checks", "what this machine permits could not be probed"),
+        ("bareboat.probe.machine._file_system", "the file system of /tmp could not be probed"),
+        ("bareboat.schedulers.slurm.probe", ""),
+        ("bareboat.engines.podman.probe", "when tried"),
     ],
 )
 def test_a_probe_that_fails_in_any_way(
@@ -366,15 +366,15 @@ def test_a_broken_numpy_stops_what_needs_it_and_nothing_else(desk: Desk) -> None
     )
     environment = {**os.environ, "PYTHONPATH": str(desk.folder / "broken")}
 
-    def fairlead(*words: str) -> tuple[int, str]:
+    def bareboat(*words: str) -> tuple[int, str]:
         done = subprocess.run(
             command(*words), env=environment, capture_output=True, text=True, check=False, timeout=_HANGS_S
         )
         return done.returncode, done.stderr
 
-    assert fairlead("run", "job.toml")[0] == 0
+    assert bareboat("run", "job.toml")[0] == 0
     for words in (("prove", "job.toml"), ("report", "names")):
-        code, said = fairlead(*words)
+        code, said = bareboat(*words)
         assert code == 2
         assert "a study needs numpy, and it cannot be imported" in said
         assert "RuntimeError: module compiled against ABI 9" in said

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 from strangers import own_as_stranger, remove_as_stranger, run_as_stranger
 
-from fairlead import config, consent
-from fairlead.errors import UsageError
-from fairlead.files import ownership
-from fairlead.probe.host import RealHost
-from fairlead.store import Store
+from bareboat import config, consent
+from bareboat.errors import UsageError
+from bareboat.files import ownership
+from bareboat.probe.host import RealHost
+from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -35,7 +35,7 @@ PLANTED = '#!/bin/sh\nid -un >> "{trace}"\necho "PRoot v5.1.0: hostile"\n'
 @pytest.fixture
 def open_place() -> Iterator[Path]:
     """A directory that both users can reach, which pytest's are not."""
-    folder = Path(tempfile.mkdtemp(prefix="fairlead-hostile-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="bareboat-hostile-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -51,7 +51,7 @@ def open_place() -> Iterator[Path]:
 
 
 def plant_store(store: Path, trace: Path) -> None:
-    """A store as B would make it: every tool that Fairlead looks for in a store leaves a trace."""
+    """A store as B would make it: every tool that Bareboat looks for in a store leaves a trace."""
     text = PLANTED.format(trace=trace)
     for name in (
         f"tools/udocker/engine/bin/proot-{MACHINE}-4_8_0",
@@ -70,16 +70,16 @@ def plant_store(store: Path, trace: Path) -> None:
     (store / "version").write_text("2\n")
 
 
-def fairlead(
+def bareboat(
     *words: str | Path, folder: Path, home: Path, stdin: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """The program as A runs it: with a home of its own and no store named, unless `variables` does."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BAREBOAT_")}
     environment |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), **variables}
     for name in ("XDG_DATA_HOME", "SCRATCH", "WORK"):
         environment.pop(name, None)
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", *map(str, words)],
+        [sys.executable, "-m", "bareboat", *map(str, words)],
         cwd=folder, env=environment, capture_output=True, text=True, check=False, input=stdin or "",
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
@@ -114,16 +114,16 @@ def test_another_user_s_project_file_above_the_directory_starts_nothing(
 ) -> None:
     shared, trace = open_place / "shared", open_place / "trace"
     plant_store(shared / "evil", trace)
-    (shared / "fairlead.toml").write_text('store = "evil"\n')
+    (shared / "bareboat.toml").write_text('store = "evil"\n')
     own_as_stranger(shared)
     run_as_stranger('chmod 777 "$1"', shared)
     mine = shared / "mine"
     mine.mkdir()
-    done = fairlead(*verb, folder=mine, home=home)
+    done = bareboat(*verb, folder=mine, home=home)
     assert not trace.exists(), trace.read_text()
-    assert "fairlead.toml is ignored" in done.stderr
+    assert "bareboat.toml is ignored" in done.stderr
     assert "belongs to" in done.stderr
-    assert f"fairlead trust {shared}/fairlead.toml" in done.stderr
+    assert f"bareboat trust {shared}/bareboat.toml" in done.stderr
     assert "evil" not in done.stdout
 
 
@@ -133,11 +133,11 @@ def test_a_cloned_repository_s_store_is_not_used_unasked(
 ) -> None:
     clone, trace = tmp_path / "clone", tmp_path / "trace"
     plant_store(clone / ".st", trace)
-    (clone / "fairlead.toml").write_text('store = ".st"\n')
-    done = fairlead(*verb, folder=clone, home=home)
+    (clone / "bareboat.toml").write_text('store = ".st"\n')
+    done = bareboat(*verb, folder=clone, home=home)
     assert not trace.exists(), trace.read_text()
     assert done.returncode == 2
-    assert f"try: fairlead trust {clone}/fairlead.toml" in done.stderr
+    assert f"try: bareboat trust {clone}/bareboat.toml" in done.stderr
     assert done.stderr.count("try:") == 1
 
 
@@ -154,7 +154,7 @@ def test_every_guarded_key_is_tried() -> None:
 def test_a_guarded_key_of_a_project_needs_an_agreement(
     name: str, above: str, tmp_path: Path, home: Path
 ) -> None:
-    file = tmp_path / "fairlead.toml"
+    file = tmp_path / "bareboat.toml"
     file.write_text(f'{name} = "{GUARDED[name]}"\nseed = 5\n')
     folder, environment = tmp_path / above, {"HOME": str(home)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -178,8 +178,8 @@ def test_an_agreement_is_not_another_file_s(name: str, tmp_path: Path, home: Pat
     environment = {"HOME": str(home)}
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "fairlead.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
-    config.agree(tmp_path / "a/fairlead.toml", environment)
+        (tmp_path / folder / "bareboat.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
+    config.agree(tmp_path / "a/bareboat.toml", environment)
     with pytest.raises(UsageError, match="have not agreed"):
         config.resolve({}, folder=tmp_path / "b", environment=environment)
 
@@ -188,16 +188,16 @@ def test_an_agreement_is_not_another_file_s(name: str, tmp_path: Path, home: Pat
 def test_a_key_that_a_flag_or_a_variable_sets_needs_no_agreement(
     name: str, tmp_path: Path, home: Path
 ) -> None:
-    (tmp_path / "fairlead.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
+    (tmp_path / "bareboat.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
     environment = {"HOME": str(home)}
     assert config.resolve({name: "/mine"}, folder=tmp_path, environment=environment)[name] == "/mine"
-    environment |= {f"FAIRLEAD_{name.upper()}": "/mine"}
+    environment |= {f"BAREBOAT_{name.upper()}": "/mine"}
     assert config.resolve({}, folder=tmp_path, environment=environment)[name] == "/mine"
 
 
 @pytest.mark.parametrize(("answer", "used"), [("yes", True), ("n", False), ("", False), ("yess", False)])
 def test_on_a_terminal_it_is_asked_once(answer: str, used: bool, tmp_path: Path, home: Path) -> None:
-    (tmp_path / "fairlead.toml").write_text('store = "x"\n')
+    (tmp_path / "bareboat.toml").write_text('store = "x"\n')
     asked = []
 
     def ask(path: Path, values: object) -> bool:
@@ -212,7 +212,7 @@ def test_on_a_terminal_it_is_asked_once(answer: str, used: bool, tmp_path: Path,
             with pytest.raises(UsageError):
                 config.resolve({}, folder=tmp_path, environment=environment, ask=ask)
     assert len(asked) == (1 if used else 2)
-    assert asked[0] == (tmp_path / "fairlead.toml", {"store": "x"})
+    assert asked[0] == (tmp_path / "bareboat.toml", {"store": "x"})
 
 
 def test_the_question_shows_a_stranger_s_text_without_control_characters(
@@ -220,7 +220,7 @@ def test_the_question_shows_a_stranger_s_text_without_control_characters(
 ) -> None:
     import io
 
-    from fairlead.cli import console
+    from bareboat.cli import console
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert console.agrees(tmp_path, {"store": "a\x1b]0;title\x07\x1b[8m\u202eb"})
@@ -232,7 +232,7 @@ def test_a_stranger_s_hand_is_seen_wherever_it_is(where: str, open_place: Path, 
     """The file, the link to it, its directory, one above, and the target of a link to a directory."""
     theirs = open_place / "theirs"
     (theirs / "in").mkdir(parents=True)
-    (theirs / "in/fairlead.toml").write_text("seed = 666\n")
+    (theirs / "in/bareboat.toml").write_text("seed = 666\n")
     own_as_stranger(theirs)
     run_as_stranger('chmod -R 777 "$1"', theirs)
     folder = open_place / "mine"
@@ -241,15 +241,15 @@ def test_a_stranger_s_hand_is_seen_wherever_it_is(where: str, open_place: Path, 
         case "file":
             folder = theirs / "in"
         case "link":
-            (folder / "fairlead.toml").symlink_to(theirs / "in/fairlead.toml")
+            (folder / "bareboat.toml").symlink_to(theirs / "in/bareboat.toml")
         case "directory":
             (theirs / "in/own").mkdir()
             folder = theirs / "in/own"
-            (folder / "fairlead.toml").write_text("seed = 666\n")
+            (folder / "bareboat.toml").write_text("seed = 666\n")
         case "above":
             folder = theirs / "in/deep/er"
             folder.mkdir(parents=True)
-            (folder / "fairlead.toml").write_text("seed = 666\n")
+            (folder / "bareboat.toml").write_text("seed = 666\n")
         case _:
             folder = open_place / "mine/link"
             folder.symlink_to(theirs / "in")
@@ -258,7 +258,7 @@ def test_a_stranger_s_hand_is_seen_wherever_it_is(where: str, open_place: Path, 
 
 @pytest.mark.parametrize("mode", [0o666, 0o646, 0o622, 0o602])
 def test_settings_of_one_s_own_that_all_may_write_are_an_error(mode: int, tmp_path: Path, home: Path) -> None:
-    file = tmp_path / "fairlead.toml"
+    file = tmp_path / "bareboat.toml"
     file.write_text("seed = 5\n")
     file.chmod(mode)
     with pytest.raises(UsageError, match="not believed") as caught:
@@ -272,9 +272,9 @@ def test_settings_of_one_s_own_that_all_may_write_are_an_error(mode: int, tmp_pa
         config.resolve({}, folder=tmp_path, environment={"HOME": str(home)})
 
 
-@pytest.mark.parametrize("open_part", ["site.toml", "fairlead", ".config"])
+@pytest.mark.parametrize("open_part", ["site.toml", "bareboat", ".config"])
 def test_a_site_file_that_others_may_write_is_an_error(open_part: str, home: Path, tmp_path: Path) -> None:
-    folder = home / ".config/fairlead"
+    folder = home / ".config/bareboat"
     folder.mkdir(parents=True)
     (folder / "site.toml").write_text('store = "/x"\n')
     environment = {"HOME": str(home)}
@@ -286,7 +286,7 @@ def test_a_site_file_that_others_may_write_is_an_error(open_part: str, home: Pat
 
 
 def test_agreements_are_the_user_s_alone_and_are_refused_from_others(tmp_path: Path, home: Path) -> None:
-    file, environment = tmp_path / "fairlead.toml", {"HOME": str(home)}
+    file, environment = tmp_path / "bareboat.toml", {"HOME": str(home)}
     file.write_text('store = "x"\n')
     old = os.umask(0)
     try:
@@ -311,18 +311,18 @@ def test_agreements_are_the_user_s_alone_and_are_refused_from_others(tmp_path: P
 
 
 def test_trust_lists_keeps_and_forgets(tmp_path: Path, home: Path) -> None:
-    (tmp_path / "fairlead.toml").write_text('ca_file = "x"\n')
-    assert fairlead("config", folder=tmp_path, home=home).returncode == 2
-    said = fairlead("trust", "fairlead.toml", folder=tmp_path, home=home)
+    (tmp_path / "bareboat.toml").write_text('ca_file = "x"\n')
+    assert bareboat("config", folder=tmp_path, home=home).returncode == 2
+    said = bareboat("trust", "bareboat.toml", folder=tmp_path, home=home)
     assert (said.returncode, "ca_file = x" in said.stdout) == (0, True)
-    assert fairlead("config", folder=tmp_path, home=home).returncode == 0
-    listed = fairlead("trust", "--json", folder=tmp_path, home=home)
-    assert json.loads(listed.stdout) == [str(tmp_path / "fairlead.toml")]
-    assert fairlead("trust", "--forget", "fairlead.toml", folder=tmp_path, home=home).returncode == 0
-    assert fairlead("config", folder=tmp_path, home=home).returncode == 2
-    assert fairlead("trust", "--forget", "fairlead.toml", folder=tmp_path, home=home).returncode == 2
+    assert bareboat("config", folder=tmp_path, home=home).returncode == 0
+    listed = bareboat("trust", "--json", folder=tmp_path, home=home)
+    assert json.loads(listed.stdout) == [str(tmp_path / "bareboat.toml")]
+    assert bareboat("trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 0
+    assert bareboat("config", folder=tmp_path, home=home).returncode == 2
+    assert bareboat("trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 2
     for wrong in ("nothing", "/dev/zero"):
-        assert fairlead("trust", wrong, folder=tmp_path, home=home).returncode == 2
+        assert bareboat("trust", wrong, folder=tmp_path, home=home).returncode == 2
 
 
 # -- another user's store ------------------------------------------------------------------------------------
@@ -334,9 +334,9 @@ def test_nothing_is_started_out_of_another_user_s_store_however_it_is_named(
     named: str, verb: tuple[str, ...], open_place: Path, home: Path, tmp_path: Path
 ) -> None:
     evil, trace = open_place / "evil", open_place / "trace"
-    plant_store(evil / "fairlead", trace)
+    plant_store(evil / "bareboat", trace)
     own_as_stranger(evil)
-    store = evil / "fairlead"
+    store = evil / "bareboat"
     words: tuple[str, ...] = verb
     variables = {}
     match named:
@@ -344,13 +344,13 @@ def test_nothing_is_started_out_of_another_user_s_store_however_it_is_named(
             at = 2 if verb[0] == "image" else 1
             words = (*verb[:at], "--store", str(store), *verb[at:])
         case "variable":
-            variables = {"FAIRLEAD_STORE": str(store)}
+            variables = {"BAREBOAT_STORE": str(store)}
         case "site file":
-            (home / ".config/fairlead").mkdir(parents=True)
-            (home / ".config/fairlead/site.toml").write_text(f'store = "{store}"\n')
+            (home / ".config/bareboat").mkdir(parents=True)
+            (home / ".config/bareboat/site.toml").write_text(f'store = "{store}"\n')
         case _:
             variables = {"PROJECT": str(evil)}
-    done = fairlead(*words, folder=tmp_path, home=home, **variables)
+    done = bareboat(*words, folder=tmp_path, home=home, **variables)
     assert not trace.exists(), trace.read_text()
     if named != "default":
         assert done.returncode == 4, done.stderr
@@ -367,10 +367,10 @@ def test_a_store_that_all_may_write_is_refused_until_it_is_cleaned(
     (store / "images").mkdir()
     (store / "runs").mkdir()
     store.chmod(mode)
-    done = fairlead("doctor", "--store", store, folder=tmp_path, home=home)
+    done = bareboat("doctor", "--store", store, folder=tmp_path, home=home)
     assert not trace.exists()
-    assert (done.returncode, f"try: fairlead store --private {store}" in done.stderr) == (4, True)
-    done = fairlead("store", "--private", store, folder=tmp_path, home=home)
+    assert (done.returncode, f"try: bareboat store --private {store}" in done.stderr) == (4, True)
+    done = bareboat("store", "--private", store, folder=tmp_path, home=home)
     assert done.returncode == 0, done.stderr
     assert "removed tools" in done.stdout
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
@@ -385,19 +385,19 @@ def test_a_store_below_a_directory_that_all_may_write_needs_an_agreement(
     (project / "me").mkdir(parents=True)
     project.chmod(mode)
     store = project / "me/store"
-    done = fairlead("image", "ls", "--store", store, folder=tmp_path, home=home)
+    done = bareboat("image", "ls", "--store", store, folder=tmp_path, home=home)
     assert done.returncode == 4
     assert f"{project} can be written by every user" in done.stderr
-    assert f"fairlead trust {store}" in done.stderr
+    assert f"bareboat trust {store}" in done.stderr
     store.mkdir()
-    assert fairlead("trust", store, folder=tmp_path, home=home).returncode == 0
-    assert fairlead("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 0
+    assert bareboat("trust", store, folder=tmp_path, home=home).returncode == 0
+    assert bareboat("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 0
     # The agreement is to what was shown, and to no more.
     (project / "me").chmod(0o777)
-    assert fairlead("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 4
+    assert bareboat("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 4
     project.chmod(0o1777)
     (project / "me").chmod(0o755)
-    assert fairlead("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 0
+    assert bareboat("image", "ls", "--store", store, folder=tmp_path, home=home).returncode == 0
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
@@ -424,12 +424,12 @@ def test_a_store_that_others_may_read_is_closed_and_that_is_said(
     store = Store(open_place / "store")
     store.write(store.root / "names/x", b"secret")
     store.root.chmod(mode)
-    done = fairlead("config", folder=tmp_path, home=home, FAIRLEAD_STORE=str(store.root))
+    done = bareboat("config", folder=tmp_path, home=home, BAREBOAT_STORE=str(store.root))
     assert stat.S_IMODE(store.root.stat().st_mode) == mode  # it only looks
-    done = fairlead("image", "ls", folder=tmp_path, home=home, FAIRLEAD_STORE=str(store.root))
+    done = bareboat("image", "ls", folder=tmp_path, home=home, BAREBOAT_STORE=str(store.root))
     assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
     assert "private now (mode 0700)" in done.stderr
-    done = fairlead("image", "ls", folder=tmp_path, home=home, FAIRLEAD_STORE=str(store.root))
+    done = bareboat("image", "ls", folder=tmp_path, home=home, BAREBOAT_STORE=str(store.root))
     assert "private" not in done.stderr
     assert run_as_stranger('cat "$1" && exit 9 || true', store.root / "names/x").returncode == 0
 
@@ -479,7 +479,7 @@ def test_a_tool_that_others_could_have_changed_is_not_started(
             store.root.chmod(0o700)
     assert host.tool(tool) is None
     assert "is not started" in caplog.text
-    assert "fairlead doctor --fix" in caplog.text
+    assert "bareboat doctor --fix" in caplog.text
 
 
 # -- the rule itself -----------------------------------------------------------------------------------------

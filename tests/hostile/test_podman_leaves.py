@@ -10,11 +10,11 @@ from environments import Captured
 from tools import tool
 from watch import wait_until
 
-from fairlead import execute, registry
-from fairlead.probe import probe
-from fairlead.probe.host import RealHost
-from fairlead.site_layer.local_run import run_here
-from fairlead.store import Store
+from bareboat import execute, registry
+from bareboat.probe import probe
+from bareboat.probe.host import RealHost
+from bareboat.site_layer.local_run import run_here
+from bareboat.store import Store
 
 ENGINES = ("podman", "podman-hpc")
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from fairlead.cli.main import main
-from fairlead.errors import UsageError
-from fairlead.images import bundle
-from fairlead.images.signatures import place, policy, scopes
-from fairlead.images.signatures.identity import Identity, Name, parse_name, read_identity
-from fairlead.images.signatures.payload import COSIGN, read_claim
-from fairlead.images.sources import reference
+from bareboat.cli.main import main
+from bareboat.errors import UsageError
+from bareboat.images import bundle
+from bareboat.images.signatures import place, policy, scopes
+from bareboat.images.signatures.identity import Identity, Name, parse_name, read_identity
+from bareboat.images.signatures.payload import COSIGN, read_claim
+from bareboat.images.sources import reference
 
 _OK = '[{"type": "insecureAcceptAnything"}]'
 _KEY = '"type": "signedBy", "keyType": "GPGKeys", "keyPath": "/k"'
@@ -152,13 +152,13 @@ def test_a_project_cannot_choose_the_policy_nor_lift_the_digests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    site = tmp_path / "config/fairlead/site.toml"
+    site = tmp_path / "config/bareboat/site.toml"
     site.parent.mkdir(parents=True)
     site.write_text("require_digest = true\n")
-    (tmp_path / "fairlead.toml").write_text("require_digest = false\n")
+    (tmp_path / "bareboat.toml").write_text("require_digest = false\n")
     assert main(["config", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["require_digest"]["value"] is True
-    (tmp_path / "fairlead.toml").write_text('policy = "accept.json"\n')
+    (tmp_path / "bareboat.toml").write_text('policy = "accept.json"\n')
     assert main(["config"]) == 2
     assert "not of a project" in capsys.readouterr().err
 
@@ -274,7 +274,7 @@ def test_a_bundle_brings_no_verdict(tmp_path: Path) -> None:
     }
     listed = json.dumps([pin]).encode()
     with tarfile.open(tmp_path / "bundle.tar", "w") as archive:
-        member = tarfile.TarInfo("fairlead/pins.json")
+        member = tarfile.TarInfo("bareboat/pins.json")
         member.size = len(listed)
         archive.addfile(member, io.BytesIO(listed))
     (read,) = bundle.pins(tmp_path / "bundle.tar")

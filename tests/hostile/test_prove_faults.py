@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import fairlead, left_after, marked, start_fairlead
+from processes import bareboat, left_after, marked, start_bareboat
 from trainings import make_small_environment, write_job, write_training
 
-from fairlead.store import Store
-from fairlead.study import prove
+from bareboat.store import Store
+from bareboat.study import prove
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_killed_ten_times_it_leaves_no_process_and_goes_on_to_the_right_number_o
     draw = random.Random(20)
     for _ in range(10):
         resume = ["--resume"] if studies(place, name) else []
-        running = start_fairlead(*arguments(place, *resume, job), store=place / "store", cwd=tmp_path)
+        running = start_bareboat(*arguments(place, *resume, job), store=place / "store", cwd=tmp_path)
         time.sleep(draw.uniform(0.1, 3.0))
         running.send_signal(signal.SIGKILL)
         running.wait()
@@ -64,7 +64,7 @@ def test_killed_ten_times_it_leaves_no_process_and_goes_on_to_the_right_number_o
             store = Store(place / "store")
             assert len(prove.read_records(store, prove.read_study(store, run_id))) % 2 == 0
     resume = ["--resume"] if studies(place, name) else []
-    code, _, err = fairlead(*arguments(place, *resume, job), store=place / "store", cwd=tmp_path)
+    code, _, err = bareboat(*arguments(place, *resume, job), store=place / "store", cwd=tmp_path)
     assert code == 0, err
     store = Store(place / "store")
     finished = [prove.read_study(store, run) for run in studies(place, name)]
@@ -85,12 +85,12 @@ def test_a_signal_stops_everything_and_says_how_to_go_on(
     name = tmp_path.name
     write_training(tmp_path, steps=100_000)
     job = write_job(tmp_path, name=name)
-    running = start_fairlead(*arguments(place, job), store=place / "store", cwd=tmp_path)
+    running = start_bareboat(*arguments(place, job), store=place / "store", cwd=tmp_path)
     wait_for(lambda: len(marked(name)) >= 2)
     os.killpg(running.pid, number)
     out, err = running.communicate(timeout=60)
     assert running.returncode == code
-    assert "fairlead prove --resume " + studies(place, name)[0] in err
+    assert "bareboat prove --resume " + studies(place, name)[0] in err
     assert "Traceback" not in out + err
     assert left_after(name, 1) == []
     assert nothing_unfinished(place)
@@ -98,7 +98,7 @@ def test_a_signal_stops_everything_and_says_how_to_go_on(
 
 def test_a_rank_that_fails_in_mid_training_is_told_with_its_last_words(place: Path, tmp_path: Path) -> None:
     write_training(tmp_path, extra="step == 60 and (print('out of luck', flush=True), os._exit(9))")
-    code, _, err = fairlead(
+    code, _, err = bareboat(
         *arguments(place, write_job(tmp_path, name=tmp_path.name)), store=place / "store", cwd=tmp_path
     )
     assert code == 9
@@ -112,7 +112,7 @@ def test_a_script_that_raises_shows_its_own_traceback_and_passes_its_code_on(
     place: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("raise RuntimeError('no data here')\n")
-    code, _, err = fairlead(
+    code, _, err = bareboat(
         *arguments(place, write_job(tmp_path, name=tmp_path.name)), store=place / "store", cwd=tmp_path
     )
     assert code == 1
@@ -121,7 +121,7 @@ def test_a_script_that_raises_shows_its_own_traceback_and_passes_its_code_on(
 
 def test_a_training_too_short_to_measure_says_so(place: Path, tmp_path: Path) -> None:
     write_training(tmp_path, steps=5)
-    code, _, err = fairlead(
+    code, _, err = bareboat(
         *arguments(place, write_job(tmp_path, name=tmp_path.name)), store=place / "store", cwd=tmp_path
     )
     assert code == 1
@@ -131,7 +131,7 @@ def test_a_training_too_short_to_measure_says_so(place: Path, tmp_path: Path) ->
 
 def test_a_training_without_an_end_to_its_meter_says_what_to_call(place: Path, tmp_path: Path) -> None:
     write_training(tmp_path, extra="step == 120 and os._exit(0)")
-    code, _, err = fairlead(
+    code, _, err = bareboat(
         *arguments(place, write_job(tmp_path, name=tmp_path.name)), store=place / "store", cwd=tmp_path
     )
     assert code == 1
@@ -141,7 +141,7 @@ def test_a_training_without_an_end_to_its_meter_says_what_to_call(place: Path, t
 def test_a_changed_job_is_not_resumed_as_if_it_were_the_old_one(place: Path, tmp_path: Path) -> None:
     name = tmp_path.name
     write_training(tmp_path, steps=100_000)
-    running = start_fairlead(
+    running = start_bareboat(
         *arguments(place, write_job(tmp_path, name=name)), store=place / "store", cwd=tmp_path
     )
     wait_for(lambda: len(marked(name)) >= 2)
@@ -149,30 +149,30 @@ def test_a_changed_job_is_not_resumed_as_if_it_were_the_old_one(place: Path, tmp
     running.communicate(timeout=60)
     changed = write_job(tmp_path, name=name, repeats=7)
     for other in (("--", "true"), (changed,)):
-        code, _, err = fairlead(*arguments(place, "--resume", *other), store=place / "store", cwd=tmp_path)
+        code, _, err = bareboat(*arguments(place, "--resume", *other), store=place / "store", cwd=tmp_path)
         assert code == 2
         assert "there is no study of this job as it is now" in err
 
 
-def test_two_fairleads_do_not_work_on_one_study(place: Path, tmp_path: Path) -> None:
+def test_two_bareboats_do_not_work_on_one_study(place: Path, tmp_path: Path) -> None:
     name = tmp_path.name
     write_training(tmp_path, steps=100_000)
     job = write_job(tmp_path, name=name)
-    running = start_fairlead(*arguments(place, job), store=place / "store", cwd=tmp_path)
+    running = start_bareboat(*arguments(place, job), store=place / "store", cwd=tmp_path)
     wait_for(lambda: len(marked(name)) >= 2)
-    code, _, err = fairlead(
+    code, _, err = bareboat(
         *arguments(place, "--resume", studies(place, name)[0]), store=place / "store", cwd=tmp_path
     )
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=60)
     assert code == 4
-    assert "another fairlead is at work" in err
+    assert "another bareboat is at work" in err
 
 
 def test_the_report_folder_is_checked_before_anything_is_measured(place: Path, tmp_path: Path) -> None:
     write_training(tmp_path)
     job = write_job(tmp_path, name=tmp_path.name)
-    code, _, err = fairlead(
+    code, _, err = bareboat(
         *arguments(place, "-o", tmp_path / "nowhere/report.html", job), store=place / "store", cwd=tmp_path
     )
     assert code == 2

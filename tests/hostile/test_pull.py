@@ -16,9 +16,9 @@ import images
 import pytest
 from registries import RealRegistry, real_registry, sha256
 
-from fairlead.images import upkeep
-from fairlead.images.layers import layer
-from fairlead.store import Store
+from bareboat.images import upkeep
+from bareboat.images.layers import layer
+from bareboat.store import Store
 
 KILLS = 50
 
@@ -49,7 +49,7 @@ def environment(folder: Path) -> dict[str, str]:
     for name in ("home", "tmp"):
         (folder / name).mkdir(exist_ok=True)
     return os.environ | {
-        "FAIRLEAD_STORE": str(folder / "store"),
+        "BAREBOAT_STORE": str(folder / "store"),
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),
     }
@@ -57,7 +57,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def start(folder: Path, reference: str, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "fairlead", "image", "pull", "-q", "--plain-http", reference, *more],
+        [sys.executable, "-m", "bareboat", "image", "pull", "-q", "--plain-http", reference, *more],
         env=environment(folder),
         cwd=folder,
         stdout=subprocess.PIPE,

@@ -40,12 +40,12 @@ from registries import (
     trickle,
 )
 
-from fairlead.errors import FairleadError, ImageError, UsageError
-from fairlead.images.sources.remote.auth import belongs
-from fairlead.images.sources.remote.client import Options, RegistrySource, open_registry
-from fairlead.images.sources.remote.location import Url, is_loopback
-from fairlead.images.sources.remote.pusher import Pusher, open_pusher
-from fairlead.images.sources.source import LARGEST_DOCUMENT, Descriptor
+from bareboat.errors import BareboatError, ImageError, UsageError
+from bareboat.images.sources.remote.auth import belongs
+from bareboat.images.sources.remote.client import Options, RegistrySource, open_registry
+from bareboat.images.sources.remote.location import Url, is_loopback
+from bareboat.images.sources.remote.pusher import Pusher, open_pusher
+from bareboat.images.sources.source import LARGEST_DOCUMENT, Descriptor
 
 LAYER = bytes(range(256)) * 4096  # 1 MiB
 BLOB = sha256(LAYER)
@@ -97,7 +97,7 @@ def read(
     return bytes(got)
 
 
-def text(error: FairleadError) -> str:
+def text(error: BareboatError) -> str:
     return "\n".join((error.message, error.context, error.remedy))
 
 
@@ -770,7 +770,7 @@ def test_authorities_that_cannot_be_read(secure: FakeRegistry, tmp_path: Path, c
 
 
 def test_plain_http_only_when_asked(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.images.sources.remote.endpoint.is_loopback", lambda _: False)
+    monkeypatch.setattr("bareboat.images.sources.remote.endpoint.is_loopback", lambda _: False)
     with pytest.raises(ImageError, match="does not speak TLS") as caught:
         source(fake, plain_http=False).document()
     assert "--plain-http" in caught.value.remedy

@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 from strangers import run_as_stranger
 
-from fairlead.launchers import image_mpirun
-from fairlead.mpi import door
+from bareboat.launchers import image_mpirun
+from bareboat.mpi import door
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -63,7 +63,7 @@ class Run:
             ],
             env={
                 **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience_s), "PROOF_S": str(proof_s),
-                "FAIRLEAD_SECRET": SECRET.hex(),
+                "BAREBOAT_SECRET": SECRET.hex(),
             },
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from strangers import run_as_stranger
 
-from fairlead.launchers import horovod
-from fairlead.mpi import rendezvous
+from bareboat.launchers import horovod
+from bareboat.mpi import rendezvous
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -42,7 +42,7 @@ def ask(method, key, data=None):
             pass
         time.sleep(0.5)
     sys.exit("HTTP request failed")
-assert "FAIRLEAD_SECRET" not in os.environ
+assert "BAREBOAT_SECRET" not in os.environ
 ask("PUT", str(rank), b"\\0here %d" % rank)
 for other in range(size):
     while (value := ask("GET", str(other))) is None:
@@ -79,7 +79,7 @@ class Run:
                 sys.executable, str(self.folder / "rank"), *more,
             ],
             env={
-                **os.environ, "HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "2", "FAIRLEAD_SECRET": secret,
+                **os.environ, "HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "2", "BAREBOAT_SECRET": secret,
                 "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
                 "HOROVOD_GLOO_RENDEZVOUS_PORT": str(self.port),
             },
@@ -152,10 +152,10 @@ SENT = {
     "TLS": bytes.fromhex("16030100a5010000a10303") + bytes(160),
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "an absolute URL": b"GET http://127.0.0.1/" + b"0" * 32 + b"/x HTTP/1.1\r\n\r\n",
-    "a question without a nonce": b"GET /fairlead/ HTTP/1.1\r\n\r\n",
-    "a question with a short nonce": b"GET /fairlead/00 HTTP/1.1\r\n\r\n",
-    "a question with a long nonce": b"GET /fairlead/" + b"0" * 65 + b" HTTP/1.1\r\n\r\n",
-    "a value for the question": b"PUT /fairlead/" + b"0" * 64 + b" HTTP/1.1\r\nContent-Length: 1\r\n\r\nx",
+    "a question without a nonce": b"GET /bareboat/ HTTP/1.1\r\n\r\n",
+    "a question with a short nonce": b"GET /bareboat/00 HTTP/1.1\r\n\r\n",
+    "a question with a long nonce": b"GET /bareboat/" + b"0" * 65 + b" HTTP/1.1\r\n\r\n",
+    "a value for the question": b"PUT /bareboat/" + b"0" * 64 + b" HTTP/1.1\r\nContent-Length: 1\r\n\r\nx",
     "another method": b"POST /" + b"0" * 32 + b"/x HTTP/1.1\r\n\r\n",
     "lists in lists": b"[" * 100_000,
 }
@@ -190,7 +190,7 @@ def test_a_stranger_gets_no_answer_and_leaves_no_value(run: Run, what: str) -> N
 
 def test_the_answer_to_a_question_tells_neither_secret_nor_token(run: Run) -> None:
     first = run.start(0)
-    answers = {run.ask(b"GET /fairlead/" + b"%064x" % number + b" HTTP/1.0\r\n\r\n") for number in range(20)}
+    answers = {run.ask(b"GET /bareboat/" + b"%064x" % number + b" HTTP/1.0\r\n\r\n") for number in range(20)}
     assert len(answers) == 20
     for answer in answers:
         assert answer.startswith(b"HTTP/1.0 200 OK\r\nContent-Length: 64\r\n")
@@ -318,7 +318,7 @@ def test_a_value_comes_back_as_it_was_however_it_came(run: Run, pieces: int) -> 
 
 
 @pytest.mark.parametrize(
-    "asks", [b"GET /x HTTP/1.1\r\n\r\n", b"GET /fairlead/" + b"0" * 64 + b" HTTP/1.0\r\n\r\n"]
+    "asks", [b"GET /x HTTP/1.1\r\n\r\n", b"GET /bareboat/" + b"0" * 64 + b" HTTP/1.0\r\n\r\n"]
 )
 def test_a_stranger_does_not_keep_the_store_alive(run: Run, asks: bytes) -> None:
     meet(run.start(0), run.start(1))
@@ -392,7 +392,7 @@ def test_who_listens_in_the_stores_place_learns_nothing_and_stops_nothing(
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
     assert heard
-    assert all(each.startswith(b"GET /fairlead/") and len(each) < 120 for each in heard)
+    assert all(each.startswith(b"GET /bareboat/") and len(each) < 120 for each in heard)
     assert len(set(heard)) == len(heard)
     told = (rendezvous._token(secret).encode(), secret.hex().encode())
     assert not any(word in each for each in heard for word in told)
@@ -404,4 +404,4 @@ def test_without_a_secret_nothing_starts(run: Run, rank: int, secret: str) -> No
     process = run.start(rank, secret=secret)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
-    assert err == "fairlead: the run's secret is not there: FAIRLEAD_SECRET\n"
+    assert err == "bareboat: the run's secret is not there: BAREBOAT_SECRET\n"

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from tools import tool
 
-from fairlead.images.sbom import cyclonedx, inventory, spdx
-from fairlead.images.sbom.package import Package
-from fairlead.model import Image
+from bareboat.images.sbom import cyclonedx, inventory, spdx
+from bareboat.images.sbom.package import Package
+from bareboat.model import Image
 
 _IMAGE = Image(digest="sha256:" + "1" * 64, layers=(), reference="docker.io/library/debian:12")
 _RELEASE = 'ID=debian\nVERSION_ID="12"\n'

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
 
-from fairlead import seccomp
-from fairlead.engines import Seccomp
-from fairlead.engines import seccomp as filtered_by
-from fairlead.registry import engine as engine_named
-from fairlead.seccomp import loader, program
-from fairlead.seccomp.table import ADDED
+from bareboat import seccomp
+from bareboat.engines import Seccomp
+from bareboat.engines import seccomp as filtered_by
+from bareboat.registry import engine as engine_named
+from bareboat.seccomp import loader, program
+from bareboat.seccomp.table import ADDED
 
 PODMANS = Path("/usr/share/containers/seccomp.json")
 ALLOW = 0x7FFF0000
@@ -303,7 +303,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
                 print("OPENED", path)
     except OSError:
         pass
-for path in ("/run/fairlead/filter", "/.singularity.d/fairlead/filter"):
+for path in ("/run/bareboat/filter", "/.singularity.d/bareboat/filter"):
     try:
         os.chmod(path, 0o700)
         print("CHANGED", path)

@@ -1,7 +1,7 @@
 """Values of environment variables: they arrive, and nobody else sees them.
 
 While a job runs every argv of the machine is read, again and again; then every file below the store, the
-temporary directory and the job's folder, and all that Fairlead printed.
+temporary directory and the job's folder, and all that Bareboat printed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from environments import Captured
 from processes import command, environment
 from strangers import run_as_stranger
 
-from fairlead import codec, render
-from fairlead.errors import PlanError, UsageError
-from fairlead.model import Job, SchedulerFacts, Topology, looks_secret
-from fairlead.plan import plan
-from fairlead.render import parts
-from fairlead.store import Store
+from bareboat import codec, render
+from bareboat.errors import PlanError, UsageError
+from bareboat.model import Job, SchedulerFacts, Topology, looks_secret
+from bareboat.plan import plan
+from bareboat.render import parts
+from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(25)
 
@@ -101,7 +101,7 @@ def test_values_stand_in_no_argv(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "", " ", "a b", "$HOME", "${FAIRLEAD_ENV_0}", "'\"\\`id`$(id)", "ü\n x\n", "=", "-x", "--setenv",
+        "", " ", "a b", "$HOME", "${BAREBOAT_ENV_0}", "'\"\\`id`$(id)", "ü\n x\n", "=", "-x", "--setenv",
         "\\c\\n", "#", "a\tb\r\n", "*", "%s%n", "\u202e", "x" * 100_000, "--\n--args\n0",
     ],
     ids=lambda value: ascii(value[:14]),
@@ -142,7 +142,7 @@ def test_a_variable_that_is_not_set_is_told_before_the_command_starts(lab: Lab) 
 
 def test_nothing_else_of_the_caller_comes_with_it(lab: Lab) -> None:
     said = lab.says(
-        "import os; print(sorted(name for name in os.environ if name.startswith(('MY_', 'FAIRLEAD_ENV'))))",
+        "import os; print(sorted(name for name in os.environ if name.startswith(('MY_', 'BAREBOAT_ENV'))))",
         environment_from=("MY_API_KEY",), caller={"MY_API_KEY": "x", "MY_OTHER": "y"},
     )  # fmt: skip
     assert said == "['MY_API_KEY']"
@@ -179,7 +179,7 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-def fairlead(
+def bareboat(
     work: Path, store: Path, *words: str | Path, given: bool = True
 ) -> subprocess.CompletedProcess[str]:
     own = {**environment(store), "TMPDIR": str(work / "tmp")}
@@ -202,7 +202,7 @@ def test_a_run_keeps_values_to_itself(
     )
     store = captured.store.root
     with umask(mask), Watch(KEPT, PASSED) as watch:
-        done = fairlead(work, store, "run", "-v", job)
+        done = bareboat(work, store, "run", "-v", job)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(digest(KEPT)) == done.stdout.count(digest(PASSED)) == ranks
     assert watch.seen == set()
@@ -234,7 +234,7 @@ def test_nothing_that_is_printed_has_a_value(
     work: Path, captured: Captured, words: tuple[str, ...], engine: str
 ) -> None:
     job = write_job(work, captured, more=f'engine = "{engine}"')
-    done = fairlead(work, captured.store.root, *words, job)
+    done = bareboat(work, captured.store.root, *words, job)
     assert done.returncode == 0, done.stderr
     for value in (KEPT, PASSED, digest(KEPT) if words[0] != "run" else PASSED):
         assert value not in done.stdout + done.stderr
@@ -243,7 +243,7 @@ def test_nothing_that_is_printed_has_a_value(
 
 
 def test_the_plan_says_that_a_secret_is_better_passed_on_by_name(work: Path, captured: Captured) -> None:
-    done = fairlead(work, captured.store.root, "plan", write_job(work, captured, more='engine = "native"'))
+    done = bareboat(work, captured.store.root, "plan", write_job(work, captured, more='engine = "native"'))
     assert 'environment_from = ["MY_API_KEY"]' in done.stdout
     assert 'environment_from = ["WANDB_API_KEY"]' not in done.stdout
 
@@ -251,7 +251,7 @@ def test_the_plan_says_that_a_secret_is_better_passed_on_by_name(work: Path, cap
 @pytest.mark.parametrize("verb", ["run", "prove"])
 def test_a_variable_that_is_not_set_is_refused_at_once(work: Path, captured: Captured, verb: str) -> None:
     before = set((captured.store.root / "runs").glob("*"))
-    done = fairlead(work, captured.store.root, verb, write_job(work, captured), given=False)
+    done = bareboat(work, captured.store.root, verb, write_job(work, captured), given=False)
     assert done.returncode == 2
     assert "not set in this shell: WANDB_API_KEY" in done.stderr
     assert "export WANDB_API_KEY" in done.stderr
@@ -259,14 +259,14 @@ def test_a_variable_that_is_not_set_is_refused_at_once(work: Path, captured: Cap
 
 
 def test_a_plan_needs_no_value(work: Path, captured: Captured) -> None:
-    done = fairlead(
+    done = bareboat(
         work, captured.store.root, "plan", write_job(work, captured, more='engine = "native"'), given=False
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_flag_names_a_variable_of_a_command(work: Path, captured: Captured) -> None:
-    done = fairlead(
+    done = bareboat(
         work, captured.store.root, "run", "--engine", "native", "--python", captured.python, "--env-from",
         "WANDB_API_KEY", "--", captured.python, "says.py", "WANDB_API_KEY",
     )  # fmt: skip
@@ -278,12 +278,12 @@ def test_the_values_of_a_sweep_stand_in_no_argv(work: Path, captured: Captured) 
     (work / "says.py").write_text(SAYS)
     job = work / "job.toml"
     job.write_text(
-        f'command = ["{captured.python}", "says.py", "TAG", "FAIRLEAD_SWEEP_TOKEN"]\nengine = "bubblewrap"\n'
+        f'command = ["{captured.python}", "says.py", "TAG", "BAREBOAT_SWEEP_TOKEN"]\nengine = "bubblewrap"\n'
         f'[environment]\nTAG = "of {{token}}"\n[sweep]\ntoken = ["{KEPT}"]\n'
         f'[capture]\npython = "{captured.python}"\n'
     )
     with Watch(KEPT) as watch:
-        done = fairlead(work, captured.store.root, "run", "-q", job)
+        done = bareboat(work, captured.store.root, "run", "-q", job)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [digest(f"of {KEPT}"), digest(KEPT)]
     assert watch.seen == set()
@@ -321,7 +321,7 @@ def test_a_plan_is_shown_with_names_only(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "PATH", "HOME", "LD_PRELOAD", "BASH_ENV", "IFS", "FAIRLEAD_RUN", "FAIRLEAD_ENV_0", "UID", "code",
+        "PATH", "HOME", "LD_PRELOAD", "BASH_ENV", "IFS", "BAREBOAT_RUN", "BAREBOAT_ENV_0", "UID", "code",
         "script", "hosts", "name", "a-b", "1A", "", "A=B", "A B", "A\nB", "clé", "$(id)", "A;id",
         "PYTHONPATH", "HERE", "RANK",
     ],
@@ -385,7 +385,7 @@ def test_files_of_a_run_are_the_user_s_alone(tmp_path: Path, mask: int, name: st
 def test_a_node_that_is_reached_without_the_environment_reads_it(value: str) -> None:
     names = "MY_API_KEY OTHER_KEY"
     first = parts.ENVIRONMENT_HANDED.format(names=names) + 'hand_on | env -i bash -c "$1"'
-    node = "FAIRLEAD_NODE=1\n" + parts.ENVIRONMENT_READ.format(names=names)
+    node = "BAREBOAT_NODE=1\n" + parts.ENVIRONMENT_READ.format(names=names)
     done = subprocess.run(
         ["bash", "-c", first, "first", f"{node}\nprintf '%s|' \"$MY_API_KEY\" \"$OTHER_KEY\"; exec /bin/cat"],
         env={**os.environ, "MY_API_KEY": value, "OTHER_KEY": "other"},

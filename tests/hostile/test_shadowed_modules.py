@@ -1,4 +1,4 @@
-"""Python programs that Fairlead starts take no module of the working directory: others may have written it.
+"""Python programs that Bareboat starts take no module of the working directory: others may have written it.
 
 `python -c` and `python -m` look there first: a container, or a stranger in /tmp, could leave a `re.py`.
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import fixes
-from fairlead.launchers import horovod, image_mpirun, torchrun
-from fairlead.mpi import proving
-from fairlead.site_layer import wheels
+from bareboat import fixes
+from bareboat.launchers import horovod, image_mpirun, torchrun
+from bareboat.mpi import proving
+from bareboat.site_layer import wheels
 
 NAMES = ("pip", "re", "json", "socket", "random", "argparse", "hashlib", "selectors", "shlex", "pathlib")
 

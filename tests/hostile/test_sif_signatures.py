@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("cryptography", reason="pip install 'fairlead[signatures]'")
-pytest.importorskip("pysequoia", reason="pip install 'fairlead[signatures]'")
+pytest.importorskip("cryptography", reason="pip install 'bareboat[signatures]'")
+pytest.importorskip("pysequoia", reason="pip install 'bareboat[signatures]'")
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tools import tool
 
-from fairlead.cli.main import main
-from fairlead.errors import FairleadError, ImageError
-from fairlead.images.signatures import sif, summary
-from fairlead.images.sources.sif import DATA_SIGNATURE, DESCRIPTOR
+from bareboat.cli.main import main
+from bareboat.errors import BareboatError, ImageError
+from bareboat.images.signatures import sif, summary
+from bareboat.images.sources.sif import DATA_SIGNATURE, DESCRIPTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def test_every_byte_of_the_table(signed: Signed, tmp_path: Path, monkeypatch: py
         path.write_bytes(changed)
         try:
             sif.look(str(path), name="sif:x")
-        except FairleadError:
+        except BareboatError:
             continue
 
 

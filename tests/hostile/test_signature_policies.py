@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-pytest.importorskip("cryptography", reason="pip install 'fairlead[signatures]'")
-pytest.importorskip("pysequoia", reason="pip install 'fairlead[signatures]'")
+pytest.importorskip("cryptography", reason="pip install 'bareboat[signatures]'")
+pytest.importorskip("pysequoia", reason="pip install 'bareboat[signatures]'")
 
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from images import Packed, pack, tar, upload
@@ -25,17 +25,17 @@ from registries import RealRegistry, real_registry
 from signing import Gpg, attach, cosign_payload, public_pem, sign
 from tools import tool
 
-from fairlead.cli.main import main
-from fairlead.errors import ImageError, UsageError
-from fairlead.images.layers.limits import Limits
-from fairlead.images.obtain import obtain
-from fairlead.images.pinning import check_reference
-from fairlead.images.signatures.check import check, holds
-from fairlead.images.sources import reference
-from fairlead.images.sources.locate import Access
-from fairlead.images.sources.remote.options import Options
-from fairlead.images.sources.remote.pusher import open_pusher
-from fairlead.store import Store
+from bareboat.cli.main import main
+from bareboat.errors import ImageError, UsageError
+from bareboat.images.layers.limits import Limits
+from bareboat.images.obtain import obtain
+from bareboat.images.pinning import check_reference
+from bareboat.images.signatures.check import check, holds
+from bareboat.images.sources import reference
+from bareboat.images.sources.locate import Access
+from bareboat.images.sources.remote.options import Options
+from bareboat.images.sources.remote.pusher import open_pusher
+from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(12)
 

@@ -1,4 +1,4 @@
-"""Whatever directories, descriptors, limits and permissions Fairlead is started with: one clear message, an
+"""Whatever directories, descriptors, limits and permissions Bareboat is started with: one clear message, an
 exit code that is true, and no damage to what is kept."""
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_image
 
-from fairlead import codec
-from fairlead.cli.main import main
-from fairlead.store import Store
+from bareboat import codec
+from bareboat.cli.main import main
+from bareboat.store import Store
 
-FAIRLEAD = f'"{sys.executable}" -P -m fairlead'
+BAREBOAT = f'"{sys.executable}" -P -m bareboat'
 
 
 def shell(
     script: str, folder: Path, *, timeout_s: float = 60, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script of sh in which `fairlead` is this Fairlead."""
+    """Run a script of sh in which `bareboat` is this Bareboat."""
     done = subprocess.run(
-        ["/bin/sh", "-c", f'fairlead() {{ {FAIRLEAD} "$@"; }}\n{script}'],
+        ["/bin/sh", "-c", f'bareboat() {{ {BAREBOAT} "$@"; }}\n{script}'],
         cwd=folder,
-        env={**os.environ, "FAIRLEAD_STORE": str(folder / "store"), "HOME": str(folder), **environment},
+        env={**os.environ, "BAREBOAT_STORE": str(folder / "store"), "HOME": str(folder), **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -44,7 +44,7 @@ def refused(done: subprocess.CompletedProcess[str], *words: str, code: int | Non
     """One message, with these words and a remedy."""
     assert 0 < done.returncode < 64, done
     assert code in (None, done.returncode), done
-    assert done.stderr.count("fairlead: ") == 1, done.stderr
+    assert done.stderr.count("bareboat: ") == 1, done.stderr
     assert "\n  try: " in done.stderr, done.stderr
     for word in words:
         assert word in done.stderr, done.stderr
@@ -54,15 +54,15 @@ def refused(done: subprocess.CompletedProcess[str], *words: str, code: int | Non
     "words", ["--version", "--help", "run --help", "config", "config --json", "report --json"]
 )
 def test_a_result_that_cannot_be_written_is_an_error(tmp_path: Path, words: str) -> None:
-    refused(shell(f"fairlead {words} >/dev/full", tmp_path), "standard output", "No space left", code=1)
-    refused(shell(f"fairlead {words} >&-", tmp_path), "standard output", "closed", code=1)
+    refused(shell(f"bareboat {words} >/dev/full", tmp_path), "standard output", "No space left", code=1)
+    refused(shell(f"bareboat {words} >&-", tmp_path), "standard output", "closed", code=1)
 
 
 def test_notes_that_cannot_be_written_are_not_silence(tmp_path: Path) -> None:
-    assert shell("fairlead report 2>/dev/full", tmp_path).returncode == 1
-    assert shell("fairlead report 2>&-", tmp_path).returncode == 0
-    assert shell("fairlead nonsense 2>/dev/full", tmp_path).returncode == 2
-    assert shell("fairlead nonsense 2>&-", tmp_path).returncode == 2
+    assert shell("bareboat report 2>/dev/full", tmp_path).returncode == 1
+    assert shell("bareboat report 2>&-", tmp_path).returncode == 0
+    assert shell("bareboat nonsense 2>/dev/full", tmp_path).returncode == 2
+    assert shell("bareboat nonsense 2>&-", tmp_path).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_notes_that_cannot_be_written_are_not_silence(tmp_path: Path) -> None:
 )
 def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path, closed: tuple[int, ...]) -> None:
     closing = " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in closed)
-    shell(f"fairlead run --engine native -- sh -c 'echo output; echo errors >&2' {closing}", tmp_path)
+    shell(f"bareboat run --engine native -- sh -c 'echo output; echo errors >&2' {closing}", tmp_path)
     (folder,) = (tmp_path / "store/runs").iterdir()
     record = json.loads((folder / "record.json").read_text())
     assert record["exit_code"] in (0, 1, 2)
@@ -80,13 +80,13 @@ def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path, closed:
     for path in (tmp_path / "store").rglob("*"):
         if path.is_file() and path.suffix != ".sh":
             data = path.read_bytes()
-            assert not data.startswith((b"output", b"errors", b"fairlead: ", b"run "))
+            assert not data.startswith((b"output", b"errors", b"bareboat: ", b"run "))
 
 
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     gone = "mkdir gone && cd gone && rmdir ../gone && "
     for words in ("config", "report", "image ls", "status", "config --store /tmp", "site add --partition x"):
-        assert shell(f"{gone} fairlead {words}", tmp_path).returncode == 0, words
+        assert shell(f"{gone} bareboat {words}", tmp_path).returncode == 0, words
     for words in (
         "run --engine native -- true",
         "plan --engine native -- true",
@@ -96,12 +96,12 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         "report x -o x.html",
         "config --store x",
     ):
-        refused(shell(f"{gone} fairlead {words}", tmp_path), "working directory")
+        refused(shell(f"{gone} bareboat {words}", tmp_path), "working directory")
 
 
 def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
     for words in ("config", "report", "image ls", "run job.toml"):
-        script = f"mkdir -p closed; cd closed; chmod 0 .; fairlead {words}; code=$?; chmod 700 $PWD"
+        script = f"mkdir -p closed; cd closed; chmod 0 .; bareboat {words}; code=$?; chmod 700 $PWD"
         done = shell(f"{script}; exit $code", tmp_path)
         if words == "run job.toml":
             refused(done, "job.toml")
@@ -119,10 +119,10 @@ def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
          "run --engine native -- true", "may not use the store"),
         ("mkdir -p store/runs && echo 2 > store/version && chmod 0 store/runs", "report",
          "may not use the store"),
-        ("mkdir -p .config/fairlead; echo > .config/fairlead/site.toml; chmod 0 .config/fairlead/*", "config",
+        ("mkdir -p .config/bareboat; echo > .config/bareboat/site.toml; chmod 0 .config/bareboat/*", "config",
          "site.toml"),
-        ("mkdir -p .config/fairlead && chmod 0 .config/fairlead", "config", "site.toml"),
-        ("mkdir .config && chmod 500 .config", "site add --partition x", ".config/fairlead"),
+        ("mkdir -p .config/bareboat && chmod 0 .config/bareboat", "config", "site.toml"),
+        ("mkdir .config && chmod 500 .config", "site add --partition x", ".config/bareboat"),
         ("echo > .config", "site add --partition x", ".config"),
         ("mkdir job.toml", "run job.toml", "job.toml"),
         ("ln -s job.toml job.toml", "run job.toml", "job.toml"),
@@ -130,16 +130,16 @@ def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named(tmp_path: Path, make: str, words: str, said: str) -> None:
-    script = f"{make}; fairlead {words}; code=$?; chmod -R u+rwX .; exit $code"
+    script = f"{make}; bareboat {words}; code=$?; chmod -R u+rwX .; exit $code"
     refused(shell(script, tmp_path, XDG_CONFIG_HOME=""), said)
 
 
 def test_a_home_that_is_missing_or_read_only(tmp_path: Path) -> None:
     for home in ("/nonexistent", "$PWD/read-only"):
         script = f"mkdir -p read-only; chmod 500 read-only; export HOME={home}; unset XDG_CONFIG_HOME\n"
-        assert shell(script + "fairlead config >/dev/null", tmp_path).returncode == 0
-        refused(shell(script + "fairlead site add --partition x", tmp_path), "permission")
-        assert shell(script + "fairlead run -q --engine native -- true", tmp_path).returncode == 0
+        assert shell(script + "bareboat config >/dev/null", tmp_path).returncode == 0
+        refused(shell(script + "bareboat site add --partition x", tmp_path), "permission")
+        assert shell(script + "bareboat run -q --engine native -- true", tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_a_home_that_is_missing_or_read_only(tmp_path: Path) -> None:
     ],
 )
 def test_a_limit_of_the_process_is_named(tmp_path: Path, limit: str, words: str, said: str) -> None:
-    refused(shell(f"{limit}; fairlead {words}", tmp_path), said, code=1)
+    refused(shell(f"{limit}; bareboat {words}", tmp_path), said, code=1)
 
 
 def test_few_files_and_little_memory_are_enough_for_small_things(tmp_path: Path) -> None:
     for limit in ("ulimit -n 16", "ulimit -v 3000000"):
         for words in ("config", "report"):
-            assert shell(f"{limit}; fairlead {words}", tmp_path).returncode == 0, (limit, words)
+            assert shell(f"{limit}; bareboat {words}", tmp_path).returncode == 0, (limit, words)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_outputs_are_checked_before_the_work(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FAIRLEAD_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
     (tmp_path / "folder").mkdir()
     (tmp_path / "locked").mkdir(mode=0o500)
     (tmp_path / "file").touch()
@@ -214,17 +214,17 @@ def test_a_damaged_entry_costs_its_own_line(tmp_path: Path) -> None:
     store.write(store.entry(good), codec.to_json(make_image(digest=good)))
     store.write(store.root / "pins/x.json", b"nothing")
     store.write(store.site("slurm-debug"), b"[")
-    done = shell("fairlead image ls", tmp_path)
+    done = shell("bareboat image ls", tmp_path)
     assert done.returncode == 4
     (line,) = [line for line in done.stdout.splitlines() if "damaged" in line]
     assert "aaaaaaaa" in line
     assert "bbbbbbbb" in done.stdout
     assert "ignored a damaged pin" in done.stderr
-    told = json.loads(shell("fairlead image ls --json", tmp_path).stdout)
+    told = json.loads(shell("bareboat image ls --json", tmp_path).stdout)
     assert [len(told[key]) for key in ("images", "damaged", "pins")] == [1, 1, 0]
-    (tmp_path / ".config/fairlead").mkdir(parents=True)
-    (tmp_path / ".config/fairlead/site.toml").write_text("partition = [")
-    done = shell("fairlead doctor", tmp_path, XDG_CONFIG_HOME="")
+    (tmp_path / ".config/bareboat").mkdir(parents=True)
+    (tmp_path / ".config/bareboat/site.toml").write_text("partition = [")
+    done = shell("bareboat doctor", tmp_path, XDG_CONFIG_HOME="")
     assert "engines" in done.stdout
     assert "slurm-debug.json" in done.stderr
     assert "site.toml" in done.stderr
@@ -237,9 +237,9 @@ def test_a_damaged_run_is_listed_among_others(tmp_path: Path) -> None:
     for run_id, data in zip(runs, (b"{}", b"{", b"{}"), strict=True):
         name = "study.json" if run_id == runs[1] else "record.json"
         store.write(store.run(run_id) / name, data)
-    done = shell("fairlead report", tmp_path)
+    done = shell("bareboat report", tmp_path)
     assert done.returncode == 4
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == runs
     assert ["damaged" in line for line in lines] == [False, True, False]
-    assert "restore it from a backup" in shell(f"fairlead report {runs[1]}", tmp_path).stderr
+    assert "restore it from a backup" in shell(f"bareboat report {runs[1]}", tmp_path).stderr

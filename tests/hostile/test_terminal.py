@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import cli
-from fairlead.cli import console
-from fairlead.errors import FairleadError
-from fairlead.printable import in_json, one_line, printable
+from bareboat import cli
+from bareboat.cli import console
+from bareboat.errors import BareboatError
+from bareboat.printable import in_json, one_line, printable
 
 HARM = {
     "a window's title": "\033]0;owned\a",
@@ -85,11 +85,11 @@ def test_results_notes_errors_and_logs(what: str, streams: Streams) -> None:
     console.result(f"{text} {console.bold(text)}")
     console.result(console.table([("NAME", text), (text, text)]))
     console.note(text)
-    console.show_error(FairleadError(text, context=f"{text}\n{text}", remedy=text))
+    console.show_error(BareboatError(text, context=f"{text}\n{text}", remedy=text))
     progress = console.Progress(quiet=False)
     progress.say(f"pulling {text}: {text}")
     progress.end()
-    logger = logging.getLogger("fairlead.test")
+    logger = logging.getLogger("bareboat.test")
     handler = console._Handler()
     logger.addHandler(handler)
     logger.warning("%s", text)
@@ -148,6 +148,6 @@ def test_nothing_else_writes_to_the_terminal(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            assert called != "print", f"{path}:{node.lineno}: use fairlead.cli.console"
+            assert called != "print", f"{path}:{node.lineno}: use bareboat.cli.console"
             if called.startswith(("sys.stdout", "sys.stderr", "os.write")) and "write" in called:
-                assert (path.name, called) in _OWN_OUTPUT, f"{path}:{node.lineno}: use fairlead.cli.console"
+                assert (path.name, called) in _OWN_OUTPUT, f"{path}:{node.lineno}: use bareboat.cli.console"

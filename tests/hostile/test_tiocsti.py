@@ -24,9 +24,9 @@ import msgspec
 import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
 
-from fairlead.engines import Seccomp, seccomp
-from fairlead.plan.guard import FILTERS
-from fairlead.registry import engine as engine_named
+from bareboat.engines import Seccomp, seccomp
+from bareboat.plan.guard import FILTERS
+from bareboat.registry import engine as engine_named
 
 pytestmark = pytest.mark.one_in(4)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from environments import Captured
-from processes import start_fairlead
+from processes import start_bareboat
 from tools import tool
 
 pytestmark = pytest.mark.one_in(10)
@@ -27,7 +27,7 @@ fields = open('/proc/self/stat').read().rpartition(') ')[2].split()
 start, end = int(fields[47]), int(fields[48])
 import ctypes
 ctypes.memset(start, 0, end - start)
-assert b'FAIRLEAD_RUN' not in open('/proc/self/environ', 'rb').read()
+assert b'BAREBOAT_RUN' not in open('/proc/self/environ', 'rb').read()
 """
 _DAEMON = """
 import sys
@@ -57,7 +57,7 @@ def programs(ready: str, seconds: int) -> dict[str, str]:
         "daemon, twice forked": begin + stay + _DAEMON.format(forks=2, inner=inner),
         "daemon of a rank without a mark": begin + stay + _OVERWRITE + _DAEMON.format(forks=2, inner=inner),
         "another mark": begin
-        + f"os.execve(sys.executable, ['x', '-c', {inner!r}], {{'FAIRLEAD_RUN': 'another'}})\n",
+        + f"os.execve(sys.executable, ['x', '-c', {inner!r}], {{'BAREBOAT_RUN': 'another'}})\n",
     }
 
 
@@ -149,7 +149,7 @@ def test_a_process_without_the_mark_ends_with_its_run(
         f'command = ["python", "program.py", "{seconds}"]\n'
         f"[topology]\nranks_per_node = {2 if failing else 1}\n"
     )
-    process = start_fairlead("run", "job.toml", store=captured.store.root, cwd=tmp_path / "work")
+    process = start_bareboat("run", "job.toml", store=captured.store.root, cwd=tmp_path / "work")
     try:
         begun = wait_until(lambda: bool(os.listdir(ready)) or process.poll() is not None)
         if process.poll() is not None and not os.listdir(ready):
@@ -173,14 +173,14 @@ def test_a_process_without_the_mark_ends_with_its_run(
 
 #: What a script starts as its job; `$1` is a number that the test finds it by.
 JOBS = {
-    "marked": 'env FAIRLEAD_RUN="$FAIRLEAD_RUN" sleep "$1" &',
-    "not marked": 'env -u FAIRLEAD_SCRIPT sleep "$1" &',
+    "marked": 'env BAREBOAT_RUN="$BAREBOAT_RUN" sleep "$1" &',
+    "not marked": 'env -u BAREBOAT_SCRIPT sleep "$1" &',
     "an empty environment": 'env -i sleep "$1" &',
-    "another run's mark": 'env -u FAIRLEAD_SCRIPT FAIRLEAD_RUN=another sleep "$1" &',
+    "another run's mark": 'env -u BAREBOAT_SCRIPT BAREBOAT_RUN=another sleep "$1" &',
     "a new session": 'env -i setsid sleep "$1" &',
-    "below a marked one": 'env FAIRLEAD_RUN="$FAIRLEAD_RUN" bash -c \'env -i sleep "$1"; :\' x "$1" &',
+    "below a marked one": 'env BAREBOAT_RUN="$BAREBOAT_RUN" bash -c \'env -i sleep "$1"; :\' x "$1" &',
     "an orphan in a marked one's session":
-        'env FAIRLEAD_RUN="$FAIRLEAD_RUN" setsid bash -c '
+        'env BAREBOAT_RUN="$BAREBOAT_RUN" setsid bash -c '
         '\'(env -i sleep "$1" &); read -r _ < <(sleep "$1")\' x "$1" &',
 }  # fmt: skip
 #: What is not: the script's own helpers, and what others have.
@@ -189,10 +189,10 @@ HELPERS = {"a helper": 'sleep "$1" &', "a copy of the script": '( read -r -t 30 
 
 def found_by_script(tmp_path: Path, start: str, number: int, apart: str = "") -> tuple[set[int], set[int]]:
     """The run's processes as the script tells them, and those that have the number in their arguments."""
-    from fairlead.render import parts
+    from bareboat.render import parts
 
     (tmp_path / "job.sh").write_text(
-        f"set -u\nunset FAIRLEAD_RUN\nFAIRLEAD_RUN=${{2:-run-$$}}\nrun_apart={apart}\n{parts.FUNCTIONS}\n"
+        f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=${{2:-run-$$}}\nrun_apart={apart}\n{parts.FUNCTIONS}\n"
         f'{start}\nsleep 0.5\nrun_pids > "$3"\nread -r _\n'
     )
     argv = [tool("bash"), str(tmp_path / "job.sh"), str(number), f"run-{number}", str(tmp_path / "found")]
@@ -226,10 +226,10 @@ def test_the_script_s_own_processes_are_none_of_the_run_s(
 
 OTHERS = {
     "another process": ["sleep", "600"],
-    "of another run": ["env", "FAIRLEAD_RUN=another-run", "sleep", "600"],
+    "of another run": ["env", "BAREBOAT_RUN=another-run", "sleep", "600"],
     "in a user namespace": ["unshare", "--user", "--map-root-user", "sleep", "600"],
-    "with the beginning of the mark": ["env", "FAIRLEAD_RUN=run-", "sleep", "600"],
-    "with the mark in its arguments": ["bash", "-c", "sleep 600; :", "FAIRLEAD_RUN=run-1"],
+    "with the beginning of the mark": ["env", "BAREBOAT_RUN=run-", "sleep", "600"],
+    "with the mark in its arguments": ["bash", "-c", "sleep 600; :", "BAREBOAT_RUN=run-1"],
     "traced by none": ["setsid", "sleep", "600"],
 }
 
@@ -256,7 +256,7 @@ def test_others_processes_are_none_of_the_run_s(
 def test_what_shares_a_container_s_user_namespace_is_the_run_s(tmp_path: Path, seconds: int) -> None:
     """A daemon that has lost mark, session and parent, in the namespace of one that is marked."""
     inner = f"(setsid env -i sleep {seconds} &); sleep {seconds}"
-    start = f'env FAIRLEAD_RUN="$FAIRLEAD_RUN" unshare --user bash -c "{inner}" &'
+    start = f'env BAREBOAT_RUN="$BAREBOAT_RUN" unshare --user bash -c "{inner}" &'
     told, there = found_by_script(tmp_path, start, seconds, "user")
     assert len(there) >= 2
     assert there <= told
@@ -271,7 +271,7 @@ def test_setproctitle_from_pypi_does_not_save_a_process(
     program = (
         f"import os, sys, time\nsys.path.insert(0, {str(folder.parent)!r})\nimport setproctitle\n"
         "setproctitle.setproctitle(sys.argv[1] + ' ' + 'x' * 5000)\n"
-        "assert b'FAIRLEAD_RUN' not in open('/proc/self/environ', 'rb').read()\n"
+        "assert b'BAREBOAT_RUN' not in open('/proc/self/environ', 'rb').read()\n"
         "open('ready', 'w').close()\ntime.sleep(int(sys.argv[1]))\n"
     )
     (tmp_path / "program.py").write_text(program)
@@ -279,7 +279,7 @@ def test_setproctitle_from_pypi_does_not_save_a_process(
         f'image = "{captured.image.digest}"\nengine = "native"\nlauncher = "single"\n'
         f'command = ["python", "program.py", "{seconds}"]\n'
     )
-    process = start_fairlead("run", "job.toml", store=captured.store.root, cwd=tmp_path)
+    process = start_bareboat("run", "job.toml", store=captured.store.root, cwd=tmp_path)
     try:
         assert wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None)
         assert process.poll() is None, process.communicate()
@@ -303,6 +303,6 @@ def test_what_a_command_leaves_behind_ends_with_its_run(
         f'image = "{captured.image.digest}"\nengine = "{engine}"\nlauncher = "single"\n'
         f"command = ['sh', '-c', '{command}']\n"
     )
-    process = start_fairlead("run", "job.toml", store=captured.store.root, cwd=tmp_path)
+    process = start_bareboat("run", "job.toml", store=captured.store.root, cwd=tmp_path)
     assert process.wait(60) == 0, process.communicate()
     assert wait_until(lambda: not left(seconds), 25), left(seconds)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from builders import make_study
 
-from fairlead import codec
-from fairlead.cli.main import main
-from fairlead.errors import FairleadError, ImageError, ToolError
-from fairlead.files.mounts import existing
-from fairlead.store import Store
+from bareboat import codec
+from bareboat.cli.main import main
+from bareboat.errors import BareboatError, ImageError, ToolError
+from bareboat.files.mounts import existing
+from bareboat.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("FAIRLEAD_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
     return tmp_path
 
 
@@ -89,14 +89,14 @@ SETTINGS = {
 
 @pytest.mark.parametrize("text", SETTINGS)
 def test_settings(capsys: pytest.CaptureFixture[str], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FAIRLEAD_STORE")
-    Path("fairlead.toml").write_text(f"# mine\n{text}\n")
+    monkeypatch.delenv("BAREBOAT_STORE")
+    Path("bareboat.toml").write_text(f"# mine\n{text}\n")
     lines = refused(capsys, "config")
     assert SETTINGS[text] in lines[0]
-    assert "fairlead.toml, line " in lines[1]
+    assert "bareboat.toml, line " in lines[1]
     assert "tomllib" not in " ".join(lines)
-    assert refused(capsys, "site", "add", "fairlead.toml")
-    assert not list(Path.cwd().parent.glob(".config/fairlead/*"))
+    assert refused(capsys, "site", "add", "bareboat.toml")
+    assert not list(Path.cwd().parent.glob(".config/bareboat/*"))
 
 
 def test_flags_beside_resume(capsys: pytest.CaptureFixture[str], home: Path) -> None:
@@ -124,6 +124,6 @@ def test_a_relative_path_has_a_directory_above_it(path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [ImageError, ToolError])
-def test_an_error_has_a_remedy(kind: type[FairleadError]) -> None:
+def test_an_error_has_a_remedy(kind: type[BareboatError]) -> None:
     assert kind("x").remedy
     assert kind("x", remedy="y").remedy == "y"

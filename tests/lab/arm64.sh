@@ -6,7 +6,7 @@
 #   tests/lab/arm64.sh run COMMAND …     the programs emulated by qemu-user, on this machine's kernel
 #   tests/lab/arm64.sh boot COMMAND …    a whole machine emulated by qemu-system, with Debian's kernel for arm64
 #
-#   PREFIX=/opt/fairlead-lab/arm64   where the tree goes (tree/, with Python packages in /opt/venv), the kernel and
+#   PREFIX=/opt/bareboat-lab/arm64   where the tree goes (tree/, with Python packages in /opt/venv), the kernel and
 #                                    the disk of the emulated machine
 #
 # The commands run as an ordinary user who sees the checkout at /checkout; what they write vanishes. `run` needs
@@ -15,7 +15,7 @@
 # packages are those of locks/test.txt, with their hashes.
 set -euo pipefail
 
-prefix=${PREFIX:-/opt/fairlead-lab/arm64}
+prefix=${PREFIX:-/opt/bareboat-lab/arm64}
 tree=$prefix/tree
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 suite=bookworm
@@ -134,15 +134,15 @@ make_disk() {
   cp -a "$work/packages/." "$packages/"
   rm -rf "$work"
   echo /checkout/src >"$packages/checkout.pth"
-  printf '#!/opt/venv/bin/python\nfrom fairlead.cli.main import entry\nentry()\n' >"$tree/opt/venv/bin/fairlead"
-  chmod 755 "$tree/opt/venv/bin/fairlead"
+  printf '#!/opt/venv/bin/python\nfrom bareboat.cli.main import entry\nentry()\n' >"$tree/opt/venv/bin/bareboat"
+  chmod 755 "$tree/opt/venv/bin/bareboat"
   mksquashfs "$tree" "$prefix/disk.squashfs" -noappend -no-progress -quiet -comp zstd -Xcompression-level 3 \
     -e "$tree/usr/share/doc" "$tree/usr/share/man" "$tree/var/cache"
 }
 
 variables=(
   PATH=/opt/venv/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/tmp/home LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
-  FAIRLEAD_STORE=/tmp/store
+  BAREBOAT_STORE=/tmp/store
 )
 
 run() {

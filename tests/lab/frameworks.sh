@@ -4,12 +4,12 @@
 #
 #   tests/lab/frameworks.sh [--dry-run]
 #
-#   PREFIX=/opt/fairlead-lab/frameworks   where the environments go: jax, tensorflow, lightning
+#   PREFIX=/opt/bareboat-lab/frameworks   where the environments go: jax, tensorflow, lightning
 #
 # TensorFlow 2.15.1 is the last whose MultiWorkerMirroredStrategy works with the Keras that it brings.
 set -euo pipefail
 
-prefix=${PREFIX:-/opt/fairlead-lab/frameworks}
+prefix=${PREFIX:-/opt/bareboat-lab/frameworks}
 declare -A wanted=(
   [jax]='jax==0.10.2 jaxlib==0.10.2'
   [lightning]='torch==2.13.0 numpy accelerate==1.15.0 lightning==2.6.6'

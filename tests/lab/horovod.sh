@@ -6,13 +6,13 @@
 #
 #   sudo tests/lab/horovod.sh [--dry-run]
 #
-#   PREFIX=/opt/fairlead-lab/horovod   where the wheel (in wheels/) and the environment (env/) go
+#   PREFIX=/opt/bareboat-lab/horovod   where the wheel (in wheels/) and the environment (env/) go
 #
 # One build serves OpenMPI 4.1 and 5.0, whose C interface has one ABI: the C++ bindings, which 5.0 has no
 # more, are compiled out, and the internal libraries of 4.1 are taken from the list of what it needs.
 set -euo pipefail
 
-prefix=${PREFIX:-/opt/fairlead-lab/horovod}
+prefix=${PREFIX:-/opt/bareboat-lab/horovod}
 version=0.28.1
 torch=2.13.0
 packages=(build-essential cmake libopenmpi-dev openmpi-bin patchelf python3-dev python3-venv)

@@ -5,11 +5,11 @@
 #
 #   sudo tests/lab/install-tools.sh [--dry-run]
 #
-#   PREFIX=/opt/fairlead-lab   where Apptainer and udocker go
+#   PREFIX=/opt/bareboat-lab   where Apptainer and udocker go
 #   BIN=/usr/local/bin         where `apptainer`, `singularity` and `udocker` are put
 set -euo pipefail
 
-prefix=${PREFIX:-/opt/fairlead-lab}
+prefix=${PREFIX:-/opt/bareboat-lab}
 bin=${BIN:-/usr/local/bin}
 udocker_version=1.3.17
 podman_hpc_version=1.2.2
@@ -171,7 +171,7 @@ install_udocker() {
   fi
   cat >"$bin/udocker" <<SCRIPT
 #!/bin/sh
-# Made by Fairlead's tests/lab/install-tools.sh: udocker with an engine that needs no download.
+# Made by Bareboat's tests/lab/install-tools.sh: udocker with an engine that needs no download.
 : "\${UDOCKER_TARBALL:=$home/engine.tar.gz}"
 export UDOCKER_TARBALL
 exec "$home/venv/bin/udocker" "\$@"

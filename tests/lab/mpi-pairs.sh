@@ -5,11 +5,11 @@
 #
 #   sudo tests/lab/mpi-pairs.sh [--dry-run]
 #
-#   PREFIX=/opt/fairlead-lab/mpi   where the environments go: debian, openmpi-4.1.8, openmpi-5.0.11, mpich-5.0.2;
+#   PREFIX=/opt/bareboat-lab/mpi   where the environments go: debian, openmpi-4.1.8, openmpi-5.0.11, mpich-5.0.2;
 #                                  in wheels/ lies what site layers are made of without a network
 set -euo pipefail
 
-prefix=${PREFIX:-/opt/fairlead-lab/mpi}
+prefix=${PREFIX:-/opt/bareboat-lab/mpi}
 python=/usr/bin/python3
 mpi4py=mpi4py==4.1.2
 packages=(openmpi-bin libopenmpi-dev python3-venv)

@@ -7,14 +7,14 @@ import sys
 import time
 
 what, odd = sys.argv[1:]
-found = {name: value for name, value in os.environ.items() if name.startswith("FAIRLEAD_SWEEP_")}
+found = {name: value for name, value in os.environ.items() if name.startswith("BAREBOAT_SWEEP_")}
 print(json.dumps({"what": what, "odd": odd, "tag": os.environ["TAG"], **found}), flush=True)
 if what == "fail":
     sys.exit(7)
 if what == "sleep":
     time.sleep(600)
 if what == "again":
-    saved = pathlib.Path(f"saved.{found['FAIRLEAD_SWEEP_INDEX']}.{os.environ['RANK']}")
+    saved = pathlib.Path(f"saved.{found['BAREBOAT_SWEEP_INDEX']}.{os.environ['RANK']}")
     if not saved.exists():
         saved.touch()
         sys.exit(75)

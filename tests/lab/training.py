@@ -37,8 +37,8 @@ def save(path, model, optimizer, state):
 
 
 def report(step, own_s):
-    """Tell Fairlead how long this rank itself worked on a step; without Fairlead nothing is told."""
-    folder = os.environ.get("FAIRLEAD_RUN_DIR")
+    """Tell Bareboat how long this rank itself worked on a step; without Bareboat nothing is told."""
+    folder = os.environ.get("BAREBOAT_RUN_DIR")
     if folder:
         os.makedirs(f"{folder}/progress", exist_ok=True)
         with open(f"{folder}/progress/{os.environ['RANK']}", "a") as file:

@@ -1,6 +1,6 @@
 """Images that differ in what makes layers hard: each a real OCI layout, made by buildah, skopeo and GNU tar.
 
-They are built once on a machine and kept in $XDG_CACHE_HOME/fairlead-lab, under a name that changes with this
+They are built once on a machine and kept in $XDG_CACHE_HOME/bareboat-lab, under a name that changes with this
 file.
 """
 
@@ -64,7 +64,7 @@ RUN for i in $(seq 100); do echo $i > /h/b/n$i; ln /h/b/n$i /h/a/n$i; done
 RUN chmod 640 /h/a/n7 && rm /h/b/n8
 """
 
-#: Modes and owners. Fairlead drops setuid and setgid, and keeps what a user needs to read and to remove.
+#: Modes and owners. Bareboat drops setuid and setgid, and keeps what a user needs to read and to remove.
 _MODES = r"""
 RUN mkdir /m && cd /m \
  && for mode in 0000 0001 0010 0200 0400 0444 0600 0644 0666 0755 0777 1644 1777 2755 4755 6777; \
@@ -155,7 +155,7 @@ def _cache() -> Path:
     """A folder that changes its name with this file, and with the busybox that the images hold."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     key = hashlib.sha256(Path(__file__).read_bytes() + Path(tool("busybox")).read_bytes()).hexdigest()[:16]
-    return Path(base) / "fairlead-lab" / f"varied-{key}"
+    return Path(base) / "bareboat-lab" / f"varied-{key}"
 
 
 class Containers:

@@ -2,7 +2,7 @@
 # Runs a command where any user may open /dev/fuse, as on most clusters, on a machine where only root may: in a
 # mount namespace of its own, so that nothing of the machine changes. As root:
 #
-#   sudo tests/lab/with-fuse.sh su - alice -c 'cd fairlead && make test TESTS=tests/contract/test_packed.py'
+#   sudo tests/lab/with-fuse.sh su - alice -c 'cd bareboat && make test TESTS=tests/contract/test_packed.py'
 set -euo pipefail
 
 if [ $# -eq 0 ]; then

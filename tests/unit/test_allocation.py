@@ -1,10 +1,10 @@
-"""The job in which Fairlead runs, by the variables that schedulers set there."""
+"""The job in which Bareboat runs, by the variables that schedulers set there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fairlead import allocation
+from bareboat import allocation
 
 
 def test_slurm() -> None:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from builders import make_records, make_study
 
-from fairlead import codec
-from fairlead.errors import UsageError
-from fairlead.model import Record, Study, Window, kept_result
-from fairlead.study import analysis
-from fairlead.study.report import render_report
-from fairlead.study.statistics import Verdict
+from bareboat import codec
+from bareboat.errors import UsageError
+from bareboat.model import Record, Study, Window, kept_result
+from bareboat.study import analysis
+from bareboat.study.report import render_report
+from bareboat.study.statistics import Verdict
 
 
 def windows(*means: float, steps: int = 10, settle: int = 2) -> tuple[Window, ...]:
@@ -90,7 +90,7 @@ def test_a_run_with_one_arm_missing_is_left_out(study: Study, records: list[Reco
 def test_too_few_runs_is_an_error_with_the_command_to_go_on(study: Study, records: list[Record]) -> None:
     with pytest.raises(UsageError) as raised:
         analysis.analyse(study, [r for r in records if r.run <= 1])
-    assert f"fairlead prove --resume {study.id}" in raised.value.remedy
+    assert f"bareboat prove --resume {study.id}" in raised.value.remedy
 
 
 def test_without_a_meter_wall_time_carries_the_verdict() -> None:

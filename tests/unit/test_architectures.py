@@ -12,12 +12,12 @@ from builders import make_image
 from elftools.elf.enums import ENUM_E_MACHINE
 from elves import make_elf
 
-from fairlead import architectures, fixes
-from fairlead.engines import bubblewrap, udocker
-from fairlead.gpu import ldcache
-from fairlead.images.inside import binary
-from fairlead.probe import processor
-from fairlead.site_layer import wheels
+from bareboat import architectures, fixes
+from bareboat.engines import bubblewrap, udocker
+from bareboat.gpu import ldcache
+from bareboat.images.inside import binary
+from bareboat.probe import processor
+from bareboat.site_layer import wheels
 
 ELFTOOLS = {
     "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64", "ppc64le": "EM_PPC64", "ppc64": "EM_PPC64",

@@ -9,12 +9,12 @@ import pytest
 from builders import make_job, make_site
 from msgspec import UNSET
 
-from fairlead import render, submission
-from fairlead.errors import FairleadError
-from fairlead.model import SchedulerFacts
-from fairlead.plan import plan
-from fairlead.schedulers import gridengine, lsf, slurm
-from fairlead.store import Store
+from bareboat import render, submission
+from bareboat.errors import BareboatError
+from bareboat.model import SchedulerFacts
+from bareboat.plan import plan
+from bareboat.schedulers import gridengine, lsf, slurm
+from bareboat.store import Store
 
 
 def test_the_shell_is_no_part_of_what_is_done(tmp_path: Path) -> None:
@@ -48,6 +48,6 @@ def test_schedulers_without_a_way_name_none() -> None:
 
 def test_a_run_of_an_earlier_version_has_no_script(store: Store) -> None:
     run = store.new_run("train")
-    with pytest.raises(FairleadError, match="earlier Fairlead") as raised:
+    with pytest.raises(BareboatError, match="earlier Bareboat") as raised:
         submission._shell_words(store, run)
-    assert raised.value.remedy == f"fairlead attach --host {run}"
+    assert raised.value.remedy == f"bareboat attach --host {run}"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import execute
-from fairlead.engines import brought
-from fairlead.model import Joined, Outcome, Variable, WhenSet
+from bareboat import execute
+from bareboat.engines import brought
+from bareboat.model import Joined, Outcome, Variable, WhenSet
 
 
 class Machine:

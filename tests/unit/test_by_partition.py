@@ -9,8 +9,8 @@ from builders import make_job, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model import Job, Partition, SchedulerFacts, Scheduling, Site, Topology
-from fairlead.schedulers import by_partition, cpus_per_node, gpus_per_node
+from bareboat.model import Job, Partition, SchedulerFacts, Scheduling, Site, Topology
+from bareboat.schedulers import by_partition, cpus_per_node, gpus_per_node
 
 MAIN = Partition(
     name="main", default=True, nodes=3, max_time_s=86400, cpus_per_node=4, mem_per_node_bytes=2**34,

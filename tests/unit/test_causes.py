@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairlead import causes, registry
-from fairlead.model import Cause, End, JobState, Outcome, QueueEntry
+from bareboat import causes, registry
+from bareboat.model import Cause, End, JobState, Outcome, QueueEntry
 
 KILLED = """\
 slurmstepd-c1: error: StepId=2.batch exceeded memory limit (411467776 > 104857600), being killed
@@ -31,7 +31,7 @@ TRACEBACK = """\
 [rank 1] Traceback (most recent call last):
 [rank 1]   File "train.py", line 3, in <module>
 [rank 1] ConnectionError: rank 0 has gone
-fairlead: rank 0 ended first, with exit code 1; its last output:
+bareboat: rank 0 ended first, with exit code 1; its last output:
     {raised}
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 """

@@ -15,14 +15,14 @@ from builders import make_site
 from registries import sha256
 from stored import image_of
 
-from fairlead import __version__
-from fairlead.cli import doctor
-from fairlead.cli.image import ACTIONS
-from fairlead.cli.main import VERBS, main
-from fairlead.cli.site import ACTIONS as SITE_ACTIONS
-from fairlead.config import KNOWN
-from fairlead.model import EngineFacts, Image, Site
-from fairlead.store import Store
+from bareboat import __version__
+from bareboat.cli import doctor
+from bareboat.cli.image import ACTIONS
+from bareboat.cli.main import VERBS, main
+from bareboat.cli.site import ACTIONS as SITE_ACTIONS
+from bareboat.config import KNOWN
+from bareboat.model import EngineFacts, Image, Site
+from bareboat.store import Store
 
 #: Every command, as its words: the verbs, and the actions of `image`.
 COMMANDS = [
@@ -40,8 +40,8 @@ class Said:
     err: str
 
 
-class Fairlead:
-    """`fairlead …` in this process."""
+class Bareboat:
+    """`bareboat …` in this process."""
 
     def __init__(self, captured: pytest.CaptureFixture[str]) -> None:
         self._captured = captured
@@ -58,17 +58,17 @@ class Fairlead:
 
 
 @pytest.fixture
-def fairlead(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fairlead:
+def bareboat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bareboat:
     """Run in a folder of the test's own, on no terminal."""
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setenv("HOME", str(tmp_path))
-    return Fairlead(capsys)
+    return Bareboat(capsys)
 
 
-def subprocess_fairlead(*arguments: str | bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def subprocess_bareboat(*arguments: str | bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "fairlead", *arguments],
+        [sys.executable, "-X", "importtime", "-m", "bareboat", *arguments],
         capture_output=True,
         env={**os.environ, **environment},
         timeout=60,
@@ -81,7 +81,7 @@ def refused(said: Said, message: str, *, code: int = 2) -> None:
     assert said.code == code
     assert said.out == ""
     lines = said.err.splitlines()
-    assert lines[0].startswith("fairlead: ")
+    assert lines[0].startswith("bareboat: ")
     assert message in lines[0]
     assert lines[-1].startswith("  try: ")
     assert lines[-1] != "  try: "
@@ -91,9 +91,9 @@ def refused(said: Said, message: str, *, code: int = 2) -> None:
 # help
 
 
-def test_help_names_every_verb(fairlead: Fairlead) -> None:
+def test_help_names_every_verb(bareboat: Bareboat) -> None:
     for flag in ("--help", "-h"):
-        said = fairlead(flag)
+        said = bareboat(flag)
         assert (said.code, said.err) == (0, "")
         for verb, meaning in VERBS.items():
             assert f"    {verb} " in said.out
@@ -101,18 +101,18 @@ def test_help_names_every_verb(fairlead: Fairlead) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_verb_has_help_with_an_example_that_fairlead_understands(
-    fairlead: Fairlead, words: tuple[str, ...]
+def test_every_verb_has_help_with_an_example_that_bareboat_understands(
+    bareboat: Bareboat, words: tuple[str, ...]
 ) -> None:
     verb = " ".join(words)
-    said = fairlead(*words, "--help")
+    said = bareboat(*words, "--help")
     assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(f"usage: fairlead {verb} ")
+    assert said.out.startswith(f"usage: bareboat {verb} ")
     flags = ["--json", "--store", "--quiet", "--verbose"]
     for flag in flags:
         assert flag in said.out
     example = said.out.partition("example:\n")[2]
-    assert f"fairlead {verb}" in example
+    assert f"bareboat {verb}" in example
     # Every flag of the example is one of the verb.
     for line in example.splitlines():
         own = line.split(" && ")[0].split(" -- ")[0].split(" > ")[0]
@@ -121,8 +121,8 @@ def test_every_verb_has_help_with_an_example_that_fairlead_understands(
                 assert word in said.out.partition("example:\n")[0]
 
 
-def test_the_version_is_told(fairlead: Fairlead) -> None:
-    assert fairlead("--version") == Said(0, f"fairlead {__version__}\n", "")
+def test_the_version_is_told(bareboat: Bareboat) -> None:
+    assert bareboat("--version") == Said(0, f"bareboat {__version__}\n", "")
 
 
 def imported(output: bytes) -> set[str]:
@@ -136,38 +136,38 @@ def imported(output: bytes) -> set[str]:
      ["report"], ["plan", "gone.toml"]],
 )  # fmt: skip
 def test_what_needs_no_heavy_library_imports_none(arguments: list[str]) -> None:
-    names = imported(subprocess_fairlead(*arguments).stderr)
+    names = imported(subprocess_bareboat(*arguments).stderr)
     assert "argparse" in names, "the list of imports was read"
     assert {name.partition(".")[0] for name in names} & HEAVY == set()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_reads_no_settings_and_starts_no_process(arguments: list[str]) -> None:
-    done = subprocess_fairlead(*arguments, FAIRLEAD_REPEATS="nonsense")
+    done = subprocess_bareboat(*arguments, BAREBOAT_REPEATS="nonsense")
     assert done.returncode == 0
-    assert not {"subprocess", "msgspec", "fairlead.config", "fairlead.store"} & imported(done.stderr)
+    assert not {"subprocess", "msgspec", "bareboat.config", "bareboat.store"} & imported(done.stderr)
 
 
 # --------------------------------------------------------------------------------------------------
 # mistakes
 
 
-def test_no_verb_is_refused(fairlead: Fairlead) -> None:
-    refused(fairlead(), "VERB")
+def test_no_verb_is_refused(bareboat: Bareboat) -> None:
+    refused(bareboat(), "VERB")
 
 
 @pytest.mark.parametrize(
     ("verb", "remedy"),
     [
-        ("prov", "fairlead prove --help"),
-        ("frobnicate", "fairlead --help"),
-        ("--bogus", "fairlead --help"),
+        ("prov", "bareboat prove --help"),
+        ("frobnicate", "bareboat --help"),
+        ("--bogus", "bareboat --help"),
         ("", "leave it out, or set the variable"),
-        ("-", "fairlead --help"),
+        ("-", "bareboat --help"),
     ],
 )
-def test_an_unknown_verb_is_refused(fairlead: Fairlead, verb: str, remedy: str) -> None:
-    said = fairlead(verb)
+def test_an_unknown_verb_is_refused(bareboat: Bareboat, verb: str, remedy: str) -> None:
+    said = bareboat(verb)
     refused(said, "")
     assert said.err.splitlines()[-1] == f"  try: {remedy}"
 
@@ -183,52 +183,52 @@ def needs(words: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("flag", ["--bogus", "--verb"])  # nobody's, and half of one
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_an_unknown_flag_is_refused(fairlead: Fairlead, words: tuple[str, ...], flag: str) -> None:
-    refused(fairlead(*words, *needs(words), flag), flag)
+def test_an_unknown_flag_is_refused(bareboat: Bareboat, words: tuple[str, ...], flag: str) -> None:
+    refused(bareboat(*words, *needs(words), flag), flag)
 
 
-def test_an_unknown_action_is_refused(fairlead: Fairlead) -> None:
-    refused(fairlead("image", "frobnicate"), "frobnicate")
-    refused(fairlead("image"), "ACTION")
-    refused(fairlead("site", "frobnicate"), "frobnicate")
+def test_an_unknown_action_is_refused(bareboat: Bareboat) -> None:
+    refused(bareboat("image", "frobnicate"), "frobnicate")
+    refused(bareboat("image"), "ACTION")
+    refused(bareboat("site", "frobnicate"), "frobnicate")
 
 
 @pytest.mark.parametrize("flag", [("-v",), ("--store", "elsewhere"), ("--bogus",)])
-def test_a_flag_before_the_verb_is_told_as_that(fairlead: Fairlead, flag: tuple[str, ...]) -> None:
-    refused(fairlead(*flag, "config"), f"{flag[0]} stands before the verb")
+def test_a_flag_before_the_verb_is_told_as_that(bareboat: Bareboat, flag: tuple[str, ...]) -> None:
+    refused(bareboat(*flag, "config"), f"{flag[0]} stands before the verb")
 
 
 @pytest.mark.parametrize(
     "flag", [("--repeats", "ten"), ("--margin", "2%"), ("--seed", "1.5"), ("--repeats",)]
 )
-def test_a_flag_of_the_wrong_type_is_refused(fairlead: Fairlead, flag: tuple[str, ...]) -> None:
-    refused(fairlead("prove", *flag), flag[0])
+def test_a_flag_of_the_wrong_type_is_refused(bareboat: Bareboat, flag: tuple[str, ...]) -> None:
+    refused(bareboat("prove", *flag), flag[0])
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "prove"])
-def test_a_job_file_that_is_not_there_is_refused(fairlead: Fairlead, verb: str) -> None:
-    refused(fairlead(verb, "gone.toml"), "there is no file gone.toml")
+def test_a_job_file_that_is_not_there_is_refused(bareboat: Bareboat, verb: str) -> None:
+    refused(bareboat(verb, "gone.toml"), "there is no file gone.toml")
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "prove"])
-def test_a_file_and_a_command_together_are_refused(fairlead: Fairlead, verb: str) -> None:
-    refused(fairlead(verb, "job.toml", "--", "true"), "both a job file and a command were given")
+def test_a_file_and_a_command_together_are_refused(bareboat: Bareboat, verb: str) -> None:
+    refused(bareboat(verb, "job.toml", "--", "true"), "both a job file and a command were given")
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "prove"])
 @pytest.mark.parametrize("rest", [[], ["--"]])
-def test_neither_a_file_nor_a_command_is_refused(fairlead: Fairlead, verb: str, rest: list[str]) -> None:
-    refused(fairlead(verb, *rest), "there is nothing to run")
+def test_neither_a_file_nor_a_command_is_refused(bareboat: Bareboat, verb: str, rest: list[str]) -> None:
+    refused(bareboat(verb, *rest), "there is nothing to run")
 
 
 @pytest.mark.parametrize("verb", ["doctor", "capture", "report", "config"])
-def test_a_command_for_a_verb_that_runs_none_is_refused(fairlead: Fairlead, verb: str) -> None:
-    refused(fairlead(verb, "--", "true"), f"{verb} takes no command after --")
+def test_a_command_for_a_verb_that_runs_none_is_refused(bareboat: Bareboat, verb: str) -> None:
+    refused(bareboat(verb, "--", "true"), f"{verb} takes no command after --")
 
 
-def test_a_mistake_in_a_job_file_is_told_with_its_line(fairlead: Fairlead) -> None:
+def test_a_mistake_in_a_job_file_is_told_with_its_line(bareboat: Bareboat) -> None:
     Path("job.toml").write_text("# mine\ncommand = ['true']\nmout = []\n")
-    said = fairlead("plan", "job.toml")
+    said = bareboat("plan", "job.toml")
     refused(said, "unknown key 'mout'; did you mean 'mounts'?")
     assert "  job.toml, line 3" in said.err.splitlines()
 
@@ -237,38 +237,38 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line(fairlead: Fairlead) -> No
     ("flag", "message"),
     [(("--repeats", "1"), "repeats"), (("--margin", "2"), "margin"), (("--confidence", "0.4"), "confidence")],
 )
-def test_an_impossible_proof_is_refused(fairlead: Fairlead, flag: tuple[str, str], message: str) -> None:
-    said = fairlead("prove", *flag, "--", "true")
+def test_an_impossible_proof_is_refused(bareboat: Bareboat, flag: tuple[str, str], message: str) -> None:
+    said = bareboat("prove", *flag, "--", "true")
     refused(said, f"--{message} is '{flag[1]}'; it must be ")
 
 
-def test_a_mistake_in_a_variable_is_refused(fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAIRLEAD_REPEATS", "many")
+def test_a_mistake_in_a_variable_is_refused(bareboat: Bareboat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAREBOAT_REPEATS", "many")
     for verb in ("config", "report"):
-        refused(fairlead(verb), "FAIRLEAD_REPEATS is 'many'; it must be a whole number from 2 to 100,000")
+        refused(bareboat(verb), "BAREBOAT_REPEATS is 'many'; it must be a whole number from 2 to 100,000")
 
 
-def test_a_store_that_cannot_be_made_is_refused(fairlead: Fairlead) -> None:
+def test_a_store_that_cannot_be_made_is_refused(bareboat: Bareboat) -> None:
     Path("file").write_text("")
-    refused(fairlead("doctor", "--store", "file"), "is not a directory", code=4)
+    refused(bareboat("doctor", "--store", "file"), "is not a directory", code=4)
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_anything_is_measured(
-    fairlead: Fairlead,
+    bareboat: Bareboat,
 ) -> None:
-    refused(fairlead("prove", "-o", "no/such/report.html", "--", "true"), "does not exist")
+    refused(bareboat("prove", "-o", "no/such/report.html", "--", "true"), "does not exist")
 
 
 @pytest.mark.parametrize("name", ["gone", "../x", "a b", ""])
-def test_a_run_that_is_not_there_is_refused(fairlead: Fairlead, name: str) -> None:
-    said = fairlead("report", name)
+def test_a_run_that_is_not_there_is_refused(bareboat: Bareboat, name: str) -> None:
+    said = bareboat("report", name)
     refused(said, "", code=said.code)
     assert said.code in (2, 4)
 
 
-def test_an_image_that_is_not_there_is_refused(fairlead: Fairlead) -> None:
+def test_an_image_that_is_not_there_is_refused(bareboat: Bareboat) -> None:
     Path("job.toml").write_text("command = ['true']\nimage = 'gone'\n")
-    refused(fairlead("plan", "job.toml"), "there is no image 'gone' in the store", code=4)
+    refused(bareboat("plan", "job.toml"), "there is no image 'gone' in the store", code=4)
 
 
 def test_a_bug_is_told_as_one_and_not_as_a_traceback(
@@ -280,7 +280,7 @@ def test_a_bug_is_told_as_one_and_not_as_a_traceback(
     monkeypatch.setattr(doctor, "run", fail)
     assert main(["doctor"]) == 70
     said = capsys.readouterr().err
-    assert said.splitlines()[0] == "fairlead: unexpected RuntimeError: boom"
+    assert said.splitlines()[0] == "bareboat: unexpected RuntimeError: boom"
     assert "--verbose" in said
     assert "Traceback" not in said
 
@@ -293,8 +293,8 @@ def object_of(said: Said) -> Any:
     return json.loads(said.out)
 
 
-def test_doctor_tells_the_facts_of_this_machine_as_json(fairlead: Fairlead, tmp_path: Path) -> None:
-    said = fairlead("doctor", "--json")
+def test_doctor_tells_the_facts_of_this_machine_as_json(bareboat: Bareboat, tmp_path: Path) -> None:
+    said = bareboat("doctor", "--json")
     found = object_of(said)
     assert set(found) == set(Site.__struct_fields__)
     assert found["uid"] == os.getuid()
@@ -308,7 +308,7 @@ def test_doctor_tells_the_facts_of_this_machine_as_json(fairlead: Fairlead, tmp_
 
 @pytest.mark.parametrize(("works", "code"), [(True, 0), (False, 3)])
 def test_doctors_exit_code_says_whether_a_container_can_be_run(
-    fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch, works: bool, code: int
+    bareboat: Bareboat, monkeypatch: pytest.MonkeyPatch, works: bool, code: int
 ) -> None:
     engines = tuple(
         EngineFacts(
@@ -319,27 +319,27 @@ def test_doctors_exit_code_says_whether_a_container_can_be_run(
     )  # fmt: skip
     monkeypatch.setattr(doctor, "probe_site", lambda _context, **_: make_site(engines=engines))
     for form in ((), ("--json",)):
-        assert fairlead("doctor", *form).code == code
-    assert ("try: turn it on" in fairlead("doctor").out) is not works
+        assert bareboat("doctor", *form).code == code
+    assert ("try: turn it on" in bareboat("doctor").out) is not works
 
 
 @pytest.mark.parametrize("flag", [["--dry-run"], ["--tarball", "x"]])
-def test_doctor_without_fix_changes_nothing_and_says_so(fairlead: Fairlead, flag: list[str]) -> None:
-    refused(fairlead("doctor", *flag), f"{flag[0]} goes with --fix: without it doctor only looks")
+def test_doctor_without_fix_changes_nothing_and_says_so(bareboat: Bareboat, flag: list[str]) -> None:
+    refused(bareboat("doctor", *flag), f"{flag[0]} goes with --fix: without it doctor only looks")
 
 
 @pytest.mark.parametrize("flag", [["--partition", "gpu"], ["--node-scratch", "/scratch"]])
-def test_doctor_without_compute_submits_nothing_and_says_so(fairlead: Fairlead, flag: list[str]) -> None:
-    refused(fairlead("doctor", *flag), f"{flag[0]} goes with --compute: without it no job is submitted")
+def test_doctor_without_compute_submits_nothing_and_says_so(bareboat: Bareboat, flag: list[str]) -> None:
+    refused(bareboat("doctor", *flag), f"{flag[0]} goes with --compute: without it no job is submitted")
 
 
-def test_a_page_of_no_study_is_refused(fairlead: Fairlead) -> None:
-    refused(fairlead("report", "-o", "report.html"), "--output is for the page of a study")
+def test_a_page_of_no_study_is_refused(bareboat: Bareboat) -> None:
+    refused(bareboat("report", "-o", "report.html"), "--output is for the page of a study")
 
 
 @pytest.mark.parametrize("machine", ["x86-64", "", "a" * 33, "arm\n"])
-def test_an_architecture_that_is_none_is_refused(fairlead: Fairlead, machine: str) -> None:
-    refused(fairlead("image", "pull", "./tree", "--arch", machine), "--arch")
+def test_an_architecture_that_is_none_is_refused(bareboat: Bareboat, machine: str) -> None:
+    refused(bareboat("image", "pull", "./tree", "--arch", machine), "--arch")
 
 
 def kept(store: Store) -> Image:
@@ -350,98 +350,98 @@ def kept(store: Store) -> Image:
 
 @pytest.mark.parametrize("words", [("save", "small.tar"), ("convert", "rootfs:made")])
 def test_certificates_are_read_although_no_registry_is_asked(
-    fairlead: Fairlead, tmp_path: Path, words: tuple[str, str]
+    bareboat: Bareboat, tmp_path: Path, words: tuple[str, str]
 ) -> None:
     image = kept(Store(tmp_path / "store"))
-    said = fairlead("image", words[0], image.digest, words[1], "--ca-file", "gone.pem")
+    said = bareboat("image", words[0], image.digest, words[1], "--ca-file", "gone.pem")
     refused(said, "there is no file gone.pem")
 
 
-def test_one_misspelled_image_keeps_the_others(fairlead: Fairlead, tmp_path: Path) -> None:
+def test_one_misspelled_image_keeps_the_others(bareboat: Bareboat, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     image = kept(store)
     store.name_image("mine", image.digest)
-    refused(fairlead("image", "rm", "mine", "mien"), "there is no image 'mien'", code=4)
+    refused(bareboat("image", "rm", "mine", "mien"), "there is no image 'mien'", code=4)
     assert store.names() == {"mine": image.digest}
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_store_that_cannot_be_a_directory_is_refused(fairlead: Fairlead, place: str) -> None:
+def test_a_store_that_cannot_be_a_directory_is_refused(bareboat: Bareboat, place: str) -> None:
     Path("file").write_text("")
     for words in (("store", place), ("image", "ls", "--store", place)):
-        refused(fairlead(*words), f"{place} is not a directory", code=4)
+        refused(bareboat(*words), f"{place} is not a directory", code=4)
 
 
-def test_a_site_gets_no_mode_that_an_engine_has_not(fairlead: Fairlead) -> None:
-    said = fairlead("site", "add", "--engine", "udocker:fast")
+def test_a_site_gets_no_mode_that_an_engine_has_not(bareboat: Bareboat) -> None:
+    said = bareboat("site", "add", "--engine", "udocker:fast")
     refused(said, "the engine udocker has no mode 'fast'", code=3)
 
 
 @pytest.mark.parametrize("text", ["a" * 5000, "a\nb"])
-def test_a_setting_is_a_short_line(fairlead: Fairlead, text: str) -> None:
-    refused(fairlead("site", "add", "--account", text), "account ")
-    refused(fairlead("config", "--store", "a\nb"), "store is 'a\\nb', with a control character")
+def test_a_setting_is_a_short_line(bareboat: Bareboat, text: str) -> None:
+    refused(bareboat("site", "add", "--account", text), "account ")
+    refused(bareboat("config", "--store", "a\nb"), "store is 'a\\nb', with a control character")
 
 
-def test_a_remedy_is_as_short_as_the_message(fairlead: Fairlead) -> None:
-    assert len(fairlead("image", "show", "a" * 50_000).err) < 8000
+def test_a_remedy_is_as_short_as_the_message(bareboat: Bareboat) -> None:
+    assert len(bareboat("image", "show", "a" * 50_000).err) < 8000
 
 
-def test_a_flags_mistake_is_shown_once(fairlead: Fairlead) -> None:
-    said = fairlead("doctor", "--store", "https://example.org")
+def test_a_flags_mistake_is_shown_once(bareboat: Bareboat) -> None:
+    said = bareboat("doctor", "--store", "https://example.org")
     refused(said, "the store is 'https://example.org'")
     assert said.err.count("try: ") == 1
-    refused(fairlead("doctor", "--quiet=yes"), "--quiet takes no value")
-    assert "try: fairlead doctor --quiet" in fairlead("doctor", "-q=yes", "--quiet=yes").err
+    refused(bareboat("doctor", "--quiet=yes"), "--quiet takes no value")
+    assert "try: bareboat doctor --quiet" in bareboat("doctor", "-q=yes", "--quiet=yes").err
 
 
-def test_doctor_leaves_nothing_behind(fairlead: Fairlead, tmp_path: Path) -> None:
-    fairlead("doctor")
+def test_doctor_leaves_nothing_behind(bareboat: Bareboat, tmp_path: Path) -> None:
+    bareboat("doctor")
     assert list((tmp_path / "store/tmp").iterdir()) == []
 
 
-def test_doctor_tells_people_the_same(fairlead: Fairlead) -> None:
-    said = fairlead("doctor")
+def test_doctor_tells_people_the_same(bareboat: Bareboat) -> None:
+    said = bareboat("doctor")
     for word in ("engines", "this user", "places", "native", "user namespaces"):
         assert word in said.out
     assert "\033" not in said.out
 
 
-def test_config_tells_every_setting_and_where_it_came_from(fairlead: Fairlead, tmp_path: Path) -> None:
-    Path("fairlead.toml").write_text("\nseed = 7\n")
-    said = fairlead("config", "--json", "--store", "here")
+def test_config_tells_every_setting_and_where_it_came_from(bareboat: Bareboat, tmp_path: Path) -> None:
+    Path("bareboat.toml").write_text("\nseed = 7\n")
+    said = bareboat("config", "--json", "--store", "here")
     assert said.code == 0
     found = object_of(said)
     assert set(found) == set(KNOWN)
     assert found["store"] == {"value": str(tmp_path / "cwd/here"), "source": "flag --store"}
-    assert found["seed"] == {"value": 7, "source": f"project file {tmp_path}/cwd/fairlead.toml, line 2"}
+    assert found["seed"] == {"value": 7, "source": f"project file {tmp_path}/cwd/bareboat.toml, line 2"}
     assert found["repeats"] == {"value": 10, "source": "default"}
     assert found["engine"] == {"value": None, "source": "default"}
 
 
-def test_config_tells_people_the_same(fairlead: Fairlead) -> None:
-    Path("fairlead.toml").write_text("\nseed = 7\n")
-    said = fairlead("config")
+def test_config_tells_people_the_same(bareboat: Bareboat) -> None:
+    Path("bareboat.toml").write_text("\nseed = 7\n")
+    said = bareboat("config")
     assert (said.code, said.err) == (0, "")
     for name, known in KNOWN.items():
         assert any(line.startswith(name) for line in said.out.splitlines())
         assert known.meaning in said.out
-    assert any("7" in line and "fairlead.toml, line 2" in line for line in said.out.splitlines())
+    assert any("7" in line and "bareboat.toml, line 2" in line for line in said.out.splitlines())
     assert any("not set" in line for line in said.out.splitlines() if line.startswith("engine"))
 
 
-def test_the_list_of_no_runs_says_how_to_make_one(fairlead: Fairlead, tmp_path: Path) -> None:
-    said = fairlead("report")
+def test_the_list_of_no_runs_says_how_to_make_one(bareboat: Bareboat, tmp_path: Path) -> None:
+    said = bareboat("report")
     assert (said.code, said.out) == (0, "")
-    assert f"there are no runs in {tmp_path}/store; make one: fairlead prove FILE" in said.err
-    assert fairlead("report", "--json") == Said(0, "[]\n", "")
+    assert f"there are no runs in {tmp_path}/store; make one: bareboat prove FILE" in said.err
+    assert bareboat("report", "--json") == Said(0, "[]\n", "")
     assert not (tmp_path / "store").exists()
 
 
 WITHOUT_SCIPY = """\
 import sys
 sys.modules["scipy"] = None
-from fairlead.cli.main import main
+from bareboat.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -451,60 +451,60 @@ def test_studies_without_what_they_need_say_how_to_get_it(words: tuple[str, ...]
     words = [sys.executable, "-c", WITHOUT_SCIPY, *words]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     refused(Said(done.returncode, done.stdout, done.stderr), "a study needs scipy")
-    assert "  try: pip install 'fairlead[study]'" in done.stderr
+    assert "  try: pip install 'bareboat[study]'" in done.stderr
 
 
 def test_a_site_file_is_looked_at_before_it_is_taken_over(
-    fairlead: Fairlead, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bareboat: Bareboat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     theirs = tmp_path / "theirs" / "site.toml"
     theirs.parent.mkdir()
     theirs.write_text('account = "research"\npartition = 3\n')
-    said = fairlead("site", "add", theirs)
+    said = bareboat("site", "add", theirs)
     refused(said, "partition is 3; it must be text in quotes")
     assert f"{theirs}, line 2" in said.err
     assert not (tmp_path / "config").exists()
     # A path in it is one of its folder.
     theirs.write_text('account = "research"\nstore = "images"\n')
     wanted = {"account": "research", "store": str(tmp_path / "theirs" / "images")}
-    assert object_of(fairlead("site", "add", "--dry-run", "--json", theirs)) == wanted
+    assert object_of(bareboat("site", "add", "--dry-run", "--json", theirs)) == wanted
     assert not (tmp_path / "config").exists()
-    assert fairlead("site", "add", theirs).code == 0
-    assert object_of(fairlead("site", "show", "--json")) == wanted
+    assert bareboat("site", "add", theirs).code == 0
+    assert object_of(bareboat("site", "show", "--json")) == wanted
 
 
 # --------------------------------------------------------------------------------------------------
 # bare metal, from the command line to the exit code
 
 
-def test_the_exit_code_of_a_run_is_that_of_its_command(fairlead: Fairlead) -> None:
-    said = fairlead("run", "--engine", "native", "--json", "--", "sh", "-c", "exit 7")
+def test_the_exit_code_of_a_run_is_that_of_its_command(bareboat: Bareboat) -> None:
+    said = bareboat("run", "--engine", "native", "--json", "--", "sh", "-c", "exit 7")
     assert said.code == 7
     assert object_of(said)["exit_code"] == 7
     assert object_of(said)["arm"] == "native"
-    assert len(object_of(fairlead("report", "--json"))) == 1
+    assert len(object_of(bareboat("report", "--json"))) == 1
 
 
 def test_a_run_told_as_json_keeps_stdout_for_that(tmp_path: Path) -> None:
-    done = subprocess_fairlead(
+    done = subprocess_bareboat(
         "run", "--engine", "native", "--json", "--", "echo", "hello", HOME=str(tmp_path)
     )
     assert json.loads(done.stdout)["exit_code"] == 0
     assert b"hello\n" in done.stderr
 
 
-def test_a_dry_run_runs_nothing(fairlead: Fairlead) -> None:
-    said = fairlead("run", "--engine", "native", "--dry-run", "--", "touch", "touched")
+def test_a_dry_run_runs_nothing(bareboat: Bareboat) -> None:
+    said = bareboat("run", "--engine", "native", "--dry-run", "--", "touch", "touched")
     assert said.code == 0
     assert "native" in said.out
     assert not Path("touched").exists()
-    assert fairlead("report", "--json").out == "[]\n"
+    assert bareboat("report", "--json").out == "[]\n"
 
 
 def test_the_printed_script_is_the_one_that_runs_byte_for_byte(tmp_path: Path) -> None:
     words = [b"printf", rb"%s\0", b"\xff", "é\n'".encode()]
-    done = subprocess_fairlead("plan", "--engine", "native", "--script", "--", *words)
+    done = subprocess_bareboat("plan", "--engine", "native", "--script", "--", *words)
     assert done.returncode == 0, done.stderr
     (tmp_path / "job.sh").write_bytes(done.stdout)
     ran = subprocess.run(["bash", tmp_path / "job.sh"], capture_output=True, check=False)
@@ -513,10 +513,10 @@ def test_the_printed_script_is_the_one_that_runs_byte_for_byte(tmp_path: Path) -
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_plan_is_told_whatever_bytes_the_command_holds(form: list[str]) -> None:
-    done = subprocess_fairlead("plan", "--engine", "native", *form, "--", b"printf", b"\xff")
+    done = subprocess_bareboat("plan", "--engine", "native", *form, "--", b"printf", b"\xff")
     assert done.returncode == 0, done.stderr
     assert b"printf" in done.stdout
 
 
-def test_an_unknown_engine_is_refused_before_anything_is_captured(fairlead: Fairlead) -> None:
-    refused(fairlead("plan", "--engine", "nativ", "--", "true"), "did you mean 'native'?", code=3)
+def test_an_unknown_engine_is_refused_before_anything_is_captured(bareboat: Bareboat) -> None:
+    refused(bareboat("plan", "--engine", "nativ", "--", "true"), "did you mean 'native'?", code=3)

@@ -10,9 +10,9 @@ from builders import make_image, make_job, make_records, make_site, make_study
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead import codec
-from fairlead.errors import StoreError
-from fairlead.model import Image, Job, Record, Site, Study
+from bareboat import codec
+from bareboat.errors import StoreError
+from bareboat.model import Image, Job, Record, Site, Study
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.images.capture import build as building
-from fairlead.images.capture.collect import Collection, Part
+from bareboat.errors import UsageError
+from bareboat.images.capture import build as building
+from bareboat.images.capture.collect import Collection, Part
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli import console
-from fairlead.cli.main import main
-from fairlead.errors import PlanError, ToolError
-from fairlead.printable import excerpt
+from bareboat.cli import console
+from bareboat.cli.main import main
+from bareboat.errors import PlanError, ToolError
+from bareboat.printable import excerpt
 
 
 @pytest.fixture(autouse=True)
@@ -38,28 +38,28 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
 @pytest.mark.parametrize(
     ("words", "message", "remedy"),
     [
-        ("run train.py", "train.py is a Python script, not a job file", "fairlead run -- python train.py"),
-        ("run python train.py", "python is a program, not a job file", "fairlead run -- python train.py"),
+        ("run train.py", "train.py is a Python script, not a job file", "bareboat run -- python train.py"),
+        ("run python train.py", "python is a program, not a job file", "bareboat run -- python train.py"),
         ("prove --repeats 3 --engine native python train.py --epochs 3",
          "python is a program, not a job file",
-         "fairlead prove --repeats 3 --engine native -- python train.py --epochs 3"),
+         "bareboat prove --repeats 3 --engine native -- python train.py --epochs 3"),
         ("submit ./train.sh -x", "./train.sh is a shell script, not a job file",
-         "fairlead submit -- ./train.sh -x"),
-        ("run a.toml b.toml", "fairlead run takes no further 'b.toml'", "fairlead run examples/digits.toml"),
-        ("prove --reapeats 3 a.toml", "fairlead prove has no flag --reapeats; did you mean --repeats?",
-         "fairlead prove --help"),
+         "bareboat submit -- ./train.sh -x"),
+        ("run a.toml b.toml", "bareboat run takes no further 'b.toml'", "bareboat run examples/digits.toml"),
+        ("prove --reapeats 3 a.toml", "bareboat prove has no flag --reapeats; did you mean --repeats?",
+         "bareboat prove --help"),
         ("image push --plan-http a b",
-         "fairlead image push has no flag --plan-http; did you mean --plain-http?",
-         "fairlead image push --help"),
-        ("rnu a.toml", "there is no verb 'rnu' of fairlead; did you mean 'run'?", "fairlead run --help"),
-        ("image pul x", "there is no action 'pul' of fairlead image; did you mean 'pull'?",
-         "fairlead image pull --help"),
+         "bareboat image push has no flag --plan-http; did you mean --plain-http?",
+         "bareboat image push --help"),
+        ("rnu a.toml", "there is no verb 'rnu' of bareboat; did you mean 'run'?", "bareboat run --help"),
+        ("image pul x", "there is no action 'pul' of bareboat image; did you mean 'pull'?",
+         "bareboat image pull --help"),
         ("plan --form disk a.toml", "--form is 'disk'; it must be one of: tree, file", "--form tree"),
         ("plan --form=fil a.toml", "--form is 'fil'; it must be one of: tree, file", "--form file"),
         ("image push", "missing: IMAGE, REFERENCE",
-         "fairlead image push digits registry.example.org/me/digits:1"),
+         "bareboat image push digits registry.example.org/me/digits:1"),
         ("run --engine", "--engine has no value", "--engine NAME[:MODE]"),
-        ("run --json=1", "--json takes no value", "fairlead run --json"),
+        ("run --json=1", "--json takes no value", "bareboat run --json"),
         ("store --group g --private", "--private and --group exclude each other", "leave one of them out"),
         ("plan --script --json -- true", "--script and --json exclude each other", "leave one of them out"),
         ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
@@ -72,7 +72,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("logs --rank -1", "--rank is '-1'; it must be a whole number from 0", "--rank 0"),
         ("submit a.toml --at-once 1000000000000", "--at-once is '1000000000000'; it must be", "--at-once 8"),
         ("plan --store s3://bucket/x -- true", "the store is 's3://bucket/x'; it must be a directory",
-         "--store DIR, or export FAIRLEAD_STORE=DIR"),
+         "--store DIR, or export BAREBOAT_STORE=DIR"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [[], ["--json"]])
@@ -87,7 +87,7 @@ def test_mistake(
         and "--engine" not in rest[-1:]
     ):
         rest = [*more, *rest]
-        remedy = remedy.replace(f"fairlead {first} --", f"fairlead {first} --json --")
+        remedy = remedy.replace(f"bareboat {first} --", f"bareboat {first} --json --")
         remedy = remedy.replace(" --json --help", " --help")
     lines = refused(capsys, first, *rest)
     assert message in lines[0]
@@ -96,7 +96,7 @@ def test_mistake(
 
 def test_file_in_the_place_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     Path("my job.toml").write_text("command = ['true']\n")
-    assert refused(capsys, "my job.toml")[-1] == "  try: fairlead run 'my job.toml'"
+    assert refused(capsys, "my job.toml")[-1] == "  try: bareboat run 'my job.toml'"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_file_in_the_place_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None
 )
 def test_empty_values_are_refused(capsys: pytest.CaptureFixture[str], words: list[str], flag: str) -> None:
     """`--image="$IMAGE"` with a variable that is not set would run another image."""
-    assert refused(capsys, *words)[0].startswith(f"fairlead: {flag} is empty; ")
+    assert refused(capsys, *words)[0].startswith(f"bareboat: {flag} is empty; ")
 
 
 @pytest.mark.parametrize(
@@ -139,17 +139,17 @@ def test_the_source_of_a_setting_is_blamed(
 ) -> None:
     Path("job.toml").write_text('command = ["true"]\n[prove]\nrepeats = 3\n')
     code = 3 if "there is no" in message else 2
-    monkeypatch.setenv(f"FAIRLEAD_{name}", value)
+    monkeypatch.setenv(f"BAREBOAT_{name}", value)
     lines = refused(capsys, "plan", "job.toml", code=code)
-    assert lines[0].startswith(f"fairlead: {message}")
-    assert lines[1] == f"  environment FAIRLEAD_{name}"
-    assert lines[-1].endswith(f"unset FAIRLEAD_{name}")
-    monkeypatch.delenv(f"FAIRLEAD_{name}")
+    assert lines[0].startswith(f"bareboat: {message}")
+    assert lines[1] == f"  environment BAREBOAT_{name}"
+    assert lines[-1].endswith(f"unset BAREBOAT_{name}")
+    monkeypatch.delenv(f"BAREBOAT_{name}")
     flag = f"--{name.lower().replace('_', '-')}"
     if name != "DELIVERY":  # a flag with a few values is read before
         assert refused(capsys, "plan", "job.toml", flag, value, code=code)[1] == f"  flag {flag}"
     if name not in ("ACCOUNT", "PARTITION"):  # which TOML cannot hold
-        site = home / ".config/fairlead/site.toml"
+        site = home / ".config/bareboat/site.toml"
         site.parent.mkdir(parents=True)
         site.write_text(f"\n{name.lower()} = {json.dumps(value)}\n")
         place = refused(capsys, "plan", "job.toml", code=code)[1]
@@ -166,7 +166,7 @@ def test_a_home_that_is_no_absolute_path(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: list[str], value: str
 ) -> None:
     monkeypatch.setenv("HOME", value)
-    assert refused(capsys, *verb)[0].startswith("fairlead: the environment variable HOME is ")
+    assert refused(capsys, *verb)[0].startswith("bareboat: the environment variable HOME is ")
 
 
 def test_output_of_a_tool_is_shown_in_part_and_without_escape_codes(
@@ -183,7 +183,7 @@ def test_output_of_a_tool_is_shown_in_part_and_without_escape_codes(
 
 
 def test_reasons_of_a_plan_keep_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    command = f"fairlead site layer {'y' * 900} --with horovod"
+    command = f"bareboat site layer {'y' * 900} --with horovod"
     console.show_error(PlanError("no", context=command))
     assert f"  {command}" in capsys.readouterr().err.splitlines()
 

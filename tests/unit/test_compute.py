@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from builders import make_job, make_site
 
-from fairlead.errors import PlanError
-from fairlead.model import Partition, SchedulerFacts, Scheduling
-from fairlead.plan import plan
-from fairlead.probe import compute
-from fairlead.store import Store
+from bareboat.errors import PlanError
+from bareboat.model import Partition, SchedulerFacts, Scheduling
+from bareboat.plan import plan
+from bareboat.probe import compute
+from bareboat.store import Store
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlead import config
-from fairlead.errors import UsageError
+from bareboat import config
+from bareboat.errors import UsageError
 
 #: One value for each setting and each source; none is a default.
 VALUES: dict[str, dict[str, Any]] = {
@@ -67,7 +67,7 @@ def toml(value: Any) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "home/.config/fairlead").mkdir(parents=True)
+    (tmp_path / "home/.config/bareboat").mkdir(parents=True)
     return tmp_path / "home"
 
 
@@ -90,20 +90,20 @@ def test_each_source_wins_over_all_below_it_and_is_named(
     given = ORDER[ORDER.index(best) :] if best in ORDER else []
     values = VALUES[name]
     if "site" in given:
-        (home / ".config/fairlead/site.toml").write_text(f"\n\n{name} = {toml(values['site'])}\n")
+        (home / ".config/bareboat/site.toml").write_text(f"\n\n{name} = {toml(values['site'])}\n")
     if "project" in given:
-        (project / "fairlead.toml").write_text(f"# mine\n{name} = {toml(values['project'])}\n")
-        config.agree(project / "fairlead.toml", {"HOME": str(home)})
+        (project / "bareboat.toml").write_text(f"# mine\n{name} = {toml(values['project'])}\n")
+        config.agree(project / "bareboat.toml", {"HOME": str(home)})
     environment = {"HOME": str(home)}
     if "environment" in given:
-        environment[f"FAIRLEAD_{name.upper()}"] = str(values["environment"])
+        environment[f"BAREBOAT_{name.upper()}"] = str(values["environment"])
     flags = {name: values["flag"]} if "flag" in given else {name: None}
     found = config.resolve(flags, folder=project, environment=environment)
     sources = {
         "flag": f"flag --{name.replace('_', '-')}",
-        "environment": f"environment FAIRLEAD_{name.upper()}",
-        "project": f"project file {project}/fairlead.toml, line 2",
-        "site": f"site file {home}/.config/fairlead/site.toml, line 3",
+        "environment": f"environment BAREBOAT_{name.upper()}",
+        "project": f"project file {project}/bareboat.toml, line 2",
+        "site": f"site file {home}/.config/bareboat/site.toml, line 3",
         "default": "default",
     }
     source = found.settings[name].source
@@ -126,27 +126,27 @@ def test_the_defaults_are_the_models(home: Path, project: Path) -> None:
 
 def test_the_default_store_follows_the_xdg_specification(home: Path, project: Path) -> None:
     environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
-    assert config.resolve({}, folder=project, environment=environment).store == home / "data/fairlead"
+    assert config.resolve({}, folder=project, environment=environment).store == home / "data/bareboat"
     del environment["XDG_DATA_HOME"]
     found = config.resolve({}, folder=project, environment=environment)
-    assert found.store == home / ".local/share/fairlead"
+    assert found.store == home / ".local/share/bareboat"
     assert found.settings["store"].source.startswith("default: the home folder has ")
 
 
 def test_the_nearest_project_file_above_counts(home: Path, project: Path) -> None:
     (project / "a/b").mkdir(parents=True)
-    (project / "fairlead.toml").write_text("seed = 5\n")
+    (project / "bareboat.toml").write_text("seed = 5\n")
     environment = {"HOME": str(home)}
     assert config.resolve({}, folder=project / "a/b", environment=environment)["seed"] == 5
-    (project / "a/fairlead.toml").write_text("repeats = 6\n")
+    (project / "a/bareboat.toml").write_text("repeats = 6\n")
     found = config.resolve({}, folder=project / "a/b", environment=environment)
     assert (found["seed"], found["repeats"]) == (1, 6)
 
 
 def test_the_users_folder_of_settings_can_be_elsewhere(home: Path, project: Path) -> None:
-    (home / "xdg/fairlead").mkdir(parents=True)
-    (home / "xdg/fairlead/site.toml").write_text("seed = 5\n")
-    (home / ".config/fairlead/site.toml").write_text("seed = 6\n")
+    (home / "xdg/bareboat").mkdir(parents=True)
+    (home / "xdg/bareboat/site.toml").write_text("seed = 5\n")
+    (home / ".config/bareboat/site.toml").write_text("seed = 6\n")
     environment = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "xdg")}
     assert config.resolve({}, folder=project, environment=environment)["seed"] == 5
 
@@ -157,8 +157,8 @@ def test_a_store_named_in_a_file_is_relative_to_that_file(
     (project / "a").mkdir()
     monkeypatch.chdir(project / "a")
     environment = {"HOME": str(home)}
-    (project / "fairlead.toml").write_text('store = "images"\n')
-    config.agree(project / "fairlead.toml", environment)
+    (project / "bareboat.toml").write_text('store = "images"\n')
+    config.agree(project / "bareboat.toml", environment)
     assert config.resolve({}, folder=project / "a", environment=environment).store == project / "images"
     flags = {"store": "here"}
     assert config.resolve(flags, folder=project / "a", environment=environment).store == project / "a/here"
@@ -169,16 +169,16 @@ def test_a_tilde_in_the_store_is_the_home_folder(
 ) -> None:
     monkeypatch.setenv("HOME", str(home))
     environment = {"HOME": str(home)}
-    (project / "fairlead.toml").write_text('store = "~/images"\n')
-    config.agree(project / "fairlead.toml", environment)
+    (project / "bareboat.toml").write_text('store = "~/images"\n')
+    config.agree(project / "bareboat.toml", environment)
     assert config.resolve({}, folder=project, environment=environment).store == home / "images"
-    environment = {"FAIRLEAD_STORE": "~/other"}
+    environment = {"BAREBOAT_STORE": "~/other"}
     assert config.resolve({}, folder=project, environment=environment).store == home / "other"
 
 
 @pytest.mark.parametrize("name", config.KNOWN)
 def test_an_empty_variable_is_refused(home: Path, project: Path, name: str) -> None:
-    variable = f"FAIRLEAD_{name.upper()}"
+    variable = f"BAREBOAT_{name.upper()}"
     with pytest.raises(UsageError, match=f"{variable} is empty") as caught:
         config.resolve({}, folder=project, environment={"HOME": str(home), variable: " "})
     assert caught.value.remedy.startswith(f"unset {variable}")
@@ -189,7 +189,7 @@ def test_an_empty_variable_is_refused(home: Path, project: Path, name: str) -> N
                        ("seed", "0x1")]
 )  # fmt: skip
 def test_a_variable_of_the_wrong_type_is_refused_by_name(project: Path, name: str, text: str) -> None:
-    variable = f"FAIRLEAD_{name.upper()}"
+    variable = f"BAREBOAT_{name.upper()}"
     with pytest.raises(UsageError) as caught:
         config.resolve({}, folder=project, environment={variable: text})
     assert variable in caught.value.message
@@ -203,23 +203,23 @@ def test_a_variable_of_the_wrong_type_is_refused_by_name(project: Path, name: st
 )
 def test_a_value_of_the_wrong_type_is_refused_with_its_line(project: Path, statement: str) -> None:
     name = statement.split()[0]
-    (project / "fairlead.toml").write_text(f"# c\n\n{statement}\n")
+    (project / "bareboat.toml").write_text(f"# c\n\n{statement}\n")
     with pytest.raises(UsageError, match=f"{name} is .*; it must be ") as caught:
         config.resolve({}, folder=project, environment={})
-    assert caught.value.context == f"{project}/fairlead.toml, line 3"
+    assert caught.value.context == f"{project}/bareboat.toml, line 3"
 
 
 def test_a_fraction_stays_in_its_range(project: Path) -> None:
-    (project / "fairlead.toml").write_text("margin = 0.5\n")
+    (project / "bareboat.toml").write_text("margin = 0.5\n")
     assert config.resolve({}, folder=project, environment={})["margin"] == 0.5
-    (project / "fairlead.toml").write_text("margin = 1\n")
+    (project / "bareboat.toml").write_text("margin = 1\n")
     with pytest.raises(UsageError, match="margin is 1; it must be a number between 0 and 1"):
         config.resolve({}, folder=project, environment={})
 
 
 @pytest.mark.parametrize("where", ["project", "site"])
 def test_an_unknown_key_is_refused_with_what_was_meant(home: Path, project: Path, where: str) -> None:
-    path = {"project": project / "fairlead.toml", "site": home / ".config/fairlead/site.toml"}[where]
+    path = {"project": project / "bareboat.toml", "site": home / ".config/bareboat/site.toml"}[where]
     path.write_text("seed = 1\nrepeat = 3\n")
     with pytest.raises(UsageError, match="unknown key 'repeat'; did you mean 'repeats'") as caught:
         config.resolve({}, folder=project, environment={"HOME": str(home)})
@@ -228,14 +228,14 @@ def test_an_unknown_key_is_refused_with_what_was_meant(home: Path, project: Path
 
 
 def test_a_site_file_is_checked_even_where_a_flag_makes_it_idle(home: Path, project: Path) -> None:
-    (home / ".config/fairlead/site.toml").write_text("seed = 'x'\n")
+    (home / ".config/bareboat/site.toml").write_text("seed = 'x'\n")
     with pytest.raises(UsageError, match="seed is 'x'; it must be "):
         config.resolve({"seed": 1}, folder=project, environment={"HOME": str(home)})
 
 
 def test_a_settings_file_that_is_not_toml_is_refused(project: Path) -> None:
-    (project / "fairlead.toml").write_text("seed\n")
-    with pytest.raises(UsageError, match=r"fairlead.toml is not valid TOML"):
+    (project / "bareboat.toml").write_text("seed\n")
+    with pytest.raises(UsageError, match=r"bareboat.toml is not valid TOML"):
         config.resolve({}, folder=project, environment={})
 
 
@@ -244,9 +244,9 @@ def test_a_settings_file_that_is_not_toml_is_refused(project: Path) -> None:
 
 
 def test_a_job_file_goes_over_the_files_and_under_flags_and_variables(project: Path) -> None:
-    (project / "fairlead.toml").write_text("repeats = 2\nmargin = 0.5\nconfidence = 0.6\nseed = 7\n")
+    (project / "bareboat.toml").write_text("repeats = 2\nmargin = 0.5\nconfidence = 0.6\nseed = 7\n")
     found = config.resolve(
-        {"confidence": 0.9}, folder=project, environment={"FAIRLEAD_SEED": "8", "HOME": "/nobody"}
+        {"confidence": 0.9}, folder=project, environment={"BAREBOAT_SEED": "8", "HOME": "/nobody"}
     )
     job = {"repeats": 3, "confidence": 0.7, "seed": 9, "window_s": 2.0}
     assert found.over_job(job) == {

@@ -14,15 +14,15 @@ from msgspec import UNSET
 from stored import image_of
 from tools import tool
 
-from fairlead import deliveries, render
-from fairlead.cli import common
-from fairlead.cli.main import main
-from fairlead.config import resolve
-from fairlead.errors import PlanError, UsageError
-from fairlead.images import archive, upkeep
-from fairlead.images.layers.flatten import make_flat
-from fairlead.jobfile import read_job
-from fairlead.model import (
+from bareboat import deliveries, render
+from bareboat.cli import common
+from bareboat.cli.main import main
+from bareboat.config import resolve
+from bareboat.errors import PlanError, UsageError
+from bareboat.images import archive, upkeep
+from bareboat.images.layers.flatten import make_flat
+from bareboat.jobfile import read_job
+from bareboat.model import (
     Command,
     Decision,
     EngineFacts,
@@ -38,12 +38,12 @@ from fairlead.model import (
     Variable,
     WhenSet,
 )
-from fairlead.plan import plan
-from fairlead.plan.delivery import at_run_time
-from fairlead.store import Store
+from bareboat.plan import plan
+from bareboat.plan.delivery import at_run_time
+from bareboat.store import Store
 
-SHARED = "/scratch/ada/fairlead/flat/sha256"
-TREES = Variable("FAIRLEAD_TREES")
+SHARED = "/scratch/ada/bareboat/flat/sha256"
+TREES = Variable("BAREBOAT_TREES")
 
 
 def site(kind: str = "lustre", **changes: Any) -> Site:
@@ -77,7 +77,7 @@ def test_several_nodes_with_a_store_on_a_file_system_for_all_get_it_each(kind: s
     assert found.choice == "node: once to /tmp of each node, as one file"
     assert f"the store is on {kind.removeprefix('fuse.')}, which 2 nodes would read at once" in found.reason
     assert made.delivery is not UNSET
-    assert (made.delivery.folder, made.delivery.shared) == ("/tmp/fairlead-4711/flat", SHARED)
+    assert (made.delivery.folder, made.delivery.shared) == ("/tmp/bareboat-4711/flat", SHARED)
     assert (
         "  delivery          node: once to /tmp of each node, as one file" in render.text(made).splitlines()
     )
@@ -94,7 +94,7 @@ def test_several_nodes_with_a_store_on_a_file_system_for_all_get_it_each(kind: s
 def test_where_there_is_nothing_to_decide_nothing_is_said(asked: Job, kind: str) -> None:
     made = planned(asked, site(kind))
     assert (made.delivery, decision(made)) == (UNSET, None)
-    assert "FAIRLEAD_TREES" not in render.script(made)
+    assert "BAREBOAT_TREES" not in render.script(made)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_an_image_that_is_one_file_stays_where_it_is() -> None:
 def test_it_is_asked_for_with_one_node_and_any_file_system() -> None:
     made = planned(job(nodes=1, delivery="node", node_scratch="/local/ada"), site("xfs"))
     assert made.delivery is not UNSET
-    assert made.delivery.folder == "/local/ada/fairlead-4711/flat"
+    assert made.delivery.folder == "/local/ada/bareboat-4711/flat"
 
 
 def test_a_store_in_the_memory_of_one_machine_is_refused_for_several_nodes() -> None:
@@ -219,7 +219,7 @@ def test_every_engine_of_trees_reads_the_one_of_the_node() -> None:
         assert made.delivery is not UNSET
         assert f"need {tree} " in script
         assert script.count(tree) == 1, engine.name  # where it is looked for, and not where it is run
-        assert script.count('"$FAIRLEAD_TREES"') > script.count('own_folder "$FAIRLEAD_TREES"'), engine.name
+        assert script.count('"$BAREBOAT_TREES"') > script.count('own_folder "$BAREBOAT_TREES"'), engine.name
 
 
 # --- the store ----------------------------------------------------------------------------------------------
@@ -325,8 +325,8 @@ def test_the_job_file_has_both_keys(tmp_path: Path) -> None:
 def test_a_flag_goes_over_the_job_file_and_that_over_the_site_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "fairlead.toml").write_text('delivery = "shared"\nnode_scratch = "/site"\n')
-    assert main(["trust", str(tmp_path / "fairlead.toml")]) == 0
+    (tmp_path / "bareboat.toml").write_text('delivery = "shared"\nnode_scratch = "/site"\n')
+    assert main(["trust", str(tmp_path / "bareboat.toml")]) == 0
     (tmp_path / "job.toml").write_text('command = "true"\ndelivery = "auto"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -334,7 +334,7 @@ def test_a_flag_goes_over_the_job_file_and_that_over_the_site_s(
     def asked(*flags: str) -> tuple[object, object]:
         seen: list[Job] = []
         monkeypatch.setattr(
-            "fairlead.cli.plan.prepare", lambda context: seen.append(common.read_job(context))
+            "bareboat.cli.plan.prepare", lambda context: seen.append(common.read_job(context))
         )
         main(["plan", "job.toml", *flags])
         return seen[0].delivery, seen[0].node_scratch

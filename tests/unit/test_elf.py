@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools import tool
 
-from fairlead import execute
-from fairlead.images.capture import elf
+from bareboat import execute
+from bareboat.images.capture import elf
 
 
 def real_files() -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fairlead.engines.fixed import inside
-from fairlead.model import Joined, Variable, WhenSet
+from bareboat.engines.fixed import inside
+from bareboat.model import Joined, Variable, WhenSet
 
 
 def test_words_that_hold_a_run_folder_name_its_place_inside() -> None:
-    folder, mark = Variable("FAIRLEAD_RUN_DIR"), Variable("FAIRLEAD_RUN")
+    folder, mark = Variable("BAREBOAT_RUN_DIR"), Variable("BAREBOAT_RUN")
     words = (
         "a",
         folder,
@@ -17,8 +17,8 @@ def test_words_that_hold_a_run_folder_name_its_place_inside() -> None:
     )
     assert inside(words) == (
         "a",
-        "/run/fairlead/FAIRLEAD_RUN_DIR",
+        "/run/bareboat/BAREBOAT_RUN_DIR",
         mark,
-        Joined(("--log=", "/run/fairlead/FAIRLEAD_RUN_DIR", "/logs")),
-        WhenSet("X", ("/run/fairlead/FAIRLEAD_RUN_DIR", Joined((mark, "/")))),
+        Joined(("--log=", "/run/bareboat/BAREBOAT_RUN_DIR", "/logs")),
+        WhenSet("X", ("/run/bareboat/BAREBOAT_RUN_DIR", Joined((mark, "/")))),
     )

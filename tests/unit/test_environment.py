@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
-from fairlead import registry, render
-from fairlead.launchers import RANK_NAMES
-from fairlead.model import Joined, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology, Variable
-from fairlead.mpi.rules import PASSED
-from fairlead.plan import plan
-from fairlead.sweep import Sweep
+from bareboat import registry, render
+from bareboat.launchers import RANK_NAMES
+from bareboat.model import Joined, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology, Variable
+from bareboat.mpi.rules import PASSED
+from bareboat.plan import plan
+from bareboat.sweep import Sweep
 
 OPENMPI = MpiFacts(
     family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",
@@ -82,7 +82,7 @@ def test_a_value_of_a_sweep_s_point_is_no_rank_s_name_either() -> None:
         environment={"MASTER_PORT": "2950{n}", "TAG": "{n}"},
     )  # fmt: skip
     found = environment_of(plan(job, IMAGE, make_rootfs(IMAGE), make_site()).command)
-    assert found["TAG"] == Joined((Variable("FAIRLEAD_SWEEP_N"),))
+    assert found["TAG"] == Joined((Variable("BAREBOAT_SWEEP_N"),))
     assert "MASTER_PORT" not in found
 
 

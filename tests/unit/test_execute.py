@@ -19,10 +19,10 @@ from builders import make_job, make_site
 from tools import tool
 from watch import processes_with, wait_until
 
-from fairlead import execute, render
-from fairlead.errors import ToolError
-from fairlead.model import Topology
-from fairlead.plan import plan
+from bareboat import execute, render
+from bareboat.errors import ToolError
+from bareboat.model import Topology
+from bareboat.plan import plan
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -55,12 +55,12 @@ def script(folder: Path, text: str) -> str:
 
 
 def marking(command: str) -> str:
-    """A job script that marks its processes as Fairlead's own scripts do."""
-    return f'export FAIRLEAD_RUN="$1"\n{command}\n'
+    """A job script that marks its processes as Bareboat's own scripts do."""
+    return f'export BAREBOAT_RUN="$1"\n{command}\n'
 
 
 def job_script(folder: Path, *command: str) -> str:
-    """A job script as Fairlead writes it, for bare metal."""
+    """A job script as Bareboat writes it, for bare metal."""
     job = make_job(command=command, workdir=str(folder), topology=Topology(), engine="native", environment={})
     return script(folder, render.script(plan(job, None, None, make_site(engines=()))))
 
@@ -116,7 +116,7 @@ def test_an_environment_that_is_given_is_the_whole_of_it() -> None:
 
 
 def test_commands_can_be_echoed_so_that_they_can_be_pasted(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "fairlead"):
+    with caplog.at_level(logging.DEBUG, "bareboat"):
         execute.run(["printf", "%s", "it's $5"])
     assert caplog.messages == ["""+ printf %s 'it'"'"'s $5'"""]
 
@@ -169,9 +169,9 @@ def test_the_script_is_given_its_mark_as_an_argument_and_not_in_its_environment(
 ) -> None:
     with (tmp_path / "log").open("wb") as log:
         live = execute.Live(
-            script(tmp_path, 'echo "$1 ${FAIRLEAD_RUN-unset} $A"; cat'),
+            script(tmp_path, 'echo "$1 ${BAREBOAT_RUN-unset} $A"; cat'),
             run_id=mark,
-            environment={**ENVIRONMENT, "FAIRLEAD_RUN": "another", "A": "a b"},
+            environment={**ENVIRONMENT, "BAREBOAT_RUN": "another", "A": "a b"},
             output=log,
         )
         assert live.wait() == 0
@@ -243,14 +243,14 @@ def test_ranks_that_ignore_the_request_to_end_are_killed_after_the_scripts_ten_s
 
 PARENT = """
 import os, sys, time
-from fairlead.execute import Live
+from bareboat.execute import Live
 with open(os.devnull, "wb") as nothing:
     live = Live(sys.argv[1], run_id=sys.argv[2], environment=os.environ, output=nothing)
     time.sleep(300)
 """
 
 
-def test_a_run_ends_when_fairlead_is_killed(tmp_path: Path, mark: str) -> None:
+def test_a_run_ends_when_bareboat_is_killed(tmp_path: Path, mark: str) -> None:
     command = f"sleep 301 & {tool('setsid')} sleep 302 & exec sleep 303"
     path = job_script(tmp_path, "/bin/sh", "-c", command)
     parent = subprocess.Popen([sys.executable, "-c", PARENT, path, mark])
@@ -280,10 +280,10 @@ def test_the_processes_of_a_run_are_those_with_its_whole_mark(mark: str) -> None
     sleepers = [
         subprocess.Popen(["sleep", "300"], env={name: value, "OTHER": mark})
         for name, value in (
-            ("FAIRLEAD_RUN", mark),
-            ("FAIRLEAD_RUN", mark + "0"),
-            ("FAIRLEAD_RUN", mark[:-1]),
-            ("XFAIRLEAD_RUN", mark),
+            ("BAREBOAT_RUN", mark),
+            ("BAREBOAT_RUN", mark + "0"),
+            ("BAREBOAT_RUN", mark[:-1]),
+            ("XBAREBOAT_RUN", mark),
         )
     ]
     try:
@@ -311,7 +311,7 @@ def test_the_memory_of_a_run_is_that_of_all_its_processes(tmp_path: Path, mark: 
 
 
 # --------------------------------------------------------------------------------------------------
-# signals to Fairlead
+# signals to Bareboat
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

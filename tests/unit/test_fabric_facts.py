@@ -10,9 +10,9 @@ from elves import make_elf
 from fabric_words import adapter, interface
 from tools import tool
 
-from fairlead.fabric.facts import Kind, Network
-from fairlead.images.inside import look
-from fairlead.probe.fabrics import SCRIPT, parse
+from bareboat.fabric.facts import Kind, Network
+from bareboat.images.inside import look
+from bareboat.probe.fabrics import SCRIPT, parse
 
 
 def seen(root: Path) -> Network:

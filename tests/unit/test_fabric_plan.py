@@ -12,12 +12,12 @@ from builders import make_image, make_job, make_rootfs, make_site
 from msgspec import UNSET
 from tools import tool
 
-from fairlead import render
-from fairlead.errors import PlanError, UsageError
-from fairlead.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
-from fairlead.fabric.settings import Speakers, advice, settings
-from fairlead.model import Image, Job, MpiFacts, MpiFamily, PassedOn, Plan, Pmi, SchedulerFacts, Topology
-from fairlead.plan import plan
+from bareboat import render
+from bareboat.errors import PlanError, UsageError
+from bareboat.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
+from bareboat.fabric.settings import Speakers, advice, settings
+from bareboat.model import Image, Job, MpiFacts, MpiFamily, PassedOn, Plan, Pmi, SchedulerFacts, Topology
+from bareboat.plan import plan
 
 IB = Port(kind=Kind.INFINIBAND, device="mlx5_0", active=True, rate_gbps=200, driver="mlx5_core")
 ROCE = Port(kind=Kind.ROCE, device="mlx5_2", active=True, rate_gbps=25, driver="mlx5_core")
@@ -186,11 +186,11 @@ def test_nccl_writes_to_the_run_s_folder_by_its_name_in_the_container() -> None:
     made = planned(job(topology=TWO_GPUS, launcher="torchrun"), network(IB), CUDA_IMAGE)
     assert made.fabric is not UNSET
     assert (made.fabric.nccl, made.fabric.sockets) == (True, "")
-    assert 'NCCL_DEBUG_FILE="/run/fairlead/FAIRLEAD_RUN_DIR/nccl/%h.%p"' in made.prelude
+    assert 'NCCL_DEBUG_FILE="/run/bareboat/BAREBOAT_RUN_DIR/nccl/%h.%p"' in made.prelude
     assert "NCCL_DEBUG_FILE" in passed(made)
     assert "fabric_watch=$!" in render.script(made)
     bare = planned(job(topology=TWO_GPUS, launcher="torchrun", engine="native"), network(IB), CUDA_IMAGE)
-    assert 'NCCL_DEBUG_FILE="$FAIRLEAD_RUN_DIR/nccl/%h.%p"' in bare.prelude
+    assert 'NCCL_DEBUG_FILE="$BAREBOAT_RUN_DIR/nccl/%h.%p"' in bare.prelude
     own = planned(
         job(topology=TWO_GPUS, launcher="torchrun", environment={"NCCL_DEBUG": "WARN"}),
         network(IB),
@@ -204,7 +204,7 @@ def test_nccl_writes_to_the_run_s_folder_by_its_name_in_the_container() -> None:
 def test_an_interface_is_taken_from_the_node_and_the_user_s_own_goes_over_it() -> None:
     found = network(interfaces=(ETHERNET, VIRTUAL))
     made = planned(job(), found)
-    assert "OMPI_MCA_btl_tcp_if_include=${OMPI_MCA_btl_tcp_if_include:-$FAIRLEAD_INTERFACE}" in made.prelude
+    assert "OMPI_MCA_btl_tcp_if_include=${OMPI_MCA_btl_tcp_if_include:-$BAREBOAT_INTERFACE}" in made.prelude
     assert "OMPI_MCA_btl_tcp_if_include" in passed(made)
     (decision,) = (each for each in made.decisions if each.subject == "fabric")
     assert "OpenMPI would connect over virbr0 too" in decision.reason
@@ -277,7 +277,7 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     until_ended = "bash -c 'until [ -e over ]; do sleep 0.05; done'"
     job_waits = until_ended if code else 'wait "$fabric_watch"' if says else "sleep 3"
     harness = (
-        "set -u; FAIRLEAD_RUN_DIR=$PWD FAIRLEAD_CONTROL=$PWD\n"
+        "set -u; BAREBOAT_RUN_DIR=$PWD BAREBOAT_CONTROL=$PWD\n"
         f'pass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
         f"{watcher}\n{job_waits}\n{after}\nexit 0\n"
     )
@@ -290,7 +290,7 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
 
 
 def test_doctor_shows_the_fabric_and_what_is_wrong_with_it() -> None:
-    from fairlead.cli.doctor import _text
+    from bareboat.cli.doctor import _text
 
     down = Port(kind=Kind.INFINIBAND, device="mlx5_1", active=False, state="DOWN")
     text = _text(make_site(network=network(IB, down, closed=(VERBS,), locked_memory_bytes=8 * 2**20)), ())

@@ -9,10 +9,10 @@ import fabric_words as said
 import pytest
 from tools import tool
 
-from fairlead import transports
-from fairlead.fabric import told
-from fairlead.fabric.facts import FabricWatch
-from fairlead.model import MpiFamily
+from bareboat import transports
+from bareboat.fabric import told
+from bareboat.fabric.facts import FabricWatch
+from bareboat.model import MpiFamily
 
 
 def by_bash(text: str) -> bool | None:

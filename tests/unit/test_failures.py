@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import FairleadError, StoreError, UsageError
-from fairlead.files import failures, outputs
-from fairlead.store import Store
+from bareboat.errors import BareboatError, StoreError, UsageError
+from bareboat.files import failures, outputs
+from bareboat.store import Store
 
 
 def refusal(code: int, *paths: str) -> OSError:
@@ -33,13 +33,13 @@ def refusal(code: int, *paths: str) -> OSError:
         (errno.ELOOP, UsageError, "loop"),
         (errno.ENAMETOOLONG, UsageError, "too long"),
         (errno.EBUSY, UsageError, "busy"),
-        (errno.EMFILE, FairleadError, "too many files"),
-        (errno.ENOMEM, FairleadError, "not enough memory"),
-        (errno.EFBIG, FairleadError, "file sizes"),
+        (errno.EMFILE, BareboatError, "too many files"),
+        (errno.ENOMEM, BareboatError, "not enough memory"),
+        (errno.EFBIG, BareboatError, "file sizes"),
     ],
 )
 def test_each_refusal_is_one_message(
-    tmp_path: Path, code: int, kind: type[FairleadError], words: str
+    tmp_path: Path, code: int, kind: type[BareboatError], words: str
 ) -> None:
     path = str(tmp_path / "some file")
     found = failures.explain(refusal(code, path))

@@ -15,12 +15,12 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
-from fairlead.engines import fakechroot, proot_start, udocker
-from fairlead.engines.fakechroot_start import _MOST_EXCLUDED
-from fairlead.errors import PlanError
-from fairlead.model import EngineFacts, Mount, Topology
-from fairlead.plan import plan
-from fairlead.probe.host import RealHost
+from bareboat.engines import fakechroot, proot_start, udocker
+from bareboat.engines.fakechroot_start import _MOST_EXCLUDED
+from bareboat.errors import PlanError
+from bareboat.model import EngineFacts, Mount, Topology
+from bareboat.plan import plan
+from bareboat.probe.host import RealHost
 
 FACTS = EngineFacts(
     name="udocker", path="/opt/libfakechroot.so", version="", origin="udocker's engine 1.2.11", works=True,
@@ -263,7 +263,7 @@ def test_the_exit_code_is_the_command_s_and_nothing_outlives_the_grace(start: St
     assert start("--", "sh", "-c", "exit 7").returncode == 7
     assert start("--", "sh", "-c", "kill -9 $$").returncode == 137
     missing = start("--", "nothing-here")
-    assert (missing.returncode, missing.stderr) == (127, "fairlead: nothing-here: not found\n")
+    assert (missing.returncode, missing.stderr) == (127, "bareboat: nothing-here: not found\n")
     assert start("--", "/etc/seen").returncode == 126
     began = time.monotonic()
     assert start("--", "sh", "-c", "sleep 61 & exit 3").returncode == 3

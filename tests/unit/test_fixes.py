@@ -1,4 +1,4 @@
-"""`fairlead doctor --fix`: what is missing is installed below the store, from pip and a file, and found."""
+"""`bareboat doctor --fix`: what is missing is installed below the store, from pip and a file, and found."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import pytest
 from builders import make_image, make_job, make_site
 from tools import tool
 
-from fairlead import fixes
-from fairlead.cli.main import main
-from fairlead.engines import bubblewrap, udocker
-from fairlead.errors import ToolError, UsageError
-from fairlead.model import Check, EngineFacts, Topology
-from fairlead.plan import plan
-from fairlead.probe import probe
-from fairlead.probe.compute import NodeHost
-from fairlead.probe.host import RealHost
-from fairlead.store import Store
+from bareboat import fixes
+from bareboat.cli.main import main
+from bareboat.engines import bubblewrap, udocker
+from bareboat.errors import ToolError, UsageError
+from bareboat.model import Check, EngineFacts, Topology
+from bareboat.plan import plan
+from bareboat.probe import probe
+from bareboat.probe.compute import NodeHost
+from bareboat.probe.host import RealHost
+from bareboat.store import Store
 
 #: What the engines of this machine are started by.
 PROGRAMS = (
@@ -251,7 +251,7 @@ def test_no_package_is_one_error_and_leaves_nothing(
     with pytest.raises(ToolError, match="pip could not install udocker==1") as caught:
         fixes.apply(fix_of("udocker"), store, str(tmp_path))
     assert "No matching distribution" in caught.value.context
-    assert "PIP_FIND_LINKS=FOLDER fairlead doctor --fix" in caught.value.remedy
+    assert "PIP_FIND_LINKS=FOLDER bareboat doctor --fix" in caught.value.remedy
     assert in_store(store) == []
 
 

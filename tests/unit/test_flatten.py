@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, symlink, unpack_bytes
 
-from fairlead.errors import ImageError
-from fairlead.files.trees import remove_tree
-from fairlead.images.layers.flatten import _relink, copy, flatten
+from bareboat.errors import ImageError
+from bareboat.files.trees import remove_tree
+from bareboat.images.layers.flatten import _relink, copy, flatten
 
 
 def layers_of(top: Path, *datas: bytes) -> list[Path]:

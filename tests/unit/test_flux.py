@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import make_job, make_site
 
-from fairlead.errors import PlanError, ToolError
-from fairlead.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
-from fairlead.schedulers import flux
+from bareboat.errors import PlanError, ToolError
+from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
+from bareboat.schedulers import flux
 
 JOBS = """\
 ƒA1|RUN||n[01-02]|

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead.study.gate import Gate
+from bareboat.study.gate import Gate
 
 
 class Rank:

@@ -12,10 +12,10 @@ import pytest
 from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
 from machines import HERE, OTHER
 
-from fairlead.gpu import cdi, elf, find, ldcache, links
-from fairlead.gpu.tree import Tree
-from fairlead.model import DriverFile, GpuDriver, Site
-from fairlead.store import Store
+from bareboat.gpu import cdi, elf, find, ldcache, links
+from bareboat.gpu.tree import Tree
+from bareboat.model import DriverFile, GpuDriver, Site
+from bareboat.store import Store
 
 LIBRARIES = FOLDER
 
@@ -332,13 +332,13 @@ def test_the_folder_of_links_holds_names_only_and_is_made_once(root: Path, store
     site: Site = make_site(gpu_drivers=(nvidia(root),))
     folder = Path(links.provide(store, site)["nvidia"])
     assert {path.name: os.readlink(path) for path in (folder / "lib").iterdir()} == {
-        "libcuda.so": f"/run/fairlead/host/0/libcuda.so.{VERSION}",
-        "libcuda.so.1": f"/run/fairlead/host/0/libcuda.so.{VERSION}",
-        "libnvidia-ml.so.1": f"/run/fairlead/host/0/libnvidia-ml.so.{VERSION}",
-        "libnvidia-nvvm.so.4": "/run/fairlead/host/0/libnvidia-nvvm.so.4.0.0",
-        "libnvidia-ptxjitcompiler.so.1": f"/run/fairlead/host/0/libnvidia-ptxjitcompiler.so.{VERSION}",
+        "libcuda.so": f"/run/bareboat/host/0/libcuda.so.{VERSION}",
+        "libcuda.so.1": f"/run/bareboat/host/0/libcuda.so.{VERSION}",
+        "libnvidia-ml.so.1": f"/run/bareboat/host/0/libnvidia-ml.so.{VERSION}",
+        "libnvidia-nvvm.so.4": "/run/bareboat/host/0/libnvidia-nvvm.so.4.0.0",
+        "libnvidia-ptxjitcompiler.so.1": f"/run/bareboat/host/0/libnvidia-ptxjitcompiler.so.{VERSION}",
     }
-    assert os.readlink(folder / "bin/nvidia-smi") == "/run/fairlead/host/1/nvidia-smi"
+    assert os.readlink(folder / "bin/nvidia-smi") == "/run/bareboat/host/1/nvidia-smi"
     before = folder.stat()
     assert links.provide(store, site) == {"nvidia": str(folder)}
     assert folder.stat() == before

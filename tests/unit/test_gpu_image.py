@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.images.capture.facts import cuda
+from bareboat.images.capture.facts import cuda
 
 SITE = "/env/lib/python3.11/site-packages"
 

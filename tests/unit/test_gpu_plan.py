@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from builders import make_driver, make_image, make_job, make_rootfs, make_site
 
-from fairlead import render
-from fairlead.errors import PlanError
-from fairlead.gpu import inject, versions
-from fairlead.gpu.versions import Refused, Served
-from fairlead.model import (
+from bareboat import render
+from bareboat.errors import PlanError
+from bareboat.gpu import inject, versions
+from bareboat.gpu.versions import Refused, Served
+from bareboat.model import (
     CudaCompat,
     Decision,
     DriverFile,
@@ -27,7 +27,7 @@ from fairlead.model import (
     Site,
     Topology,
 )
-from fairlead.plan import plan
+from bareboat.plan import plan
 
 ONE_GPU = Topology(gpus_per_rank=1)
 AMD = make_driver(
@@ -76,7 +76,7 @@ def passed(made: Plan) -> set[str]:
 
 def mounts(made: Plan) -> list[tuple[str, str, str]]:
     return re.findall(
-        r"--(ro-bind|bind) (\S+) (/run/fairlead/(?:driver|host)\S*|/tmp/\S+)", render.script(made)
+        r"--(ro-bind|bind) (\S+) (/run/bareboat/(?:driver|host)\S*|/tmp/\S+)", render.script(made)
     )
 
 
@@ -90,12 +90,12 @@ def test_a_job_that_asks_for_gpus_gets_the_driver() -> None:
     assert decided.choice == "nvidia 550.54.15, found by the loader's cache: 2 libraries, nvidia-smi"
     assert decided.reason == "the job asks for GPUs"
     assert mounts(made) == [
-        ("ro-bind", "/scratch/ada/fairlead/drivers/nvidia", "/run/fairlead/driver"),
-        ("ro-bind", "/usr/lib64", "/run/fairlead/host/0"),
-        ("ro-bind", "/usr/bin", "/run/fairlead/host/1"),
+        ("ro-bind", "/scratch/ada/bareboat/drivers/nvidia", "/run/bareboat/driver"),
+        ("ro-bind", "/usr/lib64", "/run/bareboat/host/0"),
+        ("ro-bind", "/usr/bin", "/run/bareboat/host/1"),
     ]
-    assert variable(made, "LD_LIBRARY_PATH") == "/run/fairlead/driver/lib"
-    assert variable(made, "PATH") == "/run/fairlead/driver/bin:/env/bin:/usr/bin"
+    assert variable(made, "LD_LIBRARY_PATH") == "/run/bareboat/driver/lib"
+    assert variable(made, "PATH") == "/run/bareboat/driver/bin:/env/bin:/usr/bin"
     assert set(inject.PASSED) <= passed(made)
     assert {each.path for each in made.requirements} >= {"/usr/lib64", "/usr/bin"}
     assert made.warnings == ()
@@ -134,7 +134,7 @@ def test_an_image_with_cuda_gets_it_unasked_and_others_do_not() -> None:
     assert driver_decision(planned(job(topology=Topology()), build)) is not None
     without = planned(job(topology=Topology()))
     assert driver_decision(without) is None
-    assert "fairlead/driver" not in render.script(without)
+    assert "bareboat/driver" not in render.script(without)
     assert "CUDA_VISIBLE_DEVICES" not in passed(without)
 
 
@@ -154,16 +154,16 @@ def test_bare_metal_has_the_driver_and_gets_the_choice_of_devices() -> None:
     script = render.script(made)
     assert set(inject.PASSED) <= passed(made)
     assert "LD_LIBRARY_PATH" not in script
-    assert "/run/fairlead/driver" not in script
+    assert "/run/bareboat/driver" not in script
 
 
 def test_the_driver_comes_before_the_image_s_and_the_job_s_own_folders() -> None:
     image = make_image(environment={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"})
     assert variable(planned(job(), image), "LD_LIBRARY_PATH") == (
-        "/run/fairlead/driver/lib:/usr/local/nvidia/lib64"
+        "/run/bareboat/driver/lib:/usr/local/nvidia/lib64"
     )
     mine = job(environment={"LD_LIBRARY_PATH": "/mine"})
-    assert variable(planned(mine, image), "LD_LIBRARY_PATH") == "/run/fairlead/driver/lib:/mine"
+    assert variable(planned(mine, image), "LD_LIBRARY_PATH") == "/run/bareboat/driver/lib:/mine"
 
 
 def test_what_an_image_wishes_of_gpus_is_ignored_and_what_the_job_does_is_not() -> None:
@@ -206,8 +206,8 @@ def test_an_image_with_rocm_gets_amd_s_devices_and_keeps_its_own_libraries() -> 
 
 def test_an_image_without_rocm_gets_amd_s_libraries_too() -> None:
     made = planned(job(), make_image(), site(AMD, gpus=("/dev/dri/renderD128",)))
-    assert ("ro-bind", "/opt/rocm-6.1.2/lib", "/run/fairlead/host/0") in mounts(made)
-    assert variable(made, "LD_LIBRARY_PATH") == "/run/fairlead/driver/lib"
+    assert ("ro-bind", "/opt/rocm-6.1.2/lib", "/run/bareboat/host/0") in mounts(made)
+    assert variable(made, "LD_LIBRARY_PATH") == "/run/bareboat/driver/lib"
 
 
 def test_the_vendor_is_the_one_that_the_image_is_made_for() -> None:
@@ -272,9 +272,9 @@ def test_apptainer_is_given_places_for_sockets_that_an_image_may_have_a_folder_f
 @pytest.mark.parametrize(
     ("image", "where", "reason", "remedy"),
     [
-        ({}, site(gpu_drivers=()), "node017 has no GPU driver", "fairlead doctor"),
+        ({}, site(gpu_drivers=()), "node017 has no GPU driver", "bareboat doctor"),
         ({}, site(make_driver(devices=())), "but no device of a GPU", "run it on a node with GPUs"),
-        ({}, site(make_driver(libraries=())), "libcuda.so.1 of the driver was not found", "fairlead doctor"),
+        ({}, site(make_driver(libraries=())), "libcuda.so.1 of the driver was not found", "bareboat doctor"),
         ({"glibc": "2.12"}, site(), "libcuda.so.550.54.15 needs glibc 2.17, and the image has 2.12", "2.17"),
         ({"glibc": None}, site(), "the image has none that is known", "musl"),
         ({"cuda": "13.0"}, site(), "serves CUDA up to 12.4, and the image has 13.0", "580.65.06 or newer"),
@@ -299,7 +299,7 @@ def test_an_image_that_could_use_gpus_but_not_these_runs_without_and_says_so() -
     assert decided.rejected[0].choice == "nvidia 550.54.15"
     (warning,) = made.warnings
     assert warning.startswith("the job runs without GPUs: driver 550.54.15 serves CUDA up to 12.4")
-    assert "fairlead/driver" not in render.script(made)
+    assert "bareboat/driver" not in render.script(made)
 
 
 def test_an_environment_that_is_only_described_is_not_asked_for_its_glibc() -> None:
@@ -329,7 +329,7 @@ COMPAT = CudaCompat(folder="/usr/local/cuda/compat", driver="580.65.06")
         ("11.8", {}, "serves CUDA up to 12.4"),
         ("12.9", {}, "within CUDA 12 that works, except for what is compiled from PTX"),
         ("11.8", {"version": "450.80.02"}, "within CUDA 11 that works"),
-        ("14.2", {"version": "640.10"}, "newer than any that Fairlead knows"),
+        ("14.2", {"version": "640.10"}, "newer than any that Bareboat knows"),
         ("13.0", {"version": ""}, "is not known"),
     ],
 )  # fmt: skip
@@ -416,7 +416,7 @@ def test_a_cluster_s_nodes_may_have_what_the_login_node_has_not() -> None:
         "none", "the job asks for GPUs by slurm, and no driver is known of its nodes",
     )  # fmt: skip
     assert "CUDA_VISIBLE_DEVICES" in passed(made)
-    assert "/run/fairlead/driver" not in render.script(made)
+    assert "/run/bareboat/driver" not in render.script(made)
 
 
 def test_a_login_node_s_driver_without_libraries_tells_nothing_of_the_others() -> None:
@@ -429,6 +429,6 @@ def test_a_login_node_s_driver_without_libraries_tells_nothing_of_the_others() -
 def test_the_driver_of_the_compute_node_is_given() -> None:
     image = make_image()
     made = plan(slurm_job(), image, make_rootfs(image), login(), node=site())
-    assert ("ro-bind", "/usr/lib64", "/run/fairlead/host/0") in mounts(made)
+    assert ("ro-bind", "/usr/lib64", "/run/bareboat/host/0") in mounts(made)
     with pytest.raises(PlanError, match=r"needs glibc 2\.17, and the image has 2\.12"):
         plan(slurm_job(), make_image(glibc="2.12"), make_rootfs(image), login(), node=site())

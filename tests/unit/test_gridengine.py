@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import make_job, make_site
 
-from fairlead.errors import PlanError, ToolError
-from fairlead.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, Topology
-from fairlead.schedulers import gridengine
+from bareboat.errors import PlanError, ToolError
+from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, Topology
+from bareboat.schedulers import gridengine
 
 QSTAT = """\
 job-ID  prior   name       user         state submit/start at     queue                          slots

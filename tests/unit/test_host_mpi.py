@@ -13,9 +13,9 @@ import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 from stored import image_of
 
-from fairlead.errors import PlanError
-from fairlead.images import host_mpi
-from fairlead.model import (
+from bareboat.errors import PlanError
+from bareboat.images import host_mpi
+from bareboat.model import (
     DriverFile,
     HostLibrary,
     HostMpiTree,
@@ -28,12 +28,12 @@ from fairlead.model import (
     SchedulerFacts,
     Topology,
 )
-from fairlead.mpi import inject
-from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, binds, walk
-from fairlead.mpi.rules import Layout
-from fairlead.plan import plan
-from fairlead.probe import mpi_library
-from fairlead.store import Store
+from bareboat.mpi import inject
+from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, binds, walk
+from bareboat.mpi.rules import Layout
+from bareboat.plan import plan
+from bareboat.probe import mpi_library
+from bareboat.store import Store
 
 NODES = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
 RUNTIME = HostLibrary(
@@ -341,9 +341,9 @@ def test_an_image_with_mpi4py_and_no_mpi_at_all() -> None:
     assert isinstance(found, Step)
     assert (found.rung, found.plugin) == (Rung.HOST_LIBRARY, "pmix")
     given = {setting.name: setting.value for setting in found.settings}
-    assert given["LD_LIBRARY_PATH"] == "/run/fairlead/mpi/lib"
-    assert given["OPAL_PREFIX"] == "/run/fairlead/mpi"
-    assert given["OPAL_PKGLIBDIR"] == "/run/fairlead/mpi/lib/openmpi"
+    assert given["LD_LIBRARY_PATH"] == "/run/bareboat/mpi/lib"
+    assert given["OPAL_PREFIX"] == "/run/bareboat/mpi"
+    assert given["OPAL_PKGLIBDIR"] == "/run/bareboat/mpi/lib/openmpi"
     assert len(found.rejected) == 3, [each.choice for each in found.rejected]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.hostlist import shortened
+from bareboat.hostlist import shortened
 
 
 @pytest.mark.parametrize(

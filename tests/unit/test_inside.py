@@ -13,11 +13,11 @@ from elves import AARCH64, RISCV64, make_elf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead import codec
-from fairlead.images import binary
-from fairlead.images.inside import Inside, look
-from fairlead.images.view import View
-from fairlead.model import CudaCompat, MpiFacts, MpiFamily, Pmi
+from bareboat import codec
+from bareboat.images import binary
+from bareboat.images.inside import Inside, look
+from bareboat.images.view import View
+from bareboat.model import CudaCompat, MpiFacts, MpiFamily, Pmi
 
 GLIBC = make_elf(constants=b"GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.\n")
 SHELL = make_elf(interpreter="/lib64/ld-linux-x86-64.so.2", needed=["libc.so.6"])
@@ -425,7 +425,7 @@ def test_folders_are_read_once_and_packages_not_at_all(
         read.append(path)
         return real(path)
 
-    monkeypatch.setattr("fairlead.images.view.os.scandir", counted)
+    monkeypatch.setattr("bareboat.images.view.os.scandir", counted)
     look([base, tmp_path / "image"])
     assert len(read) == len(set(read))
     assert not [path for path in read if "/package" in path]

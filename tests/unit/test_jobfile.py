@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fairlead import config
-from fairlead.errors import UsageError
-from fairlead.jobfile import job_of_command, parse_mount, read_job
-from fairlead.model import CaptureRequest, Job, Mount, ProveRequest, Topology
+from bareboat import config
+from bareboat.errors import UsageError
+from bareboat.jobfile import job_of_command, parse_mount, read_job
+from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, Topology
 
 
 def settings(
@@ -433,10 +433,10 @@ def test_an_empty_path_is_refused(folder: Path, text: str, message: str) -> None
 
 
 @pytest.mark.parametrize("table", ["environment_from = ['{}']", "environment = {{ {} = 'x' }}"])
-@pytest.mark.parametrize("name", ["FAIRLEAD_RUN", "FAIRLEAD_NODE", "FAIRLEAD_PORT"])
+@pytest.mark.parametrize("name", ["BAREBOAT_RUN", "BAREBOAT_NODE", "BAREBOAT_PORT"])
 def test_what_the_job_script_sets_is_not_the_jobs(folder: Path, name: str, table: str) -> None:
     text = f"command = ['true']\n{table.format(name)}\n"
-    refused(folder, text, f"{name} is set by Fairlead for each run", line=2)
+    refused(folder, text, f"{name} is set by Bareboat for each run", line=2)
 
 
 @pytest.mark.parametrize("name", ["MY-VAR", "1ST", "", "A B", "A=B"])
@@ -513,16 +513,16 @@ def test_a_mount_is_read_only_unless_asked_otherwise(
 
 
 def test_each_source_of_a_proofs_design_goes_over_the_one_below(folder: Path) -> None:
-    site = folder / "nobody/.config/fairlead"
+    site = folder / "nobody/.config/bareboat"
     site.mkdir(parents=True)
     bare, proved = "command = ['true']\n", "command = ['true']\nprove.repeats = 5\n"
     assert read(folder, bare).prove.repeats == 10
     (site / "site.toml").write_text("repeats = 3\n")
     assert read(folder, bare).prove.repeats == 3
-    (folder / "fairlead.toml").write_text("repeats = 4\n")
+    (folder / "bareboat.toml").write_text("repeats = 4\n")
     assert read(folder, bare).prove.repeats == 4
     assert read(folder, proved).prove.repeats == 5
-    variable = {"FAIRLEAD_REPEATS": "6"}
+    variable = {"BAREBOAT_REPEATS": "6"}
     assert read(folder, proved, environment=variable).prove.repeats == 6
     assert read(folder, proved, environment=variable, flags={"repeats": 7}).prove.repeats == 7
 
@@ -536,8 +536,8 @@ def test_every_setting_of_a_proof_can_be_a_flag(folder: Path, name: str) -> None
 
 
 def test_a_mistake_in_a_variable_is_not_blamed_on_a_line_of_the_file(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"FAIRLEAD_REPEATS is '1'") as caught:
-        read(folder, "command = ['true']\n[prove]\nrepeats = 9\n", environment={"FAIRLEAD_REPEATS": "1"})
+    with pytest.raises(UsageError, match=r"BAREBOAT_REPEATS is '1'") as caught:
+        read(folder, "command = ['true']\n[prove]\nrepeats = 9\n", environment={"BAREBOAT_REPEATS": "1"})
     assert "line" not in caught.value.context
 
 

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.images.capture import build
-from fairlead.images.layers import layer
+from bareboat.images.capture import build
+from bareboat.images.layers import layer
 
 # A tree is what it holds: path -> ("folder", mode) or ("file", mode, data) or ("link", target).
 Node = tuple[str, int] | tuple[str, int, bytes] | tuple[str, str]

@@ -21,11 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import ordinary
 
-from fairlead.errors import ImageError, UsageError
-from fairlead.images.sources.archive import Archive, Kind
-from fairlead.images.sources.layouts import open_layout, sniff
-from fairlead.images.sources.reference import Transport
-from fairlead.images.sources.rootfs import read_facts
+from bareboat.errors import ImageError, UsageError
+from bareboat.images.sources.archive import Archive, Kind
+from bareboat.images.sources.layouts import open_layout, sniff
+from bareboat.images.sources.reference import Transport
+from bareboat.images.sources.rootfs import read_facts
 
 ONE = handmade("one", "two")
 OTHER = handmade("three")
@@ -441,8 +441,8 @@ def test_a_path_is_put_before_the_one_that_is_known(tmp_path: Path) -> None:
 
 _READ = """
 import sys
-from fairlead.errors import ImageError
-from fairlead.images.sources.rootfs import FolderSource
+from bareboat.errors import ImageError
+from bareboat.images.sources.rootfs import FolderSource
 try:
     FolderSource(sys.argv[1], name="it").document()
 except ImageError as error:

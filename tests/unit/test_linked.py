@@ -8,12 +8,12 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from elves import make_elf
 
-from fairlead import render
-from fairlead.errors import PlanError
-from fairlead.images.command import Sight
-from fairlead.images.linked import look
-from fairlead.model import Linked, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
-from fairlead.plan import plan
+from bareboat import render
+from bareboat.errors import PlanError
+from bareboat.images.command import Sight
+from bareboat.images.linked import look
+from bareboat.model import Linked, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
+from bareboat.plan import plan
 
 OPENMPI = ("libmpi.so.40",)
 #: A wrapper that reads its options and then becomes the rest; and a script that only looks like one.

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from builders import fake_digest
 
-from fairlead.errors import ImageError
-from fairlead.images.sources import manifest
-from fairlead.images.sources.source import Descriptor, Document
-from fairlead.model import Process
+from bareboat.errors import ImageError
+from bareboat.images.sources import manifest
+from bareboat.images.sources.source import Descriptor, Document
+from bareboat.model import Process
 
 NAME = "quay.io/a/b:1"
 A, B, C = (fake_digest(letter) for letter in "abc")
@@ -118,7 +118,7 @@ def test_a_wrong_architecture_lists_the_right_ones() -> None:
     assert caught.value.message == (
         f"{NAME} has no image for linux/amd64; it has: linux/arm64/v8, linux/s390x, windows/amd64"
     )
-    assert "built for linux/amd64; for aarch64 nodes: fairlead image pull --arch" in caught.value.remedy
+    assert "built for linux/amd64; for aarch64 nodes: bareboat image pull --arch" in caught.value.remedy
 
 
 @pytest.mark.parametrize("found", [index(), index(None, None)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import make_image, make_job, make_site
 
-from fairlead.model import Decision, DefaultMemory, Partition, SchedulerFacts, Scheduling, Topology
-from fairlead.plan.memory import choose_memory
-from fairlead.schedulers import gridengine, lsf, pbs, slurm
+from bareboat.model import Decision, DefaultMemory, Partition, SchedulerFacts, Scheduling, Topology
+from bareboat.plan.memory import choose_memory
+from bareboat.schedulers import gridengine, lsf, pbs, slurm
 
 GB = 10**9
 

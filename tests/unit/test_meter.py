@@ -1,4 +1,4 @@
-"""The meter by itself: silent outside of Fairlead, exact inside."""
+"""The meter by itself: silent outside of Bareboat, exact inside."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-import fairlead_meter
-from fairlead import results
-from fairlead.errors import RunError
-from fairlead.study.meterlog import read_rank
+import bareboat_meter
+from bareboat import results
+from bareboat.errors import RunError
+from bareboat.study.meterlog import read_rank
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("FAIRLEAD_METER_DIR", str(tmp_path))
+    monkeypatch.setenv("BAREBOAT_METER_DIR", str(tmp_path))
     return tmp_path
 
 
@@ -31,11 +31,11 @@ def lines(folder: Path, rank: int = 0) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / f"rank-{rank:05d}.jsonl").read_text().splitlines()]
 
 
-def test_outside_of_fairlead_it_writes_nothing_and_never_waits(
+def test_outside_of_bareboat_it_writes_nothing_and_never_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    meter = fairlead_meter.Meter(samples_per_step=4)
+    meter = bareboat_meter.Meter(samples_per_step=4)
     meter.start()
     meter.step()
     meter.result(loss=1)
@@ -44,7 +44,7 @@ def test_outside_of_fairlead_it_writes_nothing_and_never_waits(
 
 
 def test_every_step_is_kept_with_its_own_time(folder: Path) -> None:
-    meter = fairlead_meter.Meter(samples_per_step=4)
+    meter = bareboat_meter.Meter(samples_per_step=4)
     meter.start()
     for pause_s in (0.02, 0.001, 0.01):
         time.sleep(pause_s)
@@ -63,7 +63,7 @@ def test_every_step_is_kept_with_its_own_time(folder: Path) -> None:
 
 
 def test_thousands_of_steps_are_written_in_pieces_and_none_is_lost(folder: Path) -> None:
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.start()
     for _ in range(2500):
         meter.step()
@@ -79,9 +79,9 @@ def test_thousands_of_steps_are_written_in_pieces_and_none_is_lost(folder: Path)
 
 
 def test_results_go_to_the_run_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(tmp_path / "ranks"))
+    monkeypatch.setenv("BAREBOAT_RUN_DIR", str(tmp_path / "ranks"))
     monkeypatch.setenv("RANK", "3")
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.result(loss=1, accuracy=0.5)
     meter.result(loss=0.5)
     assert (tmp_path / "ranks" / "results" / "3").read_text().splitlines() == [
@@ -91,14 +91,14 @@ def test_results_go_to_the_run_s_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_closing_twice_is_harmless(folder: Path) -> None:
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.close()
     meter.close()
     assert [line["kind"] for line in lines(folder)] == ["process", "end"]
 
 
 def test_a_script_that_forgets_to_close_is_closed_at_its_exit(folder: Path) -> None:
-    code = "import fairlead_meter as f; m = f.Meter(); m.start(); m.step()"
+    code = "import bareboat_meter as f; m = f.Meter(); m.start(); m.step()"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert read_rank(folder, 0).steps == 1
 
@@ -116,7 +116,7 @@ def test_rank_and_world_size_come_from_the_launcher(
 ) -> None:
     monkeypatch.setenv(rank, "3")
     monkeypatch.setenv(world, "8")
-    fairlead_meter.Meter().close()
+    bareboat_meter.Meter().close()
     assert read_rank(folder, 3).world_size == 8
 
 
@@ -143,10 +143,10 @@ def test_a_rank_that_trains_alone_says_so_and_is_no_measurement(
     knows: int | None,
     size: int,
 ) -> None:
-    for name, value in (("FAIRLEAD_RUN", "job-1"), ("RANK", "0"), ("WORLD_SIZE", "2")):
+    for name, value in (("BAREBOAT_RUN", "job-1"), ("RANK", "0"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
     monkeypatch.setitem(sys.modules, "torch.distributed", _Torch(knows))
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.start()
     meter.step()
     meter.step()
@@ -165,7 +165,7 @@ def test_at_the_gate_it_waits_and_the_wait_is_no_step_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = socket.create_server(("127.0.0.1", 0))
-    monkeypatch.setenv("FAIRLEAD_GATE", f"127.0.0.1:{server.getsockname()[1]}:secret")
+    monkeypatch.setenv("BAREBOAT_GATE", f"127.0.0.1:{server.getsockname()[1]}:secret")
     heard: list[str] = []
 
     def gatekeeper() -> None:
@@ -180,7 +180,7 @@ def test_at_the_gate_it_waits_and_the_wait_is_no_step_time(
 
     thread = threading.Thread(target=gatekeeper)
     thread.start()
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.start()
     for _ in range(4):
         meter.step()
@@ -196,13 +196,13 @@ def test_at_the_gate_it_waits_and_the_wait_is_no_step_time(
 
 def test_a_rank_ends_by_itself_when_the_gate_goes_away(folder: Path) -> None:
     server = socket.create_server(("127.0.0.1", 0))
-    code = "import fairlead_meter as f; m = f.Meter(); m.start(); [m.step() for _ in range(10)]"
+    code = "import bareboat_meter as f; m = f.Meter(); m.start(); [m.step() for _ in range(10)]"
     rank = subprocess.Popen(
         [sys.executable, "-c", code],
         env={
-            "FAIRLEAD_METER_DIR": str(folder),
-            "FAIRLEAD_GATE": f"127.0.0.1:{server.getsockname()[1]}:t",
-            "PYTHONPATH": str(Path(fairlead_meter.__file__).parent),
+            "BAREBOAT_METER_DIR": str(folder),
+            "BAREBOAT_GATE": f"127.0.0.1:{server.getsockname()[1]}:t",
+            "PYTHONPATH": str(Path(bareboat_meter.__file__).parent),
         },
     )
     connection, _ = server.accept()
@@ -224,7 +224,7 @@ def test_a_rank_ends_by_itself_when_the_gate_goes_away(folder: Path) -> None:
     ids=["empty", "no end", "cut", "unknown", "not an object"],
 )
 def test_a_damaged_log_is_one_clear_error(folder: Path, damage: object) -> None:
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.start()
     meter.step()
     meter.close()
@@ -240,7 +240,7 @@ def test_a_missing_log_is_one_clear_error(folder: Path) -> None:
 
 
 def test_a_result_that_is_not_a_number_is_kept_with_its_step(folder: Path) -> None:
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.start()
     for step in range(6):
         meter.step()
@@ -256,7 +256,7 @@ def test_a_result_that_is_not_a_number_is_kept_with_its_step(folder: Path) -> No
 
 
 def test_a_copy_of_the_meter_that_writes_nan_as_python_does_is_read(folder: Path) -> None:
-    meter = fairlead_meter.Meter()
+    meter = bareboat_meter.Meter()
     meter.step()
     meter.result(loss=1.0)
     meter.close()
@@ -267,7 +267,7 @@ def test_a_copy_of_the_meter_that_writes_nan_as_python_does_is_read(folder: Path
 
 @pytest.mark.parametrize("samples", [float("nan"), float("inf"), 0.0, -4.0])
 def test_samples_per_step_that_count_nothing_are_refused(folder: Path, samples: float) -> None:
-    meter = fairlead_meter.Meter(samples_per_step=samples)
+    meter = bareboat_meter.Meter(samples_per_step=samples)
     meter.step()
     meter.close()
     with pytest.raises(RunError, match="samples_per_step"):

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from fairlead.engines import Container, charliecloud, podman
-from fairlead.errors import PlanError
-from fairlead.model import Mount
-from fairlead.plan.container import mount_points
+from bareboat.engines import Container, charliecloud, podman
+from bareboat.errors import PlanError
+from bareboat.model import Mount
+from bareboat.plan.container import mount_points
 
 
 def container(*mounts: Mount, identity: str | None = None) -> Container:

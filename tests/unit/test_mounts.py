@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from fairlead.files import kinds
-from fairlead.files.mounts import Mount, find_mount
-from fairlead.model import FileSystem, SchedulerFacts, Topology
-from fairlead.plan import plan
-from fairlead.probe import permits
+from bareboat.files import kinds
+from bareboat.files.mounts import Mount, find_mount
+from bareboat.model import FileSystem, SchedulerFacts, Topology
+from bareboat.plan import plan
+from bareboat.probe import permits
 
 MOUNTINFO = r"""
 22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw

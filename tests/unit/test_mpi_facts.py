@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from elves import make_elf
 
-from fairlead.errors import ToolError
-from fairlead.images.capture import mpi as captured_mpi
-from fairlead.images.inside import look
-from fairlead.model import MpiFamily, Outcome, Pmi
-from fairlead.mpi import proof, proving
-from fairlead.probe.mpis import modules, parse_ompi_info, parse_version, probe_mpis
+from bareboat.errors import ToolError
+from bareboat.images.capture import mpi as captured_mpi
+from bareboat.images.inside import look
+from bareboat.model import MpiFamily, Outcome, Pmi
+from bareboat.mpi import proof, proving
+from bareboat.probe.mpis import modules, parse_ompi_info, parse_version, probe_mpis
 
 OPENMPI = {"ompi_version_string": "4.1.8", "MPI_Init": ""}
 OPENMPI_TEXT = b"Open MPI v%d.%d.%d\0"

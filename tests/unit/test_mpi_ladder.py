@@ -9,9 +9,9 @@ from builders import make_image, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model import Image, MpiFacts, MpiFamily, Pmi
-from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, abi, ground_of, library_of, needs_mpi, walk
-from fairlead.mpi.rules import Layout, Starter
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi
+from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, abi, ground_of, library_of, needs_mpi, walk
+from bareboat.mpi.rules import Layout, Starter
 
 BOTH = ("libmpi.so.12", "libmpi.so.40")
 NODES = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)

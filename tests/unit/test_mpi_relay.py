@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.mpi import relay
+from bareboat.mpi import relay
 
 SECRET = "0123456789abcdef" * 4
 
@@ -54,8 +54,8 @@ class Nodes:
                 "--launcher", str(launcher), "--proof", str(proof), "--", *command,
             ],
             env={
-                **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "FAIRLEAD_RUN": "a-run",
-                "FAIRLEAD_SECRET": secret,
+                **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "BAREBOAT_RUN": "a-run",
+                "BAREBOAT_SECRET": secret,
             },
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -199,15 +199,15 @@ def test_a_secret_that_is_empty_is_none(nodes: Nodes, secret: str) -> None:
 
 
 def test_the_launcher_and_the_daemons_do_not_get_the_secret(nodes: Nodes) -> None:
-    start = mpirun('echo "daemon ${FAIRLEAD_SECRET-none}"')
-    lead = nodes.start(0, 2, *start, "sh", "-c", 'echo "job ${FAIRLEAD_SECRET-none}"', launcher=len(start))
+    start = mpirun('echo "daemon ${BAREBOAT_SECRET-none}"')
+    lead = nodes.start(0, 2, *start, "sh", "-c", 'echo "job ${BAREBOAT_SECRET-none}"', launcher=len(start))
     other = nodes.start(1, 2, "-")
     assert said(lead)[1].splitlines()[-1] == "job none"
     assert said(other)[1] == "daemon none\n"
 
 
 def test_one_node_needs_nobody(nodes: Nodes) -> None:
-    lead = nodes.start(0, 1, "env", "sh", "-c", 'echo "${FAIRLEAD_RUN-unmarked} $FAIRLEAD_MARK"', launcher=1)
+    lead = nodes.start(0, 1, "env", "sh", "-c", 'echo "${BAREBOAT_RUN-unmarked} $BAREBOAT_MARK"', launcher=1)
     assert said(lead)[:2] == (0, "unmarked a-run\n")
 
 
@@ -217,7 +217,7 @@ def test_a_proof_that_fails_is_shown_and_stops_the_job(nodes: Nodes) -> None:
     assert (code, out) == (3, "")
     assert err.splitlines()[-2:] == [
         "each alone",
-        "fairlead: the ranks did not find each other; the job is not started",
+        "bareboat: the ranks did not find each other; the job is not started",
     ]
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from fairlead.mpi import rendezvous
+from bareboat.mpi import rendezvous
 
 SECRET = "0123456789abcdef" * 4
 CLIENT = """
@@ -45,7 +45,7 @@ def start(rank: int, port: int, *command: str) -> subprocess.Popen[str]:
         [sys.executable, rendezvous.__file__, *command],
         env={
             **os.environ,
-            "FAIRLEAD_SECRET": SECRET,
+            "BAREBOAT_SECRET": SECRET,
             "HOROVOD_RANK": str(rank),
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
@@ -102,4 +102,4 @@ def test_ranks_meet_elsewhere_where_the_port_is_taken() -> None:
 def test_a_command_that_is_not_there() -> None:
     _, err = (process := start(0, free_port(), "/nowhere/train")).communicate(timeout=60)
     assert process.returncode == 127
-    assert "fairlead: /nowhere/train: No such file or directory" in err
+    assert "bareboat: /nowhere/train: No such file or directory" in err

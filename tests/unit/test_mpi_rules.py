@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model import MpiFacts, MpiFamily, Pmi
-from fairlead.mpi.rules import PASSED, Ending, Launch, Layout, Setting, Starter, Verdict, judge, launch_of
+from bareboat.model import MpiFacts, MpiFamily, Pmi
+from bareboat.mpi.rules import PASSED, Ending, Launch, Layout, Setting, Starter, Verdict, judge, launch_of
 
 WORKS, SINGLETONS, FAILS, HANGS = Ending.WORKS, Ending.SINGLETONS, Ending.FAILS, Ending.HANGS
 

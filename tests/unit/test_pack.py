@@ -13,14 +13,14 @@ import pytest
 from stored import image_of
 from tools import tool
 
-from fairlead import place
-from fairlead.engines import packed as packing
-from fairlead.errors import ImageError, PlanError
-from fairlead.images import pack
-from fairlead.images.layers import layer as canonical
-from fairlead.images.sources.sif import read_sif
-from fairlead.model import Image, Mount
-from fairlead.store import Store
+from bareboat import place
+from bareboat.engines import packed as packing
+from bareboat.errors import ImageError, PlanError
+from bareboat.images import pack
+from bareboat.images.layers import layer as canonical
+from bareboat.images.sources.sif import read_sif
+from bareboat.model import Image, Mount
+from bareboat.store import Store
 
 TREE: dict[str, str | None] = {"etc/os-release": "ID=x\n", "opt/env/lib/os.py": "x" * 5000, "tmp/a": "a"}
 

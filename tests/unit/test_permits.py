@@ -15,14 +15,14 @@ import pytest
 from builders import make_image, make_job, make_site
 from msgspec import UNSET, UnsetType
 
-from fairlead.engines import PROGRAMS_IN_STORE, PTRACE, Container, Suitable, Unsuitable, bubblewrap, udocker
-from fairlead.errors import PlanError, ToolError
-from fairlead.model import CaptureRequest, Check, Command, EngineFacts, FileSystem, Mount, Outcome, Topology
-from fairlead.plan import plan
-from fairlead.plan.warnings import image_warnings, site_warnings
-from fairlead.probe import permits
-from fairlead.probe.host import RealHost
-from fairlead.probe.permits import Answer
+from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Suitable, Unsuitable, bubblewrap, udocker
+from bareboat.errors import PlanError, ToolError
+from bareboat.model import CaptureRequest, Check, Command, EngineFacts, FileSystem, Mount, Outcome, Topology
+from bareboat.plan import plan
+from bareboat.plan.warnings import image_warnings, site_warnings
+from bareboat.probe import permits
+from bareboat.probe.host import RealHost
+from bareboat.probe.permits import Answer
 
 OK = Answer()
 
@@ -45,7 +45,7 @@ def test_every_trial_gives_an_answer(tmp_path: Path) -> None:
     }  # fmt: skip
     assert answers["subordinate ids"].step.startswith("/etc/sub")
     assert answers["no_new_privs"].text in ("0", "1")
-    assert not [name for name in os.listdir("/tmp") if name.startswith("fairlead-probe-")]
+    assert not [name for name in os.listdir("/tmp") if name.startswith("bareboat-probe-")]
 
 
 def test_they_are_tried_once(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_store_that_many_nodes_share_is_told(kind: str, shared: bool) -> None:
 
 # -- what engines and the planner make of it -----------------------------------------------------------
 
-NOEXEC = Check(name=PROGRAMS_IN_STORE, works=False, detail="noexec there", remedy="export FAIRLEAD_STORE=/x")
+NOEXEC = Check(name=PROGRAMS_IN_STORE, works=False, detail="noexec there", remedy="export BAREBOAT_STORE=/x")
 
 
 @pytest.mark.parametrize("name", ["charliecloud", "apptainer", "singularity", "podman", "udocker:P1"])
@@ -236,7 +236,7 @@ def test_a_store_without_programs_rules_out_what_runs_a_tree(name: str) -> None:
     with pytest.raises(PlanError) as caught:
         plan(make_job(engine=name), make_image(), None, make_site(engines=(facts,), checks=(NOEXEC,)))
     assert "noexec there" in caught.value.message
-    assert caught.value.remedy.startswith("export FAIRLEAD_STORE=/x")
+    assert caught.value.remedy.startswith("export BAREBOAT_STORE=/x")
 
 
 def bwrap(*, overlay: bool) -> EngineFacts:
@@ -254,7 +254,7 @@ def test_bubblewrap_runs_it_by_an_overlay() -> None:
     assert argv[at - 1 : at + 3] == ("--overlay-src", "/store/flat/env", "--tmp-overlay", "/env")
     assert argv[argv.index("/data") - 1] == "--ro-bind"
     judged = bubblewrap.judge(make_site(engines=(bwrap(overlay=False),), checks=(NOEXEC,)), make_image())
-    assert judged == Unsuitable("noexec there", "export FAIRLEAD_STORE=/x")
+    assert judged == Unsuitable("noexec there", "export BAREBOAT_STORE=/x")
 
 
 def test_udocker_says_why_it_may_not_trace() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import place
-from fairlead.place import Limit, Machine, Mount, Room, Spot, choose
+from bareboat import place
+from bareboat.place import Limit, Machine, Mount, Room, Spot, choose
 
 TB = 10**12
 
@@ -59,9 +59,9 @@ USER = {"USER": "ada"}
 def test_scratch_comes_before_home() -> None:
     site = Site(spots={"/scratch/ada": spot(), DATA: spot(kind="nfs")})
     found = choose(USER | {"SCRATCH": "/scratch/ada"}, HOME, site)
-    assert found.path == "/scratch/ada/fairlead"
+    assert found.path == "/scratch/ada/bareboat"
     assert found.sentence == (
-        "the store is /scratch/ada/fairlead: $SCRATCH has 1,000 GB and 10,000,000 inodes free (lustre)"
+        "the store is /scratch/ada/bareboat: $SCRATCH has 1,000 GB and 10,000,000 inodes free (lustre)"
     )
     assert (found.free_bytes, found.free_inodes) == (TB, 10**7)
     assert site.asked == ["/scratch/ada"]
@@ -70,20 +70,20 @@ def test_scratch_comes_before_home() -> None:
 def test_home_serves_where_there_is_nothing_else() -> None:
     site = Site(spots={DATA: spot(folder=False, kind="ext4")})
     found = choose(USER, HOME, site)
-    assert found.path == f"{DATA}/fairlead"
+    assert found.path == f"{DATA}/bareboat"
     assert found.reason.startswith("the home folder has")
 
 
 def test_a_store_that_is_there_wins_and_nothing_is_measured() -> None:
     site = Site(
-        spots={"/scratch/ada": spot(), "/work/ada": spot(), DATA: spot()}, stores=(f"{DATA}/fairlead",)
+        spots={"/scratch/ada": spot(), "/work/ada": spot(), DATA: spot()}, stores=(f"{DATA}/bareboat",)
     )
     found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
-    assert found.path == f"{DATA}/fairlead"
+    assert found.path == f"{DATA}/bareboat"
     assert found.reason == "there is one already, in the home folder"
     assert site.asked == []
-    site.stores = ("/work/ada/fairlead", f"{DATA}/fairlead")
-    assert choose(USER | {"WORK": "/work/ada"}, HOME, site).path == "/work/ada/fairlead"
+    site.stores = ("/work/ada/bareboat", f"{DATA}/bareboat")
+    assert choose(USER | {"WORK": "/work/ada"}, HOME, site).path == "/work/ada/bareboat"
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_a_store_that_is_there_wins_and_nothing_is_measured() -> None:
 def test_what_cannot_hold_a_store_is_told(seen: Spot, reason: str) -> None:
     site = Site(spots={"/scratch/ada": seen, "/work/ada": spot()})
     found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
-    assert found.path == "/work/ada/fairlead"
+    assert found.path == "/work/ada/bareboat"
     (avoided,) = found.rejected
-    assert avoided.path == "/scratch/ada/fairlead"
+    assert avoided.path == "/scratch/ada/bareboat"
     assert avoided.reason.startswith("$SCRATCH: ")
     assert reason in avoided.reason
 
@@ -115,7 +115,7 @@ def test_the_first_place_with_enough_room_is_taken() -> None:
         },
     )
     found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
-    assert found.path == "/work/ada/fairlead"
+    assert found.path == "/work/ada/bareboat"
     assert found.reason == "$WORK has 20 GB free (beegfs)"
     assert (
         found.rejected[0].reason == "$SCRATCH has only 5,000 GB and 1,000 inodes left of the quota (lustre)"
@@ -128,42 +128,42 @@ def test_without_enough_room_anywhere_the_most_is_taken() -> None:
         rooms={"/scratch/ada": make_room(3 * 10**9, 10**6), DATA: make_room(10**9, 10**6, kind="nfs")},
     )
     found = choose(USER | {"SCRATCH": "/scratch/ada"}, HOME, site)
-    assert found.path == "/scratch/ada/fairlead"
+    assert found.path == "/scratch/ada/bareboat"
     assert "the most of all places" in found.reason
-    assert [avoided.path for avoided in found.rejected] == [f"{DATA}/fairlead"]
+    assert [avoided.path for avoided in found.rejected] == [f"{DATA}/bareboat"]
 
 
 def test_without_any_place_home_is_named() -> None:
     found = choose(USER, HOME, Site(spots={DATA: spot(options=("ro",))}))
-    assert (found.path, found.reason) == (f"{DATA}/fairlead", "no other place can be written")
+    assert (found.path, found.reason) == (f"{DATA}/bareboat", "no other place can be written")
     assert found.free_bytes is None
 
 
 def test_in_a_folder_of_several_users_each_has_one_of_their_own() -> None:
     site = Site(spots={"/scratch": spot(owned=False), "/project/x/ada": spot(owned=False)})
-    assert choose(USER | {"SCRATCH": "/scratch"}, HOME, site).path == "/scratch/ada/fairlead"
-    assert choose(USER | {"PROJECT": "/project/x/ada"}, HOME, site).path == "/project/x/ada/fairlead"
-    assert choose({"SCRATCH": "/scratch"}, HOME, site).path == "/scratch/ada/fairlead"  # of the home's name
+    assert choose(USER | {"SCRATCH": "/scratch"}, HOME, site).path == "/scratch/ada/bareboat"
+    assert choose(USER | {"PROJECT": "/project/x/ada"}, HOME, site).path == "/project/x/ada/bareboat"
+    assert choose({"SCRATCH": "/scratch"}, HOME, site).path == "/scratch/ada/bareboat"  # of the home's name
 
 
 def test_a_place_of_the_job_alone_is_not_taken() -> None:
     site = Site(spots={"/local/job-4711": spot(), "/work/ada": spot()})
     environment = USER | {"SCRATCH": "/local/job-4711", "WORK": "/work/ada", "SLURM_JOB_ID": "4711"}
     found = choose(environment, HOME, site)
-    assert found.path == "/work/ada/fairlead"
+    assert found.path == "/work/ada/bareboat"
     assert found.rejected[0].reason == "$SCRATCH goes when the job ends"
 
 
 def test_odd_values_of_variables_are_passed_over() -> None:
     site = Site(spots={DATA: spot(), "/data/ada": spot(), "/s": spot()})
     environment = {"SCRATCH": "scratch", "WORK": "", "PROJECT": "/", "WORKDIR": HOME, "PSCRATCH": "/a\0b"}
-    assert choose(USER | environment, HOME, site).path == f"{DATA}/fairlead"
-    assert choose(USER | {"XDG_DATA_HOME": "relative"}, HOME, site).path == f"{DATA}/fairlead"
+    assert choose(USER | environment, HOME, site).path == f"{DATA}/bareboat"
+    assert choose(USER | {"XDG_DATA_HOME": "relative"}, HOME, site).path == f"{DATA}/bareboat"
     elsewhere = choose(USER | {"XDG_DATA_HOME": "/data/ada"}, HOME, site)
-    assert elsewhere.path == "/data/ada/fairlead"
+    assert elsewhere.path == "/data/ada/bareboat"
     assert elsewhere.reason.startswith("$XDG_DATA_HOME has")
     twice = choose(USER | {"SCRATCH": "/s/", "PSCRATCH": "/s"}, HOME, site)
-    assert twice.path == "/s/fairlead"
+    assert twice.path == "/s/bareboat"
 
 
 # -- this machine ------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     home = tmp_path / "home"
     home.mkdir()
     found = choose({}, str(home), Machine())
-    assert found.path == str(home / ".local/share/fairlead")
+    assert found.path == str(home / ".local/share/bareboat")
     assert not (home / ".local").exists()
     state = os.statvfs(tmp_path)
     if place.mount_of(str(tmp_path)).kind != "tmpfs":
@@ -184,14 +184,14 @@ def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_store_is_found_and_a_strangers_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch, home = tmp_path / "scratch", tmp_path / "home"
-    (scratch / "fairlead").mkdir(parents=True)
-    (scratch / "fairlead/version").write_text("2\n")
+    (scratch / "bareboat").mkdir(parents=True)
+    (scratch / "bareboat/version").write_text("2\n")
     home.mkdir()
     environment = {"SCRATCH": str(scratch), "USER": "ada"}
     found = choose(environment, str(home), Machine())
-    assert found.path == str(scratch / "fairlead")
+    assert found.path == str(scratch / "bareboat")
     assert found.reason == "there is one already, in $SCRATCH"
-    monkeypatch.setattr("fairlead.place.os.getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    monkeypatch.setattr("bareboat.place.os.getuid", lambda: os.stat(tmp_path).st_uid + 1)
     stranger = choose(environment, str(home), Machine())
     assert "there is one already" not in stranger.reason
 
@@ -214,7 +214,7 @@ def fake_tool(folder: Path, name: str, output: str, *, code: int = 0) -> None:
 
 def test_a_quota_leaves_less_than_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = Mount(point="/lustre/work", source="mgs@o2ib:/work", kind="lustre", options=())
-    monkeypatch.setattr("fairlead.place.mount_of", lambda _path: mount)
+    monkeypatch.setattr("bareboat.place.mount_of", lambda _path: mount)
     fake_tool(tmp_path, "lfs", "  /lustre/work  1000  5000  6000  -  10  500  600  -")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = place.room(str(tmp_path))
@@ -231,7 +231,7 @@ def test_a_quota_tool_that_fails_or_hangs_sets_no_limit(
     fake_tool(tmp_path, "mmlsquota", "mmlsquota: GPFS is down on this node.", code=1)
     assert place.quotas("/gpfs/ada", mount) == []
     (tmp_path / "mmlsquota").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("fairlead.place._PATIENCE_S", 0.1)
+    monkeypatch.setattr("bareboat.place._PATIENCE_S", 0.1)
     assert place.quotas("/gpfs/ada", mount) == []
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import PlanError
-from fairlead.images.layers.places import make_mount_points
-from fairlead.model import Mount
+from bareboat.errors import PlanError
+from bareboat.images.layers.places import make_mount_points
+from bareboat.model import Mount
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from builders import environment_of, fake_digest, make_driver, make_image, make_
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fairlead import codec, render
-from fairlead.errors import PlanError, ProgramError
-from fairlead.model import (
+from bareboat import codec, render
+from bareboat.errors import PlanError, ProgramError
+from bareboat.model import (
     Command,
     Decision,
     EngineFacts,
@@ -37,7 +37,7 @@ from fairlead.model import (
     Topology,
     Where,
 )
-from fairlead.plan import plan
+from bareboat.plan import plan
 
 SWITCHED_OFF = "user namespaces are switched off: user.max_user_namespaces=0"
 SYSCTL = "sudo sysctl -w user.max_user_namespaces=15000"
@@ -207,7 +207,7 @@ def test_a_job_without_an_image_is_told_to_capture_one() -> None:
     with pytest.raises(PlanError) as caught:
         plan(make_job(), None, None, make_site())
     assert "there is no image to run" in caught.value.context
-    assert caught.value.remedy.startswith("fairlead capture")
+    assert caught.value.remedy.startswith("bareboat capture")
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ def test_an_image_as_one_file_is_run_by_an_engine_that_can() -> None:
     assert decision(made, "root file system").choice == "one sif file"
     assert 'asked for by form = "file"' in decision(made, "root file system").reason
     assert (made.packs, made.needs_flat) == ("sif", False)
-    sif = "/scratch/ada/fairlead/packed/image.sif"
+    sif = "/scratch/ada/bareboat/packed/image.sif"
     assert sif in words(made)
     assert (
         f"--mount=type=bind,source={sif},destination=/home/ada/digits/.venv,"
@@ -571,7 +571,7 @@ def test_an_image_as_one_file_is_refused_with_the_reason_where_no_engine_can_run
     assert error.remedy.startswith('form = "tree"')
     untried = msgspec.structs.replace(APPTAINER, files={})
     error = refused(make_job(form="file", engine="apptainer"), site=make_site(engines=(untried,)))
-    assert error.message.endswith("running a sif was not tried: fairlead doctor")
+    assert error.message.endswith("running a sif was not tried: bareboat doctor")
 
 
 def test_ch_run_mounts_a_squashfs_beside_the_file_and_lets_a_shell_tell_how_it_ended() -> None:
@@ -579,9 +579,9 @@ def test_ch_run_mounts_a_squashfs_beside_the_file_and_lets_a_shell_tell_how_it_e
     site = make_site(engines=(msgspec.structs.replace(CH_RUN, files={"squashfs": ""}),))
     made = plan(AS_FILE, image, make_rootfs(image), site)
     said = words(made)
-    assert "--mount=/scratch/ada/fairlead/packed/mounted" in said
+    assert "--mount=/scratch/ada/bareboat/packed/mounted" in said
     assert any(
-        word.startswith("--bind=/scratch/ada/fairlead/packed/mounted/home/ada/conda:") for word in said
+        word.startswith("--bind=/scratch/ada/bareboat/packed/mounted/home/ada/conda:") for word in said
     )
     assert "tell" in said
     assert {"/dev", "/home/ada", "/etc/hosts"} <= {mount.target for mount in made.mount_points}
@@ -714,7 +714,7 @@ def test_more_layers_than_mount_takes_cannot_be_written_to(layers: int, fits: bo
 @pytest.mark.parametrize("writable", [True, False])
 def test_the_identity_lies_over_the_image(writable: bool) -> None:
     image = make_image()
-    rootfs = msgspec.structs.replace(make_rootfs(image), identity="/scratch/ada/fairlead/identities/1f")
+    rootfs = msgspec.structs.replace(make_rootfs(image), identity="/scratch/ada/bareboat/identities/1f")
     made = plan(make_job(writable=writable), image, rootfs, make_site())
     argv = made.command.argv
     if writable:
@@ -731,7 +731,7 @@ def test_the_identity_lies_over_the_image(writable: bool) -> None:
 def test_a_pulled_image_that_is_gone_is_pulled_again() -> None:
     made = planned(image=make_image(reference="docker.io/library/debian:12"))
     remedies = {need.remedy for need in made.requirements if need.what == "a layer of the image"}
-    assert remedies == {"fairlead image pull --fresh docker.io/library/debian:12"}
+    assert remedies == {"bareboat image pull --fresh docker.io/library/debian:12"}
 
 
 def test_an_environment_in_the_home_folder_survives_the_flat_trees_scratch() -> None:
@@ -820,7 +820,7 @@ def test_what_the_image_the_launcher_and_the_job_set_comes_in_that_order() -> No
     assert found["A"] == "job"
     assert found["PATH"] == "/env/bin"
     assert found["GLOO_SOCKET_IFNAME"] == "lo"
-    assert found["FAIRLEAD_IMAGE"] == image.digest
+    assert found["BAREBOAT_IMAGE"] == image.digest
     assert found["HOME"] == "/home/ada"
     assert found["USER"] == "ada"
     assert found["TZ"] == "Europe/Rome"
@@ -832,7 +832,7 @@ def test_what_the_image_the_launcher_and_the_job_set_comes_in_that_order() -> No
 def test_both_arms_of_a_proof_have_the_same_environment() -> None:
     contained = environment(planned().command)
     bare = environment(planned(make_job(engine="native")).command)
-    assert contained.pop("FAIRLEAD_IMAGE") == make_image().digest
+    assert contained.pop("BAREBOAT_IMAGE") == make_image().digest
     assert bare == contained
 
 

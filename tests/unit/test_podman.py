@@ -12,9 +12,9 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
-from fairlead import render
-from fairlead.model import Decision, EngineFacts, Plan, Topology
-from fairlead.plan import plan
+from bareboat import render
+from bareboat.model import Decision, EngineFacts, Plan, Topology
+from bareboat.plan import plan
 
 
 def planned(program: str = "/usr/bin/podman", **settings: str) -> Plan:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_site
 
-from fairlead import registry
-from fairlead.engines import Unsuitable
-from fairlead.model import Outcome
-from fairlead.probe.engines import probe_engine
-from fairlead.probe.host import RealHost
+from bareboat import registry
+from bareboat.engines import Unsuitable
+from bareboat.model import Outcome
+from bareboat.probe.engines import probe_engine
+from bareboat.probe.host import RealHost
 
 
 class Impatient(RealHost):

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
-from fairlead import render
-from fairlead.errors import PlanError, UsageError
-from fairlead.model import Decision, Image, Job, Mount, Plan, Process, Topology
-from fairlead.plan import plan
+from bareboat import render
+from bareboat.errors import PlanError, UsageError
+from bareboat.model import Decision, Image, Job, Mount, Plan, Process, Topology
+from bareboat.plan import plan
 
 SERVER = Process(entrypoint=("/entry", "--say"), command=("serve", "a b"), workdir="/app")
 

@@ -12,23 +12,23 @@ import msgspec
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site, make_surroundings
 
-from fairlead import proofs, render
-from fairlead.cli import doctor
-from fairlead.errors import PlanError
-from fairlead.fabric.facts import FabricLibrary, Kind, Network, Port
-from fairlead.launchers import by_mpi
-from fairlead.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Scheduling, Site, Topology
-from fairlead.mpi import proven
-from fairlead.mpi.proven import Proven
-from fairlead.plan import plan
-from fairlead.store import Store
+from bareboat import proofs, render
+from bareboat.cli import doctor
+from bareboat.errors import PlanError
+from bareboat.fabric.facts import FabricLibrary, Kind, Network, Port
+from bareboat.launchers import by_mpi
+from bareboat.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Scheduling, Site, Topology
+from bareboat.mpi import proven
+from bareboat.mpi.proven import Proven
+from bareboat.plan import plan
+from bareboat.store import Store
 
 ONE_WORLD = "".join(
-    f'0: fairlead-proof {{"rank": {rank}, "size": 4, "host": "c{rank // 2}", "library": "Open MPI v5"}}\n'
+    f'0: bareboat-proof {{"rank": {rank}, "size": 4, "host": "c{rank // 2}", "library": "Open MPI v5"}}\n'
     for rank in range(4)
 )
 ALONE = ONE_WORLD.replace('"size": 4', '"size": 1')
-BROKEN = 'fairlead-proof {"error": "no libmpi can be loaded: libmpi.so.40"}\n'
+BROKEN = 'bareboat-proof {"error": "no libmpi can be loaded: libmpi.so.40"}\n'
 HUNG = "Timeout (0:02:00)!\nThread 0x00007f (most recent call first):\n"
 ABORTED = (
     "OMPI was not built with SLURM's PMI support and therefore cannot execute.\n"
@@ -77,7 +77,7 @@ def test_what_a_proof_comes_to(log: str, failed: bool, holds: bool, said: str) -
         ("", True),
         (ALONE, False),
         (ABORTED, False),
-        ("fairlead: the engine is not there on c1: /opt/bwrap\n", True),
+        ("bareboat: the engine is not there on c1: /opt/bwrap\n", True),
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n", True),
         (ONE_WORLD.replace('"rank": 3', '"rank": 2'), False),
         ("srun: error: Unable to create step for job 5: More processors requested than permitted\n", True),
@@ -317,7 +317,7 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
     def start() -> subprocess.CompletedProcess[str]:
         ranks = tmp_path / "ranks"
         ranks.mkdir(exist_ok=True)
-        places = {"FAIRLEAD_CONTROL": str(tmp_path), "FAIRLEAD_RUN_DIR": str(ranks)}
+        places = {"BAREBOAT_CONTROL": str(tmp_path), "BAREBOAT_RUN_DIR": str(ranks)}
         return subprocess.run(
             ["bash", tmp_path / "job.sh"], capture_output=True, text=True, check=False,
             stdin=subprocess.DEVNULL, env={**os.environ, **places},
@@ -339,8 +339,8 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
 def test_a_job_that_goes_on_later_begins_with_its_first_script() -> None:
     made = planned(scheduling=Scheduling(requeue=True))
     texts = dict(render.scripts(made))
-    assert "script=$FAIRLEAD_CONTROL/job.sh\n# 75 (EX_TEMPFAIL)" not in texts["job.sh"]
-    assert "script=$FAIRLEAD_CONTROL/job.sh\n\n# 75 (EX_TEMPFAIL)" in texts["rung.2.sh"]
+    assert "script=$BAREBOAT_CONTROL/job.sh\n# 75 (EX_TEMPFAIL)" not in texts["job.sh"]
+    assert "script=$BAREBOAT_CONTROL/job.sh\n\n# 75 (EX_TEMPFAIL)" in texts["rung.2.sh"]
 
 
 def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:
@@ -371,7 +371,7 @@ def test_one_that_was_asked_for_is_refused_with_the_way_to_forget() -> None:
     refuted = told(planned(), holds=False)
     with pytest.raises(PlanError) as raised:
         planned(before=(refuted,), launcher="srun")
-    assert raised.value.remedy.startswith("fairlead doctor --fresh")
+    assert raised.value.remedy.startswith("bareboat doctor --fresh")
     assert "4 ranks were each alone" in raised.value.context
 
 
@@ -411,7 +411,7 @@ def test_doctor_shows_them() -> None:
     assert "  OpenMPI 4.1.4: /usr/bin/mpirun" in found
     assert "the scheduler's direct start: srun --mpi=pmix x OpenMPI 4.1.4" in found
     assert "4 ranks were each alone (2026-11-22, run job-7)" in found
-    assert "fairlead doctor --fresh" in found
+    assert "bareboat doctor --fresh" in found
     held = doctor._text(make_site(), [told(planned(), holds=True)])
     assert "4 ranks were one world" in held
     assert "--fresh" not in held, "there is nothing to mend"

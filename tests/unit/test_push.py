@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from fairlead.errors import FairleadError, ImageError, StoreError
-from fairlead.images import push as pushing
-from fairlead.images.layers.limits import Limits
-from fairlead.images.layers.unpack import unpack
-from fairlead.images.push import Pushed, Target, push
-from fairlead.images.sources import manifest
-from fairlead.images.sources.reference import Reference, parse
-from fairlead.images.sources.source import Descriptor, Document, Source
-from fairlead.model import Image, Layer, StoredLayer
-from fairlead.store import Store
+from bareboat.errors import BareboatError, ImageError, StoreError
+from bareboat.images import push as pushing
+from bareboat.images.layers.limits import Limits
+from bareboat.images.layers.unpack import unpack
+from bareboat.images.push import Pushed, Target, push
+from bareboat.images.sources import manifest
+from bareboat.images.sources.reference import Reference, parse
+from bareboat.images.sources.source import Descriptor, Document, Source
+from bareboat.model import Image, Layer, StoredLayer
+from bareboat.store import Store
 
 DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -196,11 +196,11 @@ class Made:
         target: Target,
         *,
         to: str = "registry:5000/me/new:2",
-        origin: Source | FairleadError | None = None,
+        origin: Source | BareboatError | None = None,
     ) -> Pushed:
         def source() -> Source | None:
             self.calls += 1
-            if isinstance(origin, FairleadError):
+            if isinstance(origin, BareboatError):
                 raise origin
             return origin
 
@@ -311,7 +311,7 @@ def test_uncompressed_layers_are_written_from_the_store(store: Store, registry: 
     "origin", [None, Origin({}, fails=-1), Origin({}, fails=0), ImageError("no")], ids=repr
 )
 def test_without_its_origin_layers_are_compressed_anew(
-    made: Made, registry: Registry, origin: Origin | FairleadError | None
+    made: Made, registry: Registry, origin: Origin | BareboatError | None
 ) -> None:
     if isinstance(origin, Origin):
         origin.blobs = made.blobs
@@ -423,7 +423,7 @@ def test_a_layer_that_was_changed_in_the_store_is_not_sent(
     (store.layer(made.image.layers[1].diff_id) / "app").write_bytes(b"b" * 50_000)
     with pytest.raises(StoreError, match="was changed in the store") as caught:
         made.push(registry.repository("me/new"))
-    assert caught.value.remedy == "fairlead image pull --fresh quay.io/from/here:1"
+    assert caught.value.remedy == "bareboat image pull --fresh quay.io/from/here:1"
     assert registry.manifests == {}
     assert list((store.root / "tmp").iterdir()) == []
 

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from fairlead import config, ranges
-from fairlead.errors import UsageError
-from fairlead.jobfile import read_job
-from fairlead.model import Job, ProveRequest, Scheduling, Topology
-from fairlead.ranges import MOST_RANKS, RANGES
-from fairlead.sweep import Sweep
+from bareboat import config, ranges
+from bareboat.errors import UsageError
+from bareboat.jobfile import read_job
+from bareboat.model import Job, ProveRequest, Scheduling, Topology
+from bareboat.ranges import MOST_RANKS, RANGES
+from bareboat.sweep import Sweep
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "topology": Topology, "scheduling": Scheduling, "prove": ProveRequest, "": Job,
@@ -113,7 +113,7 @@ def test_any_number_of_a_job_file_is_in_range_or_refused_with_its_line(
         )
         if table == "sweep":
             path.write_text(f'command = ["true"]\n\n[sweep]\n{key} = [{written(value)}]\n')
-        own = config.resolve({}, folder=Path(folder), environment={"HOME": folder, "FAIRLEAD_STORE": folder})
+        own = config.resolve({}, folder=Path(folder), environment={"HOME": folder, "BAREBOAT_STORE": folder})
         job = attempt(lambda: read_job(path, own))
         if isinstance(job, UsageError):
             assert job.context == f"{path}, line 4"
@@ -130,8 +130,8 @@ def test_any_number_of_a_job_file_is_in_range_or_refused_with_its_line(
 @settings(max_examples=25, deadline=None)
 @given(text=st.one_of(st.text(max_size=20), st.sampled_from(["nan", "-inf", "1e999", "1_0", "0x10", "1e3"])))
 def test_any_text_of_a_variable_is_in_range_or_refused_by_its_name(name: str, text: str) -> None:
-    variable = f"FAIRLEAD_{name.upper()}"
-    environment = {"HOME": "/nowhere", "FAIRLEAD_STORE": "/nowhere", variable: text}
+    variable = f"BAREBOAT_{name.upper()}"
+    environment = {"HOME": "/nowhere", "BAREBOAT_STORE": "/nowhere", variable: text}
     found = attempt(lambda: config.resolve({}, folder=Path("/"), environment=environment))
     if isinstance(found, UsageError):
         assert variable in found.message
@@ -157,9 +157,9 @@ def test_ranks_are_counted_together() -> None:
 
 
 def test_points_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairlead import sweep
+    from bareboat import sweep
 
-    monkeypatch.setattr("fairlead.sweep.itertools.product", lambda *_: pytest.fail("built before counted"))
+    monkeypatch.setattr("bareboat.sweep.itertools.product", lambda *_: pytest.fail("built before counted"))
     lists = {f"x{number}": [*range(10)] for number in range(9)}
     with pytest.raises(UsageError, match="the sweep has 1,000,000,000 points; at most 100,000"):
         sweep.read(lists)

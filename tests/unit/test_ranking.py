@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from fairlead import registry
-from fairlead.engines import Suitable, costs, untested
-from fairlead.model import Decision, EngineFacts, Image, Plan, Site, Topology
-from fairlead.plan import plan
-from fairlead.plan.ranking import Ranking
+from bareboat import registry
+from bareboat.engines import Suitable, costs, untested
+from bareboat.model import Decision, EngineFacts, Image, Plan, Site, Topology
+from bareboat.plan import plan
+from bareboat.plan.ranking import Ranking
 
 ONE = Topology()
 MEASURED = ("bubblewrap", "charliecloud", "apptainer", "podman", "udocker")

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import StoreError, UsageError
-from fairlead.images import oci
-from fairlead.images.layers import layer as canonical
-from fairlead.images.layers import rebuild
-from fairlead.images.layers.limits import Limits
-from fairlead.images.layers.unpack import unpack
-from fairlead.model import Image, Layer, StoredLayer
-from fairlead.store import Store
+from bareboat.errors import StoreError, UsageError
+from bareboat.images import oci
+from bareboat.images.layers import layer as canonical
+from bareboat.images.layers import rebuild
+from bareboat.images.layers.limits import Limits
+from bareboat.images.layers.unpack import unpack
+from bareboat.model import Image, Layer, StoredLayer
+from bareboat.store import Store
 
-REMEDY = "fairlead image pull --fresh debian:12"
+REMEDY = "bareboat image pull --fresh debian:12"
 
 
 def foreign_tar(files: dict[str, bytes]) -> bytes:
@@ -235,5 +235,5 @@ def test_an_image_whose_documents_were_changed(store: Store, tmp_path: Path, whi
         store.blob(digest).write_bytes(b"{}")
     with pytest.raises(StoreError, match="lacks a document in the store") as caught:
         oci.save_archive(store, image, tmp_path / "x.tar", name="x")
-    assert caught.value.remedy == "fairlead image pull --fresh docker.io/library/debian:12"
+    assert caught.value.remedy == "bareboat image pull --fresh docker.io/library/debian:12"
     assert list(tmp_path.glob("x.tar*")) == []

@@ -11,11 +11,11 @@ from builders import fake_digest, make_image
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.errors import StoreError, UsageError
-from fairlead.images.sources import locate, reference
-from fairlead.images.sources.reference import Reference, Transport, parse
-from fairlead.model import Pin
-from fairlead.store import Store
+from bareboat.errors import StoreError, UsageError
+from bareboat.images.sources import locate, reference
+from bareboat.images.sources.reference import Reference, Transport, parse
+from bareboat.model import Pin
+from bareboat.store import Store
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import registry
-from fairlead.errors import PlanError, UsageError
-from fairlead.model import Position
+from bareboat import registry
+from bareboat.errors import PlanError, UsageError
+from bareboat.model import Position
 
 GROUPS = ("engines", "launchers", "schedulers")
 LOADERS = {
@@ -27,7 +27,7 @@ def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) 
     def entry_points(*, group: str) -> list[EntryPoint]:
         return [point for point in installed if point.group == group]
 
-    installed = [EntryPoint(name=name, value=value, group=f"fairlead.{group}")]
+    installed = [EntryPoint(name=name, value=value, group=f"bareboat.{group}")]
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
     monkeypatch.setattr(registry, "_modules", registry._modules.__wrapped__)  # without what it remembers
 
@@ -75,7 +75,7 @@ def test_nothing_is_guessed_when_nothing_is_near() -> None:
     assert caught.value.message == "there is no engine 'zzz'"
 
 
-@pytest.mark.parametrize("name", ["", "../x", "fairlead.engines.native", "Native"])
+@pytest.mark.parametrize("name", ["", "../x", "bareboat.engines.native", "Native"])
 def test_only_a_name_is_a_name(name: str) -> None:
     with pytest.raises(PlanError, match="there is no engine"):
         registry.engine(name)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registries import FakeRegistry, answer, auth_file, hand_made
 
-from fairlead.images.sources.remote.auth import challenges
-from fairlead.images.sources.remote.client import Options, open_registry
-from fairlead.images.sources.remote.exchange import retry_after_s
+from bareboat.images.sources.remote.auth import challenges
+from bareboat.images.sources.remote.client import Options, open_registry
+from bareboat.images.sources.remote.exchange import retry_after_s
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_an_identity_token_is_exchanged(tmp_path: Path) -> None:
         assert parse_qs(asked.body.decode()) == {
             "grant_type": ["refresh_token"],
             "service": ['fake, "quoted"'],
-            "client_id": ["fairlead"],
+            "client_id": ["bareboat"],
             "scope": ["repository:lab/image:pull"],
             "refresh_token": ["r3fresh"],
         }

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ImageError
-from fairlead.images.sources.remote import credentials
+from bareboat.errors import ImageError
+from bareboat.images.sources.remote import credentials
 
 
 def packed(user: str, password: str) -> dict[str, str]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.errors import UsageError
-from fairlead.images.sources.remote.location import mirror_url, parse_url, registry_url
+from bareboat.errors import UsageError
+from bareboat.images.sources.remote.location import mirror_url, parse_url, registry_url
 
 
 @pytest.mark.parametrize(

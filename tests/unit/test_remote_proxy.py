@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.images.sources.remote import proxy
-from fairlead.images.sources.remote.location import parse_url
+from bareboat.errors import UsageError
+from bareboat.images.sources.remote import proxy
+from bareboat.images.sources.remote.location import parse_url
 
 PROXY = "http://proxy.example:3128"
 

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from tools import tool
 from watch import processes_with, wait_until
 
-from fairlead import render
-from fairlead.errors import UsageError
-from fairlead.execute import processes_of
-from fairlead.launchers import torchrun
-from fairlead.model import Command, EngineFacts, Mount, Plan, Requirement, Topology
-from fairlead.plan import plan
+from bareboat import render
+from bareboat.errors import UsageError
+from bareboat.execute import processes_of
+from bareboat.launchers import torchrun
+from bareboat.model import Command, EngineFacts, Mount, Plan, Requirement, Topology
+from bareboat.plan import plan
 
 PRINTF = tool("printf")
 ENV = tool("env")
@@ -133,15 +133,15 @@ def test_the_command_runs_in_its_working_folder_whatever_the_name(tmp_path: Path
 )
 def test_a_value_known_only_when_the_job_runs_is_one_word(tmp_path: Path, value: str) -> None:
     for made in (native([ENV, "-0"]), contained([ENV, "-0"], tmp_path)):
-        done = run(made, environment={"FAIRLEAD_METER_DIR": value, "FAIRLEAD_GATE": ""})
+        done = run(made, environment={"BAREBOAT_METER_DIR": value, "BAREBOAT_GATE": ""})
         seen = split(done.stdout)
         if made.engine == "native":
-            assert b"FAIRLEAD_METER_DIR=" + os.fsencode(value) in seen
+            assert b"BAREBOAT_METER_DIR=" + os.fsencode(value) in seen
         else:
             at = seen.index(b"--remount-ro")
-            place = b"/run/fairlead/FAIRLEAD_METER_DIR"
+            place = b"/run/bareboat/BAREBOAT_METER_DIR"
             assert seen[at - 3 : at] == [b"--bind", os.fsencode(value), place]
-        assert not [word for word in seen if b"FAIRLEAD_GATE" in word or b"FAIRLEAD_RUN_DIR" in word]
+        assert not [word for word in seen if b"BAREBOAT_GATE" in word or b"BAREBOAT_RUN_DIR" in word]
 
 
 PRINTER = "a 'bwrap"
@@ -190,7 +190,7 @@ def test_a_container_engine_is_given_exactly_the_plans_words(
     own = made.command.argv[made.command.argv.index(f"{folder}/{PRINTER}") + 1 :]
     fixed = [os.fsencode(word) for word in own if isinstance(word, str)]
     fixed_at = fixed.index(b"--chdir")
-    mark = [b"--setenv", b"FAIRLEAD_RUN", b"the mark"]
+    mark = [b"--setenv", b"BAREBOAT_RUN", b"the mark"]
     given = [
         os.fsencode(word) for each in environment_of(made.command).items() for word in ("--setenv", *each)
     ]
@@ -214,9 +214,9 @@ def test_a_hostile_name_of_a_job_stays_a_name(tmp_path: Path, name: str) -> None
     done = run(made)
     assert (done.returncode, done.stderr) == (0, b"")
     assert not touched.exists()
-    marks = [entry for entry in split(done.stdout) if entry.startswith(b"FAIRLEAD_RUN=")]
+    marks = [entry for entry in split(done.stdout) if entry.startswith(b"BAREBOAT_RUN=")]
     assert len(marks) == 1
-    assert re.fullmatch(rb"FAIRLEAD_RUN=[^\s$`'\"/]*-[0-9]+", marks[0])
+    assert re.fullmatch(rb"BAREBOAT_RUN=[^\s$`'\"/]*-[0-9]+", marks[0])
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_what_is_missing_is_told_with_the_remedy_and_nothing_is_run(tmp_path: Pa
     done = run(made)
     assert done.returncode == 3
     assert done.stderr.decode() == (
-        f"fairlead: a 'layer' is not there: {tmp_path}/it's $gone\n  try: get `it` \\n again\n"
+        f"bareboat: a 'layer' is not there: {tmp_path}/it's $gone\n  try: get `it` \\n again\n"
     )
     assert not touched.exists()
 
@@ -344,25 +344,25 @@ def test_another_run_is_left_alone() -> None:
 
 SAY = r"""
 for rank in 0 1 2; do
-  echo "out of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank.out"
-  echo "err of $rank" > "$FAIRLEAD_RUN_DIR/logs/$rank.err"
+  echo "out of $rank" > "$BAREBOAT_RUN_DIR/logs/$rank.out"
+  echo "err of $rank" > "$BAREBOAT_RUN_DIR/logs/$rank.err"
 done
 """
 
 
 def ranks(end: str) -> Plan:
     """A command that leaves behind what torchrun's ranks would."""
-    made = native(["/bin/sh", "-c", f'echo "$FAIRLEAD_RUN_DIR"\n{end}'])
+    made = native(["/bin/sh", "-c", f'echo "$BAREBOAT_RUN_DIR"\n{end}'])
     job = msgspec.structs.replace(made.job, topology=Topology(ranks_per_node=3))
     return msgspec.structs.replace(made, job=job, keeps_output=True)
 
 
 def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> None:
-    done = run(ranks(SAY + 'printf "2 0\\n1 7\\n0 143\\n" > "$FAIRLEAD_RUN_DIR/exits.0"; exit 1'))
+    done = run(ranks(SAY + 'printf "2 0\\n1 7\\n0 143\\n" > "$BAREBOAT_RUN_DIR/exits.0"; exit 1'))
     assert done.returncode == 7
     assert done.stderr.decode().splitlines() == [
         *(f"[rank {rank}] err of {rank}" for rank in range(3)),
-        "fairlead: rank 1 ended first, with exit code 7; its last output:",
+        "bareboat: rank 1 ended first, with exit code 7; its last output:",
         "  out of 1",
         "  err of 1",
     ]
@@ -370,12 +370,12 @@ def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> 
 
 def test_the_launchers_own_failure_keeps_its_code() -> None:
     assert run(ranks("exit 9")).returncode == 9
-    done = run(ranks('echo "0 0" > "$FAIRLEAD_RUN_DIR/exits.0"; exit 9'))
+    done = run(ranks('echo "0 0" > "$BAREBOAT_RUN_DIR/exits.0"; exit 9'))
     assert (done.returncode, done.stderr) == (9, b"")
 
 
 def test_a_run_that_succeeded_says_nothing_of_its_ranks() -> None:
-    done = run(ranks('printf "0 0\\n1 0\\n" > "$FAIRLEAD_RUN_DIR/exits.0"'))
+    done = run(ranks('printf "0 0\\n1 0\\n" > "$BAREBOAT_RUN_DIR/exits.0"'))
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -389,8 +389,8 @@ def test_the_folder_of_the_ranks_is_removed_unless_it_was_given(tmp_path: Path) 
     done = run(
         made,
         environment={
-            "FAIRLEAD_CONTROL": str(tmp_path),
-            "FAIRLEAD_RUN_DIR": str(tmp_path / "a given"),
+            "BAREBOAT_CONTROL": str(tmp_path),
+            "BAREBOAT_RUN_DIR": str(tmp_path / "a given"),
             **place,
         },
     )
@@ -408,7 +408,7 @@ def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_pa
         environment = {
             "RANK": rank,
             "GROUP_RANK": "0",
-            "FAIRLEAD_RUN_DIR": str(tmp_path),
+            "BAREBOAT_RUN_DIR": str(tmp_path),
             "PATH": os.environ["PATH"],
         }
         words = [str(word) for word in (*argv[at + 1 :], code)]

@@ -15,9 +15,9 @@ pytest.importorskip("matplotlib")
 import msgspec
 from builders import make_analysis, make_image, make_job, make_records, make_site, make_study
 
-from fairlead.model import Arm, Layer, Record, Study
-from fairlead.study.analysis import Analysis
-from fairlead.study.report import render_report
+from bareboat.model import Arm, Layer, Record, Study
+from bareboat.study.analysis import Analysis
+from bareboat.study.report import render_report
 
 Case = tuple[Study, Sequence[Record], Analysis]
 

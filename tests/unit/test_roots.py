@@ -10,11 +10,11 @@ import pytest
 from builders import make_image, make_job, make_site
 from stored import image_of
 
-from fairlead.errors import PlanError
-from fairlead.images import roots
-from fairlead.model import EngineFacts, Image, JoinedTree, Mount, Plan, Rootfs
-from fairlead.plan import plan
-from fairlead.store import Store
+from bareboat.errors import PlanError
+from bareboat.images import roots
+from bareboat.model import EngineFacts, Image, JoinedTree, Mount, Plan, Rootfs
+from bareboat.plan import plan
+from bareboat.store import Store
 
 LARGE = {f"usr/lib/{n}": "x" for n in range(300)}
 TREE = {"bin": "-> usr/bin", "usr/bin/sh": "sh", "etc/ssl/cert": "c", "etc/name": "n", "srv": None, **LARGE}

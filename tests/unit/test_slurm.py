@@ -9,11 +9,11 @@ from builders import make_job, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead import render
-from fairlead.errors import PlanError, ToolError, UsageError
-from fairlead.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
-from fairlead.plan import plan
-from fairlead.schedulers import slurm
+from bareboat import render
+from bareboat.errors import PlanError, ToolError, UsageError
+from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
+from bareboat.plan import plan
+from bareboat.schedulers import slurm
 
 SHOWN = """\
 PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A \

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import ImageError
-from fairlead.images import spool
-from fairlead.images.sources.source import Descriptor, Document
-from fairlead.images.spool import Interrupted, Spool, straight
+from bareboat.errors import ImageError
+from bareboat.images import spool
+from bareboat.images.sources.source import Descriptor, Document
+from bareboat.images.spool import Interrupted, Spool, straight
 
 CHUNK = 1 << 20
 DATA = random.Random(1).randbytes(3 * CHUNK + 17)

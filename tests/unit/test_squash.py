@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from archives import sif_of, sif_part, superblock
 
-from fairlead.errors import ImageError, StoreError
-from fairlead.images.sources import squash
-from fairlead.images.sources.layouts import open_layout
-from fairlead.images.sources.reference import Transport
+from bareboat.errors import ImageError, StoreError
+from bareboat.images.sources import squash
+from bareboat.images.sources.layouts import open_layout
+from bareboat.images.sources.reference import Transport
 
 
 def write(path: Path, data: bytes) -> Path:

@@ -19,20 +19,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tools import ordinary, tool
 
-from fairlead import codec, place
-from fairlead.errors import StoreError, UsageError
-from fairlead.files.trees import remove_tree
-from fairlead.images.layers import layer as layers
-from fairlead.images.layers.flatten import make_flat
-from fairlead.model import Image, Layer
-from fairlead.store import Store
+from bareboat import codec, place
+from bareboat.errors import StoreError, UsageError
+from bareboat.files.trees import remove_tree
+from bareboat.images.layers import layer as layers
+from bareboat.images.layers.flatten import make_flat
+from bareboat.model import Image, Layer
+from bareboat.store import Store
 
 HEX = "0123456789abcdef" * 4
 
 
 def in_process(program: str, *arguments: str | Path, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """Python with `store` open at the first argument, in a process of its own."""
-    head = "import pathlib, sys; from fairlead.store import Store; store = Store(pathlib.Path(sys.argv[1]))\n"
+    head = "import pathlib, sys; from bareboat.store import Store; store = Store(pathlib.Path(sys.argv[1]))\n"
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", head + program, *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -270,7 +270,7 @@ def test_an_unknown_image_is_told_with_what_to_do(store: Store, reference: str) 
     with pytest.raises(StoreError) as caught:
         store.image(reference)
     assert repr(reference) in caught.value.message
-    assert "fairlead capture --name " in caught.value.remedy
+    assert "bareboat capture --name " in caught.value.remedy
     assert caught.value.code == 4
     name = caught.value.remedy.split()[3]
     store.name_image(name, fake_digest("a"))  # the remedy is a command that works
@@ -385,7 +385,7 @@ def test_an_image_without_its_layer_is_no_image(store: Store) -> None:
     assert not store.has_image(image.digest)
     with pytest.raises(StoreError, match="lacks layer") as caught:
         store.image(image.digest)
-    assert caught.value.remedy == "fairlead capture --fresh"
+    assert caught.value.remedy == "bareboat capture --fresh"
 
 
 @given(data=st.binary(max_size=200))
@@ -498,9 +498,9 @@ def test_a_flat_tree_s_mount_points_do_not_reach_the_layers(store: Store) -> Non
 def test_a_store_of_another_version_is_refused(store: Store) -> None:
     store.root.mkdir()
     (store.root / "version").write_text("1\n")
-    with pytest.raises(StoreError, match="has version 1; this Fairlead writes version 2") as caught:
+    with pytest.raises(StoreError, match="has version 1; this Bareboat writes version 2") as caught:
         store.write(store.root / "names" / "x", b"x")
-    assert "FAIRLEAD_STORE" in caught.value.remedy
+    assert "BAREBOAT_STORE" in caught.value.remedy
     assert os.listdir(store.root) == ["version"]
 
 
@@ -524,7 +524,7 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path, where: str) -> None:
     ):
         with pytest.raises(StoreError, match="is not a directory") as caught:
             use()
-        assert "FAIRLEAD_STORE" in caught.value.remedy
+        assert "BAREBOAT_STORE" in caught.value.remedy
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -532,17 +532,17 @@ def test_a_store_behind_a_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "store")
     with pytest.raises(StoreError, match="cannot be made") as caught:
         Store(tmp_path / "link").new_run("x")
-    assert "FAIRLEAD_STORE" in caught.value.remedy
+    assert "BAREBOAT_STORE" in caught.value.remedy
 
 
 def test_a_store_where_no_folder_can_be_made_is_refused() -> None:
     with pytest.raises(StoreError) as caught:
         Store(Path("/proc/self/nowhere")).new_run("x")
-    assert "FAIRLEAD_STORE" in caught.value.remedy
+    assert "BAREBOAT_STORE" in caught.value.remedy
 
 
 _USES = """
-from fairlead.errors import StoreError
+from bareboat.errors import StoreError
 uses = {
     "write": lambda: store.write(store.root / "names" / "y", b"x"),
     "new_run": lambda: store.new_run("x"),
@@ -568,7 +568,7 @@ def test_a_store_of_somebody_else_is_refused(store: Store, mode: int, use: str) 
         for folder in reversed(folders):
             folder.chmod(0o700)
     assert stdout.startswith(f"4 this user may not use the store {store.root} | "), stdout + stderr
-    assert "FAIRLEAD_STORE" in stdout
+    assert "BAREBOAT_STORE" in stdout
 
 
 def test_a_store_on_a_read_only_file_system_is_refused(store: Store) -> None:
@@ -587,7 +587,7 @@ def test_no_room_is_told_with_the_numbers(store: Store) -> None:
         StoreError, match=r"the image needs 9,000,000,000,000 MB, .* has [0-9,]+ MB free"
     ) as caught:
         store.check_room(needed_bytes=9 * 10**18, needed_inodes=1, what="the image")
-    assert "FAIRLEAD_STORE" in caught.value.remedy
+    assert "BAREBOAT_STORE" in caught.value.remedy
     if state.f_files:
         with pytest.raises(StoreError, match=r"needs 9,000,000,000,000,000,000 files, .* inodes free"):
             store.check_room(needed_bytes=1, needed_inodes=9 * 10**18, what="the image")
@@ -611,7 +611,7 @@ def test_the_second_of_two_is_refused_and_a_kill_releases(store: Store) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
         with (
-            pytest.raises(StoreError, match=f"another fairlead is at work on {run_id}"),
+            pytest.raises(StoreError, match=f"another bareboat is at work on {run_id}"),
             store.locked(run_id),
         ):
             pass

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_job, make_site
 
-from fairlead import submission
-from fairlead.cli import logs
-from fairlead.cli.main import main
-from fairlead.errors import PlanError, ToolError, UsageError
-from fairlead.model import JobState, SchedulerFacts, Submission, Topology
-from fairlead.plan import plan
-from fairlead.store import Store
+from bareboat import submission
+from bareboat.cli import logs
+from bareboat.cli.main import main
+from bareboat.errors import PlanError, ToolError, UsageError
+from bareboat.model import JobState, SchedulerFacts, Submission, Topology
+from bareboat.plan import plan
+from bareboat.store import Store
 
 Says = Callable[..., None]
 
@@ -63,7 +63,7 @@ def make(store: Store, job_id: str | None = "17", *, starts: str = "", code: str
         submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
         site_digest=fake_digest("2"),
     )  # fmt: skip
-    from fairlead import codec
+    from bareboat import codec
 
     store.write(folder / "submission.json", codec.to_json(made))
     if starts:
@@ -184,7 +184,7 @@ def test_one_question_for_all_runs(store: Store, says: Says, tmp_path: Path) -> 
     assert asked(tmp_path) == ["squeue"]
 
 
-def test_a_job_that_fairlead_cancelled_and_the_scheduler_forgot(store: Store, says: Says) -> None:
+def test_a_job_that_bareboat_cancelled_and_the_scheduler_forgot(store: Store, says: Says) -> None:
     run = make(store)
     says(squeue="17|PENDING|Resources|\n", scancel="exit 1")
     with pytest.raises(ToolError, match="did not cancel"):
@@ -243,13 +243,13 @@ def test_a_job_whose_script_no_node_could_read(
     says(sacct="17|FAILED|None|c1\n")
     (status,) = submission.look(store, [run])
     assert (
-        f"never started; try: fairlead doctor --compute   # whether the nodes see {store.root}"
+        f"never started; try: bareboat doctor --compute   # whether the nodes see {store.root}"
         in status.reason
     )
     assert main(["logs", "--store", str(store.root), run]) == 4
     said = capsys.readouterr().err
     assert "has printed nothing: it is failed" in said
-    assert "try: fairlead doctor --compute" in said
+    assert "try: bareboat doctor --compute" in said
 
 
 # --------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_who_stops_looking_after_a_run_is_told_that_it_goes_on(
         stream.write("kill -INT $PPID\n")
     assert main([*words, "--store", str(store.root), run]) == 130
     said = capsys.readouterr().err
-    assert f"stopped; {run} goes on: fairlead wait {run}; fairlead cancel {run} ends it" in said
+    assert f"stopped; {run} goes on: bareboat wait {run}; bareboat cancel {run} ends it" in said
     assert "has ended" not in said
 
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import tool
 
-from fairlead import codec, config, jobfile, render, sweep
-from fairlead.errors import PlanError, UsageError
-from fairlead.model import Joined, SchedulerFacts, Topology, Variable
-from fairlead.plan import plan
-from fairlead.render import parts
-from fairlead.sweep import Field, Sweep
+from bareboat import codec, config, jobfile, render, sweep
+from bareboat.errors import PlanError, UsageError
+from bareboat.model import Joined, SchedulerFacts, Topology, Variable
+from bareboat.plan import plan
+from bareboat.render import parts
+from bareboat.sweep import Field, Sweep
 
 #: What TOML can hold and an environment can carry.
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
@@ -98,7 +98,7 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
         set -u
         need() {{ :; }}
         for ((point = 0; point < {len(points)}; point++)); do
-          FAIRLEAD_RUN=s.$point FAIRLEAD_CONTROL=$1/points/$point/control
+          BAREBOAT_RUN=s.$point BAREBOAT_CONTROL=$1/points/$point/control
           {lines}
           printf '%s\\0' {" ".join(f'"${name}"' for name in names)}
         done
@@ -114,8 +114,8 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
 
 def test_a_point_that_is_not_in_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(sweep.table(Sweep(names=("x",), points=(("1",),))))
-    lines = parts.SWEEP_VALUES.format(names="FAIRLEAD_SWEEP_X")
-    script = f"need() {{ :; }}\nFAIRLEAD_RUN=s.1 FAIRLEAD_CONTROL={tmp_path}/points/1/control\n{lines}"
+    lines = parts.SWEEP_VALUES.format(names="BAREBOAT_SWEEP_X")
+    script = f"need() {{ :; }}\nBAREBOAT_RUN=s.1 BAREBOAT_CONTROL={tmp_path}/points/1/control\n{lines}"
     done = subprocess.run([tool("bash"), "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, "there is no point 1 in" in done.stderr) == (3, True)
 
@@ -187,13 +187,13 @@ def planned(scheduler: str = "local", **changes: Any) -> Any:
 def test_placeholders_become_variables_of_the_script() -> None:
     made = planned(environment={"TAG": "run-{lr}", "BRACES": "{{}}"})
     assert made.command.argv[-5:] == (
-        "true", Joined((Variable("FAIRLEAD_SWEEP_LR"),)),
-        Joined(("--seed=", Variable("FAIRLEAD_SWEEP_SEED"))), "{}", "plain",
+        "true", Joined((Variable("BAREBOAT_SWEEP_LR"),)),
+        Joined(("--seed=", Variable("BAREBOAT_SWEEP_SEED"))), "{}", "plain",
     )  # fmt: skip
     found = environment_of(made.command)
     assert found["BRACES"] == "{}"
-    assert found["TAG"] == Joined(("run-", Variable("FAIRLEAD_SWEEP_LR")))
-    assert '=run-"$FAIRLEAD_SWEEP_LR"' in render.script(made)
+    assert found["TAG"] == Joined(("run-", Variable("BAREBOAT_SWEEP_LR")))
+    assert '=run-"$BAREBOAT_SWEEP_LR"' in render.script(made)
 
 
 def test_the_plan_tells_of_the_points_and_of_the_first() -> None:

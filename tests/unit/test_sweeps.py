@@ -16,14 +16,14 @@ import pytest
 from builders import make_job, make_site
 from tools import tool
 
-from fairlead import submission, sweeps
-from fairlead.cli import common
-from fairlead.errors import PlanError, ToolError, UsageError
-from fairlead.model import JobState, Outcome, SchedulerFacts, Topology
-from fairlead.plan import plan
-from fairlead.schedulers import flux, gridengine, lsf, pbs, slurm
-from fairlead.store import Store
-from fairlead.sweep import Sweep
+from bareboat import submission, sweeps
+from bareboat.cli import common
+from bareboat.errors import PlanError, ToolError, UsageError
+from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
+from bareboat.plan import plan
+from bareboat.schedulers import flux, gridengine, lsf, pbs, slurm
+from bareboat.store import Store
+from bareboat.sweep import Sweep
 
 Says = Callable[..., None]
 
@@ -331,8 +331,8 @@ def test_pbs_and_lsf_are_asked_for_the_array_and_tell_of_its_elements() -> None:
 # on this machine
 
 
-def fairlead(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    from fairlead.cli.main import main
+def bareboat(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    from bareboat.cli.main import main
 
     code = main(list(words))
     out, err = capsys.readouterr()
@@ -348,10 +348,10 @@ def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     monkeypatch.chdir(tmp_path / "work")
     Path("job.toml").write_text(
         'engine = "native"\n'
-        """command = ["sh", "-c", 'echo "$FAIRLEAD_SWEEP_INDEX $TAG" >> told; exit "$1"', "sh", "{code}"]\n"""
+        """command = ["sh", "-c", 'echo "$BAREBOAT_SWEEP_INDEX $TAG" >> told; exit "$1"', "sh", "{code}"]\n"""
         '[environment]\nTAG = "<{word}>"\n[sweep]\ncode = [0, 7, 3]\nword = ["a\\nb"]\n'
     )
-    code, out, err = fairlead(capsys, "run", "--json", "job.toml")
+    code, out, err = bareboat(capsys, "run", "--json", "job.toml")
     assert code == 7, err
     records = json.loads(out)
     assert [record["exit_code"] for record in records] == [0, 7, 3]
@@ -359,16 +359,16 @@ def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     (run,) = store.runs()
     assert [record["study"] for record in records] == [f"{run}.{index}" for index in range(3)]
     assert all((store.run(f"{run}.{index}") / "record.json").exists() for index in range(3))
-    code, _, err = fairlead(capsys, "run", "job.toml")
+    code, _, err = bareboat(capsys, "run", "job.toml")
     assert code == 7
     assert "    1     7" in err
     assert "code=3 word=a\\nb" in err
-    assert "3 of 3 points recorded" in fairlead(capsys, "report")[1]
-    code, out, _ = fairlead(capsys, "plan", "job.toml")
+    assert "3 of 3 points recorded" in bareboat(capsys, "report")[1]
+    code, out, _ = bareboat(capsys, "plan", "job.toml")
     assert "3 points of code, word" in out
-    code, _, err = fairlead(capsys, "prove", "job.toml")
+    code, _, err = bareboat(capsys, "prove", "job.toml")
     assert (code, "this is a sweep of many" in err) == (2, True)
-    code, _, err = fairlead(capsys, "plan", "--at-once", "2", "--engine", "native", "--", "true")
+    code, _, err = bareboat(capsys, "plan", "--at-once", "2", "--engine", "native", "--", "true")
     assert (code, "--at-once is for sweeps" in err) == (2, True)
 
 
@@ -379,7 +379,7 @@ def test_logs_as_json_lines(capsys: pytest.CaptureFixture[str], store: Store, tm
         path = submission.output_log(store, f"{run}.{index}")
         path.parent.mkdir(parents=True)
         path.write_bytes(text)
-    code, out, err = fairlead(capsys, "logs", "--json", run)
+    code, out, err = bareboat(capsys, "logs", "--json", run)
     assert code == 0, err
     assert [json.loads(line) for line in out.splitlines()] == [
         {"run_id": f"{run}.0", "rank": 1, "line": "one"},
@@ -387,14 +387,14 @@ def test_logs_as_json_lines(capsys: pytest.CaptureFixture[str], store: Store, tm
         {"run_id": f"{run}.0", "rank": None, "line": "\ufffd"},
         {"run_id": f"{run}.1", "rank": 0, "line": "two"},
     ]
-    code, out, _ = fairlead(capsys, "logs", "--json", f"{run}.1")
+    code, out, _ = bareboat(capsys, "logs", "--json", f"{run}.1")
     assert json.loads(out) == {"rank": 0, "line": "two"}
     for words, message in (
         (("logs", "-f", run), "is a sweep of 2 points"),
         (("attach", "--json", run), "nothing to print as JSON"),
         (("attach", run), "is a sweep"),
     ):
-        code, out, err = fairlead(capsys, *words)
+        code, out, err = bareboat(capsys, *words)
         assert (code, out, message in err) == (2, "", True), err
 
 
@@ -406,11 +406,11 @@ def test_a_quiet_submission_tells_its_name_and_nothing_else(
     monkeypatch.setattr(common, "probe_site", lambda _context, **_: site)
     monkeypatch.chdir(tmp_path)
     Path("job.toml").write_text('command = ["true"]\nengine = "native"\n[sweep]\nn = [1, 2]\n')
-    code, out, err = fairlead(capsys, "submit", "job.toml")
+    code, out, err = bareboat(capsys, "submit", "job.toml")
     assert code == 0
     assert "warning: no walltime_s" in err
     assert "as job 17 of 2 points" in err
-    code, quiet, err = fairlead(capsys, "submit", "-q", "job.toml")
+    code, quiet, err = bareboat(capsys, "submit", "-q", "job.toml")
     assert (code, err) == (0, "")
     assert store.runs() == [out.strip(), quiet.strip()]
 
@@ -434,7 +434,7 @@ def test_the_report_of_a_sweep_is_a_table(
     result(store, f"{run}.1", 0, ["loss", "nan"])  # of a training that diverged
     # What a container writes besides is no result.
     result(store, f"{run}.0", 0, "]", ["x"], [1, 2], ["bad\x1b", 1], {"a": 1}, ["n" * 101, 1])
-    code, out, err = fairlead(capsys, "report", run)
+    code, out, err = bareboat(capsys, "report", run)
     assert code == 0, err
     assert [line.split() for line in out.splitlines()] == [
         ["point", "lr", "state", "exit", "s", "acc", "loss"],
@@ -443,16 +443,16 @@ def test_the_report_of_a_sweep_is_a_table(
         ["2", "0.2", "running"],
         ["3", "0.3", "pending"],
     ]
-    code, out, _ = fairlead(capsys, "report", "--csv", run)
+    code, out, _ = bareboat(capsys, "report", "--csv", run)
     assert out.splitlines() == [
         "point,lr,state,exit_code,wall_s,acc,loss",
         "0,0.0,completed,0,60.0,0.75,0.25", "1,0.1,failed,9,70.0,,nan", "2,0.2,running,,,,",
         "3,0.3,pending,,,,",
     ]  # fmt: skip
     table = tmp_path / "table.csv"
-    assert fairlead(capsys, "report", "--csv", "-o", str(table), run)[0] == 0
+    assert bareboat(capsys, "report", "--csv", "-o", str(table), run)[0] == 0
     assert table.read_text() == out
-    code, out, _ = fairlead(capsys, "report", "--json", run)
+    code, out, _ = bareboat(capsys, "report", "--json", run)
     told = json.loads(out)
     assert told[0]["results"] == {"loss": 0.25, "acc": 0.75}
     assert told[1]["end"]["cause"] == "exit code"
@@ -462,7 +462,7 @@ def test_the_report_of_a_sweep_is_a_table(
         ((run, run), "is a sweep"),
         (("--csv", "nobody"), "is no sweep"),
     ):
-        code, out, err = fairlead(capsys, "report", *words)
+        code, out, err = bareboat(capsys, "report", *words)
         assert (code, out, message in err) == (2, "", True), err
 
 
@@ -473,16 +473,16 @@ def test_a_job_s_name_is_its_newest_run(
     job = re.sub(r"-\d{8}-\d{6}(-\d+)?$", "", second)
     assert first.startswith(job)
     says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
-    code, out, err = fairlead(capsys, "status", "--json", job)
+    code, out, err = bareboat(capsys, "status", "--json", job)
     assert code == 0
     assert [each["run_id"] for each in json.loads(out)] == [second]
     assert f"run {second} (the newest of {job})" in err
-    code, out, _ = fairlead(capsys, "status", "-q", "--json", f"{job}.1")
+    code, out, _ = bareboat(capsys, "status", "-q", "--json", f"{job}.1")
     assert [each["run_id"] for each in json.loads(out)] == [f"{second}.1"]
-    code, _, err = fairlead(capsys, "cancel", job, "--dry-run")
+    code, _, err = bareboat(capsys, "cancel", job, "--dry-run")
     assert f"would end {second}" in err
     for nobody in ("nobody", "nobody.1", "no body", f"{job}x"):
-        code, out, err = fairlead(capsys, "status", nobody)
+        code, out, err = bareboat(capsys, "status", nobody)
         assert (code, out) == (2, ""), err
         assert "there is no run" in err or "is not the name of a run" in err
 
@@ -493,17 +493,17 @@ def test_a_run_is_named_by_one_key_in_all_verbs(
     run = submit(store, tmp_path, 2)
     says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
     for words in (["status"], ["cancel", "--dry-run"]):
-        (told,) = json.loads(fairlead(capsys, *words, "--json", run)[1])
+        (told,) = json.loads(bareboat(capsys, *words, "--json", run)[1])
         assert (told["run_id"], told["scheduler"], told["job_id"]) == (run, "slurm", "17"), words
     for index in range(2):
         ended(store, f"{run}.{index}", 3)
     says()
-    waited = json.loads(fairlead(capsys, "wait", "--json", run)[1])
-    reported = json.loads(fairlead(capsys, "report", "--json", run)[1])
-    (status,) = json.loads(fairlead(capsys, "status", "--json", run)[1])
+    waited = json.loads(bareboat(capsys, "wait", "--json", run)[1])
+    reported = json.loads(bareboat(capsys, "report", "--json", run)[1])
+    (status,) = json.loads(bareboat(capsys, "status", "--json", run)[1])
     points = [f"{run}.0", f"{run}.1"]
     for told in (waited, reported, status["points"]):
         assert [(each["run_id"], each["exit_code"], each["end"]["cause"]) for each in told] == [
             (point, 3, "exit code") for point in points
         ]
-    assert json.loads(fairlead(capsys, "report", "--json")[1])[0]["run_id"] == run
+    assert json.loads(bareboat(capsys, "report", "--json")[1])[0]["run_id"] == run

@@ -14,9 +14,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import ImageError
-from fairlead.images.layers import tarstream
-from fairlead.images.layers.tarstream import Entry, Tar, inflate, shown
+from bareboat.errors import ImageError
+from bareboat.images.layers import tarstream
+from bareboat.images.layers.tarstream import Entry, Tar, inflate, shown
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:

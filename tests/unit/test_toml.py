@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import UsageError
-from fairlead.model import Topology
-from fairlead.toml import TomlFile
+from bareboat.errors import UsageError
+from bareboat.model import Topology
+from bareboat.toml import TomlFile
 
 
 def toml(folder: Path, text: str) -> TomlFile:

@@ -13,16 +13,16 @@ from builders import make_site
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead import codec, place, registry
-from fairlead.engines import site_images
-from fairlead.errors import FairleadError, ToolError
-from fairlead.files.mounts import Mount
-from fairlead.gpu import find
-from fairlead.images.capture import elf
-from fairlead.model import EngineFacts, JobState, Outcome, SchedulerFacts
-from fairlead.probe import compute, fabrics, mpis, permits
-from fairlead.probe.engines import probe_engine
-from fairlead.schedulers import odd_lines, slurm
+from bareboat import codec, place, registry
+from bareboat.engines import site_images
+from bareboat.errors import BareboatError, ToolError
+from bareboat.files.mounts import Mount
+from bareboat.gpu import find
+from bareboat.images.capture import elf
+from bareboat.model import EngineFacts, JobState, Outcome, SchedulerFacts
+from bareboat.probe import compute, fabrics, mpis, permits
+from bareboat.probe.engines import probe_engine
+from bareboat.schedulers import odd_lines, slurm
 
 SCHEDULERS = [name for name in registry.names("schedulers") if name != "local"]
 JOB_IDS = {"slurm": "17_3", "gridengine": "17.3", "pbs": "17[3].s", "lsf": "17[3]", "flux": "ƒ17"}
@@ -47,7 +47,7 @@ LINES = (
     "/sys/class/infiniband/mlx5_0/ports/1/rate\t100 Gb/sec (4X EDR)", "/sys/class/net/eth0/speed\t1000",
     "/sys/class/infiniband/mlx5_0/ports/1/state\t4: ACTIVE",
     "\tlibm.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libm.so.6", "podman version 4.3.1",
-    "apptainer version 1.4.5", "fairlead 0123456789abcdef0123456789abcdef", "hostname n1", "cpus 64",
+    "apptainer version 1.4.5", "bareboat 0123456789abcdef0123456789abcdef", "hostname n1", "cpus 64",
     "load 0.5",
     "mem_kb 1000", "place 1 2 3 /tmp", "real /tmp", "kernel 6.1", "mount 1 2 3:4 / / rw - ext4 /dev/a rw",
     "/mnt 1 2 3 - 4 5 6 -", "/dev/sda1 10* 20 30 0 1 2 3 0", "name,1000,1,2,3,4",
@@ -157,7 +157,7 @@ def test_answers_about_jobs(name: str, outcome: Outcome) -> None:
 @given(outcome=OUTCOMES)
 @fuzzed
 def test_answers_to_submissions(name: str, outcome: Outcome) -> None:
-    with contextlib.suppress(FairleadError):
+    with contextlib.suppress(BareboatError):
         registry.scheduler(name).job_id(outcome)
 
 
@@ -245,7 +245,7 @@ def test_long_lines_take_no_time() -> None:
                 with contextlib.suppress(ToolError):
                     query.parse(outcome)
                 query.odd(outcome)
-            with contextlib.suppress(FairleadError):
+            with contextlib.suppress(BareboatError):
                 scheduler.job_id(outcome)
             asks = Asks(functools.partial(same, outcome), Path("/nowhere"), ["qconf"] * (name == "pbs"))
             scheduler.probe(asks)

@@ -15,12 +15,12 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
-from fairlead import registry
-from fairlead.engines import Container, Unsuitable, proot_start, udocker
-from fairlead.errors import PlanError
-from fairlead.model import Command, EngineFacts, Mount, PassedOn, Topology
-from fairlead.plan import plan
-from fairlead.probe.host import RealHost
+from bareboat import registry
+from bareboat.engines import Container, Unsuitable, proot_start, udocker
+from bareboat.errors import PlanError
+from bareboat.model import Command, EngineFacts, Mount, PassedOn, Topology
+from bareboat.plan import plan
+from bareboat.probe.host import RealHost
 
 #: Takes PRoot's options and runs the command on the host, as a PRoot does whose translation is broken.
 UNSOUND = b"""\

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.files import untrusted
-from fairlead.files.untrusted import UntrustedFileError
-from fairlead.printable import one_line, printable
+from bareboat.files import untrusted
+from bareboat.files.untrusted import UntrustedFileError
+from bareboat.printable import one_line, printable
 
 
 def test_a_small_file_is_read_whole(tmp_path: Path) -> None:

@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
-from fairlead import codec
-from fairlead.errors import StoreError, UsageError
-from fairlead.images import pack, upkeep
-from fairlead.images.layers import layer as canonical
-from fairlead.images.layers.flatten import make_flat
-from fairlead.images.layers.limits import Limits
-from fairlead.images.layers.unpack import unpack
-from fairlead.images.upkeep import State, contents
-from fairlead.model import Image, Layer, PackedFile, Pin, StoredLayer
-from fairlead.store import Store
+from bareboat import codec
+from bareboat.errors import StoreError, UsageError
+from bareboat.images import pack, upkeep
+from bareboat.images.layers import layer as canonical
+from bareboat.images.layers.flatten import make_flat
+from bareboat.images.layers.limits import Limits
+from bareboat.images.layers.unpack import unpack
+from bareboat.images.upkeep import State, contents
+from bareboat.model import Image, Layer, PackedFile, Pin, StoredLayer
+from bareboat.store import Store
 
 DAY_S = 86_400
 
@@ -230,7 +230,7 @@ def test_a_changed_file_is_found_and_named(store: Store) -> None:
     assert not found.ok
     assert found.layers[0].state is State.DAMAGED
     assert found.layers[0].files == ("second",)
-    assert found.remedy == "fairlead image pull --fresh quay.io/a/b:1"
+    assert found.remedy == "bareboat image pull --fresh quay.io/a/b:1"
 
 
 @pytest.mark.parametrize("rebuildable", [True, False])
@@ -261,7 +261,7 @@ def test_any_change_of_a_captured_layer_is_found(store: Store, harm: str) -> Non
     found = upkeep.verify(store, image)
     assert found.layers[0].state is State.DAMAGED
     assert found.layers[0].detail.startswith("its content gives sha256:")
-    assert found.remedy == "fairlead capture --fresh"
+    assert found.remedy == "bareboat capture --fresh"
 
 
 def test_what_is_missing_or_cannot_be_told(store: Store) -> None:
@@ -378,7 +378,7 @@ def test_what_is_claimed_while_it_is_collected_goes_back(
     """A pull that finds a layer just before it is set aside gets it back."""
     layer = put_layer(store, a="1")
     claims = iter([set(), {layer.diff_id}])
-    monkeypatch.setattr("fairlead.images.upkeep.contents.claims", lambda _store: next(claims))
+    monkeypatch.setattr("bareboat.images.upkeep.contents.claims", lambda _store: next(claims))
     assert upkeep.collect_garbage(store).freed == ()
     assert store.stored_layer(layer.diff_id).inodes == 1
 
@@ -396,7 +396,7 @@ def test_an_image_made_while_it_is_collected_keeps_its_layers(
             put_image(store, [layer])
         return real(of)
 
-    monkeypatch.setattr("fairlead.images.upkeep.contents.claims", claims)
+    monkeypatch.setattr("bareboat.images.upkeep.contents.claims", claims)
     assert upkeep.collect_garbage(store).freed == ()
     assert upkeep.verify(store, store.images()[0]).ok
 
@@ -460,7 +460,7 @@ def test_a_full_disk_does_not_keep_from_making_room(store: Store, monkeypatch: p
 
 def test_a_collection_that_is_killed_leaves_nothing_half(store: Store) -> None:
     program = (
-        "import pathlib, sys; from fairlead.store import Store; from fairlead.images import upkeep\n"
+        "import pathlib, sys; from bareboat.store import Store; from bareboat.images import upkeep\n"
         "store = Store(pathlib.Path(sys.argv[1])); print('ready', flush=True); upkeep.collect_garbage(store)"
     )
     kept = put_image(store, [put_layer(store, kept="1")])

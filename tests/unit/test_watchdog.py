@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from tools import tool
 
-from fairlead import codec, programs, render, submission
-from fairlead.errors import UsageError
-from fairlead.model import JobState, Plan, Scheduling, Submission, Topology
-from fairlead.plan import plan
-from fairlead.render import watchdog
-from fairlead.store import Store
+from bareboat import codec, programs, render, submission
+from bareboat.errors import UsageError
+from bareboat.model import JobState, Plan, Scheduling, Submission, Topology
+from bareboat.plan import plan
+from bareboat.render import watchdog
+from bareboat.store import Store
 
 
 def asks(function: str, *arguments: str | Path, stdin: str = "") -> str:
@@ -195,7 +195,7 @@ def watched(watchdog_s: int = 600, **tools: str) -> Plan:
 def test_the_plan_says_that_the_run_is_watched_and_how() -> None:
     (decision,) = [each for each in watched().decisions if each.subject == "watchdog"]
     assert decision.choice == "600 s"
-    assert "fairlead doctor --fix" in decision.reason
+    assert "bareboat doctor --fix" in decision.reason
     made = watched(py_spy="/opt/py-spy")
     (decision,) = [each for each in made.decisions if each.subject == "watchdog"]
     assert "/opt/py-spy" in decision.reason

@@ -1,4 +1,4 @@
-"""Fairlead packed from what is installed here, and installed again where there is no network."""
+"""Bareboat packed from what is installed here, and installed again where there is no network."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
-from fairlead import __version__, codec
-from fairlead.errors import FairleadError, ImageError
-from fairlead.images import bundle, oci, wheels
-from fairlead.images.layers import layer as canonical
-from fairlead.model import Image, Layer, Pin
-from fairlead.store import Store
+from bareboat import __version__, codec
+from bareboat.errors import BareboatError, ImageError
+from bareboat.images import bundle, oci, wheels
+from bareboat.images.layers import layer as canonical
+from bareboat.model import Image, Layer, Pin
+from bareboat.store import Store
 
 INFO = "demo_pkg-1.0+local.dist-info"
 
@@ -68,15 +68,15 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # -- what is in them -----------------------------------------------------------------------------------
 
 
-def test_everything_that_fairlead_needs_is_there(packed: dict[str, bytes]) -> None:
+def test_everything_that_bareboat_needs_is_there(packed: dict[str, bytes]) -> None:
     names = [file.partition("-")[0] for file in packed]
     assert names == sorted(names)
     needed = {
         requirement.partition(";")[0].partition("=")[0].partition(">")[0].strip().replace("-", "_").lower()
-        for requirement in importlib.metadata.requires("fairlead") or ()
+        for requirement in importlib.metadata.requires("bareboat") or ()
         if "extra" not in requirement
     }
-    assert {"fairlead", *needed} == {name.lower() for name in names}
+    assert {"bareboat", *needed} == {name.lower() for name in names}
     assert "pytest" not in names  # of an extra
 
 
@@ -100,14 +100,14 @@ def test_every_wheel_is_one(packed: dict[str, bytes]) -> None:
                     assert listed[name] == [f"sha256={digest}", str(len(content))]
 
 
-def test_all_of_fairlead_is_in_its_wheel(packed: dict[str, bytes]) -> None:
-    [file] = [file for file in packed if file.startswith("fairlead-")]
+def test_all_of_bareboat_is_in_its_wheel(packed: dict[str, bytes]) -> None:
+    [file] = [file for file in packed if file.startswith("bareboat-")]
     package = Path(wheels.__file__).parents[1]
     with zipfile.ZipFile(io.BytesIO(packed[file])) as archive:
         names = set(archive.namelist())
         assert {path.relative_to(package.parent).as_posix() for path in package.rglob("*.py")} <= names
-        assert "fairlead_meter.py" in names
-        assert archive.read("fairlead/images/wheels.py") == Path(wheels.__file__).read_bytes()
+        assert "bareboat_meter.py" in names
+        assert archive.read("bareboat/images/wheels.py") == Path(wheels.__file__).read_bytes()
         assert str(package) not in str(archive.infolist())
 
 
@@ -167,7 +167,7 @@ def test_what_others_require(site: Path) -> None:
 
 
 def test_what_is_not_installed() -> None:
-    with pytest.raises(FairleadError, match="no-such-thing is not installed") as caught:
+    with pytest.raises(BareboatError, match="no-such-thing is not installed") as caught:
         wheels.wheel_set("no-such-thing")
     assert caught.value.remedy == "pip install no-such-thing"
 
@@ -175,27 +175,27 @@ def test_what_is_not_installed() -> None:
 def test_a_requirement_that_is_missing(site: Path) -> None:
     """A set that cannot be installed would be found out where there is no network."""
     distribution(site, requires="Requires-Dist: no-such-thing>=1\n")
-    with pytest.raises(FairleadError, match="no-such-thing is not installed"):
+    with pytest.raises(BareboatError, match="no-such-thing is not installed"):
         wheels.wheel_set("demo.pkg")
 
 
 def test_what_was_not_installed_from_a_wheel(site: Path) -> None:
     distribution(site, tag="")
-    with pytest.raises(FairleadError, match="not installed from a wheel") as caught:
+    with pytest.raises(BareboatError, match="not installed from a wheel") as caught:
         wheels.wheel_set("demo.pkg")
     assert caught.value.remedy.startswith("pip install --force-reinstall")
 
 
 def test_a_link_to_somebodys_source(site: Path) -> None:
     distribution(site, **{"_demo.pth": "/home/ada/demo\n"})
-    with pytest.raises(FairleadError, match="installed as a link to its source"):
+    with pytest.raises(BareboatError, match="installed as a link to its source"):
         wheels.wheel_set("demo.pkg")
 
 
 def test_a_file_that_is_missing(site: Path) -> None:
     distribution(site, demo__data="x")
     (site / "demo" / "data").unlink()
-    with pytest.raises(FairleadError, match="not installed whole") as caught:
+    with pytest.raises(BareboatError, match="not installed whole") as caught:
         wheels.wheel_set("demo.pkg")
     assert "demo/data" in caught.value.context
 
@@ -245,8 +245,8 @@ def small_image(store: Store, tmp_path: Path) -> Image:
     return image
 
 
-def test_a_bundle_installs_fairlead_where_there_is_no_network(store: Store, tmp_path: Path) -> None:
-    """As its script says: tar -xf BUNDLE fairlead && sh fairlead/install.sh FOLDER."""
+def test_a_bundle_installs_bareboat_where_there_is_no_network(store: Store, tmp_path: Path) -> None:
+    """As its script says: tar -xf BUNDLE bareboat && sh bareboat/install.sh FOLDER."""
     python = base_python()
     image = small_image(store, tmp_path)
     pin = Pin(
@@ -256,15 +256,15 @@ def test_a_bundle_installs_fairlead_where_there_is_no_network(store: Store, tmp_
     assert bundle.pins(tmp_path / "bundle.tar") == (pin,)
     place = tmp_path / "a place"
     place.mkdir()
-    assert offline("tar", "-C", place, "-xf", tmp_path / "bundle.tar", "fairlead").returncode == 0
-    done = offline("env", f"PYTHON={python}", "sh", place / "fairlead" / "install.sh", tmp_path / "venv")
+    assert offline("tar", "-C", place, "-xf", tmp_path / "bundle.tar", "bareboat").returncode == 0
+    done = offline("env", f"PYTHON={python}", "sh", place / "bareboat" / "install.sh", tmp_path / "venv")
     assert done.returncode == 0, done.stdout + done.stderr
-    program = tmp_path / "venv" / "bin" / "fairlead"
+    program = tmp_path / "venv" / "bin" / "bareboat"
     assert done.stdout.strip() == f"installed: {program}"
-    assert offline(program, "--version").stdout.strip() == f"fairlead {__version__}"
+    assert offline(program, "--version").stdout.strip() == f"bareboat {__version__}"
     assert offline(program, "doctor", "--help").returncode == 0
     where = offline(
-        tmp_path / "venv" / "bin" / "python", "-c", "import fairlead, msgspec; print(fairlead.__file__)"
+        tmp_path / "venv" / "bin" / "python", "-c", "import bareboat, msgspec; print(bareboat.__file__)"
     )
     assert where.stdout.startswith(str(tmp_path / "venv")), where.stderr
     checked = offline(
@@ -309,7 +309,7 @@ def test_archives_without_pins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"[[", b'[{"reference":"a"}]', b"\xff", b"[" * 100_000])
 def test_damaged_pins(tmp_path: Path, data: bytes) -> None:
-    path = archive_of(tmp_path / "x.tar", (tarfile.TarInfo("fairlead/pins.json"), data))
+    path = archive_of(tmp_path / "x.tar", (tarfile.TarInfo("bareboat/pins.json"), data))
     with pytest.raises(ImageError) as caught:
         bundle.pins(path)
     assert str(path) in caught.value.message
@@ -318,7 +318,7 @@ def test_damaged_pins(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
 def test_pins_that_are_no_file(tmp_path: Path, kind: bytes) -> None:
     """A link would stand for another member, of any size."""
-    link = tarfile.TarInfo("fairlead/pins.json")
+    link = tarfile.TarInfo("bareboat/pins.json")
     link.type, link.linkname = kind, "huge"
     path = archive_of(tmp_path / "x.tar", (tarfile.TarInfo("huge"), codec.to_json(())), (link, b""))
     assert bundle.pins(path) == ()

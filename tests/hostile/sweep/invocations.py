@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 from hostile.sweep.world import IMAGE, JOB, RUN, WAITING
 
-from fairlead.cli.main import VERBS, _parser
-from fairlead.config import KNOWN
-from fairlead.model import Job
+from bareboat.cli.main import VERBS, _parser
+from bareboat.config import KNOWN
+from bareboat.model import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Case:
             f"env -u {name}" if value is None else f"{name}={_in_bash(value)}"
             for name, value in sorted(self.environment, key=lambda each: each[1] is not None)
         ]
-        return "; ".join([*lines, " ".join([*words, "fairlead", *map(_in_bash, self.argv)])])
+        return "; ".join([*lines, " ".join([*words, "bareboat", *map(_in_bash, self.argv)])])
 
 
 def _in_bash(word: str) -> str:
@@ -283,7 +283,7 @@ def of_the_command_line() -> Iterator[Case]:
             "a directory as a program": ("--engine", "native", "--", "./folder"),
             "a program that is a text": ("--engine", "native", "--", "./text"),
             "a variable that is none": ("job.toml", "--env-from", "A=B"),
-            "a variable of Fairlead's": ("job.toml", "--env-from", "FAIRLEAD_RUN"),
+            "a variable of Bareboat's": ("job.toml", "--env-from", "BAREBOAT_RUN"),
             "writable and one file": ("job.toml", "--writable", "--form", "file"),
             "an image and bare metal": ("job.toml", "--engine", "native"),
             "no points at once": ("job.toml", "--at-once", "0"),
@@ -411,9 +411,9 @@ _MORE = {
     ("topology", "cpus_per_rank"): {"none": "0"},
     ("environment",): {
         "a number": "{ A = 1 }", "an equals sign": '{ "A=B" = "x" }', "an empty name": '{ "" = "x" }',
-        "NUL": r'{ A = "a\u0000b" }', "Fairlead's own": '{ FAIRLEAD_RUN = "x" }',
+        "NUL": r'{ A = "a\u0000b" }', "Bareboat's own": '{ BAREBOAT_RUN = "x" }',
     },
-    ("environment_from",): {"an equals sign": '["A=B"]', "Fairlead's own": '["FAIRLEAD_RUN"]'},
+    ("environment_from",): {"an equals sign": '["A=B"]', "Bareboat's own": '["BAREBOAT_RUN"]'},
     ("walltime_s",): {"none": "0"},
     ("engine",): {"near": '"bubblewarp"', "a mode that is none": '"podman:fast"'},
     ("launcher",): {"near": '"torchrum"'},
@@ -452,8 +452,8 @@ _SAID_OF = {
     ("capture", "python"): ("no Python at",),
     ("capture", "include"): ("to capture",),
     ("command",): ("is not in small",),
-    ("environment",): ("FAIRLEAD_RUN",),
-    ("environment_from",): ("FAIRLEAD_RUN",),
+    ("environment",): ("BAREBOAT_RUN",),
+    ("environment_from",): ("BAREBOAT_RUN",),
 }
 
 
@@ -549,19 +549,19 @@ def of_settings() -> Iterator[Case]:
     """Every setting with wrong values: in a project's file, the user's site file, and the environment."""
     for name, known in KNOWN.items():
         kind = type(known.kind("1"))
-        for where in ("cwd/fairlead.toml", "home/.config/fairlead/site.toml"):
+        for where in ("cwd/bareboat.toml", "home/.config/bareboat/site.toml"):
             short = where.rpartition("/")[2]
             for what, value in _SETTINGS[kind].items():
                 yield _setting(f"{short} {name}: {what}", where, f"{name} = {value}\n", (name, short))
             wrong = _misspelled(name, set(KNOWN))
             yield _setting(f"{short} {name} misspelled", where, f"{wrong} = 1\n", (wrong,))
         for what, value in _VARIABLES[kind].items():
-            variable = f"FAIRLEAD_{name.upper()}"
+            variable = f"BAREBOAT_{name.upper()}"
             yield Case(
                 kind="setting", mistake=f"{variable}: {what}", argv=("plan", "job.toml"),
                 environment=((variable, value),), named=(variable, name),
             )  # fmt: skip
-    for where in ("cwd/fairlead.toml", "home/.config/fairlead/site.toml"):
+    for where in ("cwd/bareboat.toml", "home/.config/bareboat/site.toml"):
         short = where.rpartition("/")[2]
         for what, text in {
             "not TOML": "x", "JSON": '{"store": 1}', "NUL": "\0", "nested": "a = " + "[" * 5000,
@@ -573,7 +573,7 @@ def of_settings() -> Iterator[Case]:
     }.items():  # fmt: skip
         yield Case(
             kind="variable", mistake=what, argv=("config",),
-            environment=(*variables.items(), ("FAIRLEAD_STORE", None)), named=("HOME",),
+            environment=(*variables.items(), ("BAREBOAT_STORE", None)), named=("HOME",),
         )  # fmt: skip
 
 
@@ -581,7 +581,7 @@ def _setting(mistake: str, where: str, text: str, named: tuple[str, ...]) -> Cas
     return Case(
         kind="setting", mistake=mistake, argv=("plan", "job.toml"),
         files=((where, text.encode()),), named=named,
-        environment=(("FAIRLEAD_STORE", None),) if named[0] == "store" else (),
+        environment=(("BAREBOAT_STORE", None),) if named[0] == "store" else (),
     )  # fmt: skip
 
 

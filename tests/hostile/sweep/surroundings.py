@@ -68,7 +68,7 @@ def _odd_tool(tool: str, script: str) -> Surrounding:
         shutil.rmtree(world.top / "odd")
 
     # As short as a user may set it: what is tried is that it holds.
-    return Surrounding(prepare=prepare, undo=undo, tool=tool, variables=(("FAIRLEAD_TOOL_TIMEOUT_S", "2"),))
+    return Surrounding(prepare=prepare, undo=undo, tool=tool, variables=(("BAREBOAT_TOOL_TIMEOUT_S", "2"),))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def _become(case: Case, world: World, surrounding: Surrounding, *, real: bool) -
     surrounding.enter(world)
     if real:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        argv = [os.fsencode(word) for word in (sys.executable, "-m", "fairlead", *case.argv)]
+        argv = [os.fsencode(word) for word in (sys.executable, "-m", "bareboat", *case.argv)]
         os.execve(sys.executable, argv, environment)
     os.environ.clear()
     os.environ.update(environment)
@@ -137,10 +137,10 @@ def _stream(number: int) -> io.TextIOWrapper | None:
 
 
 def _run(case: Case) -> int:
-    from fairlead.cli.main import entry
+    from bareboat.cli.main import entry
 
     logging.root.handlers.clear()  # what was imported may have logged
-    sys.argv = ["fairlead", *case.argv]
+    sys.argv = ["bareboat", *case.argv]
     code = 0
     try:
         entry()
@@ -180,7 +180,7 @@ def _left(patience_s: float) -> tuple[str, ...]:
         time.sleep(0.02)
     if not _has_children():
         return ()
-    from fairlead.execute import descendants
+    from bareboat.execute import descendants
 
     names = tuple(_name_of(pid) for pid in descendants(os.getpid()))
     while _has_children():
@@ -211,9 +211,9 @@ def _import_everything() -> None:
     import importlib
     import pkgutil
 
-    import fairlead
+    import bareboat
 
-    for module in pkgutil.walk_packages(fairlead.__path__, "fairlead."):
+    for module in pkgutil.walk_packages(bareboat.__path__, "bareboat."):
         if not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from builders import fake_digest
 
-from fairlead import codec
-from fairlead.model import Submission
-from fairlead.store import Store
+from bareboat import codec
+from bareboat.model import Submission
+from bareboat.store import Store
 
 IMAGE = "small"
 RUN = "finished-20261122-030000"
@@ -51,7 +51,7 @@ class World:
             "PATH": str(self.bin),
             "HOME": str(self.home),
             "TMPDIR": str(self.tmp),
-            "FAIRLEAD_STORE": str(self.store),
+            "BAREBOAT_STORE": str(self.store),
             "XDG_RUNTIME_DIR": str(self.runtime),
             "LANG": "C.UTF-8",
             "USER": "ada",
@@ -67,14 +67,14 @@ class World:
             if found:
                 (self.bin / name).symlink_to(found)
         self._write_files()
-        self._fairlead("image", "pull", str(self.cwd / "tree"), "--name", IMAGE)
-        self._fairlead("image", "save", IMAGE, "bundle.tar")
+        self._bareboat("image", "pull", str(self.cwd / "tree"), "--name", IMAGE)
+        self._bareboat("image", "save", IMAGE, "bundle.tar")
         for verb in ("plan", "run"):
-            self._fairlead(verb, "job.toml")
+            self._bareboat(verb, "job.toml")
         self._submission(RUN, "slurm", over=True)
         for scheduler, run in WAITING.items():
             self._submission(run, scheduler)
-        self._fairlead("status")
+        self._bareboat("status")
         for part in PARTS:
             subprocess.run(["cp", "-a", self.top / part, self._kept], check=True)
         self._add_odd()
@@ -98,9 +98,9 @@ class World:
         python = self.cwd / "env"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
 
-    def _fairlead(self, *words: str) -> None:
+    def _bareboat(self, *words: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", *words, "--quiet"],
+            [sys.executable, "-m", "bareboat", *words, "--quiet"],
             cwd=self.cwd,
             env=self.environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
             capture_output=True,

@@ -5,10 +5,10 @@
 #
 #   sudo tests/lab/cluster/install-clusters.sh [--dry-run]
 #
-#   PREFIX=/opt/fairlead-lab   where the Torque commands and MariaDB's empty database go
+#   PREFIX=/opt/bareboat-lab   where the Torque commands and MariaDB's empty database go
 set -euo pipefail
 
-prefix=${PREFIX:-/opt/fairlead-lab}
+prefix=${PREFIX:-/opt/bareboat-lab}
 
 packages=(
   # Slurm, who asks (munge), what was used (slurmdbd over MariaDB), and what starts MPI ranks

@@ -2,7 +2,7 @@
 # A Slurm site with real accounting; sourced by site.sh and node.sh.
 # shellcheck disable=SC2154  # dir, names: the sourcing script's
 
-prefix=${PREFIX:-/opt/fairlead-lab}
+prefix=${PREFIX:-/opt/bareboat-lab}
 
 site_prepare() {
   mkdir -p /run/lab/etc/slurm /run/lab/spool /run/lab/state

@@ -1,0 +1,5 @@
+"""`python -m bareboat` is `bareboat`."""
+
+from bareboat.cli.main import entry
+
+entry()

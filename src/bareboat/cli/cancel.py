@@ -1,0 +1,44 @@
+"""bareboat cancel: end runs that wait or run."""
+
+from __future__ import annotations
+
+import argparse
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common, add_dry_run
+from bareboat.cli.status import find, newest
+
+EXAMPLE = "bareboat cancel digits-20261120-101500"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs, or names of jobs (default: the newest)")
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat import registry, sweeps
+
+    runs = [find(context, name) for name in context.options.runs] or [newest(context)]
+    found = sweeps.look(context.store, runs)
+    ended = []
+    for status in found:
+        run_id = status.submission.run_id
+        if status.over:
+            console.note(f"{run_id} is over already, with exit code {status.exit_code}")
+        elif context.options.dry_run:
+            for each in [status] if status.submission.job_id else status.points or [status]:
+                made = each.submission
+                argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
+                console.note(f"would end {made.run_id}: {' '.join(argv)}")
+                ended.append(made)
+        else:
+            sweeps.cancel(context.store, run_id)
+            ended.append(status.submission)
+            console.note(f"told {status.submission.scheduler} to end {run_id}")
+    if context.options.json:
+        console.result_json(
+            [{"run_id": each.run_id, "scheduler": each.scheduler, "job_id": each.job_id} for each in ended]
+        )
+    return 0

@@ -1,0 +1,113 @@
+"""bareboat capture: the environment as it stands, as an OCI image in the store."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from msgspec import UNSET
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common, add_dry_run, add_python
+from bareboat.files import outputs
+from bareboat.model import CaptureRequest, Image
+from bareboat.store import check_name
+
+EXAMPLE = "bareboat capture --name digits --save digits.tar && podman load -i digits.tar"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_python(parser)
+    parser.add_argument(
+        "--include",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a file or folder to take along (repeatable)",
+    )
+    parser.add_argument(
+        "--compiler",
+        action="store_true",
+        help="take along this machine's C and C++ compiler, for torch.compile, Triton and others",
+    )
+    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
+    parser.add_argument("--save", metavar="FILE", help="also write it as an OCI archive, for other tools")
+    parser.add_argument("--fresh", action="store_true", help="read every file again, changed or not")
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.images import capture, oci
+
+    options = context.options
+    request = CaptureRequest(
+        python=options.python,
+        include=tuple(os.path.abspath(path) for path in options.include),
+        compiler=options.compiler or UNSET,
+    )
+    if options.name is not None:
+        check_name(options.name)
+    save = outputs.check(options.save) if options.save is not None else None
+    if options.dry_run:
+        return _dry_run(context, request)
+    image, made = capture.capture(
+        request, context.store, fresh=options.fresh, progress=context.progress.bytes
+    )
+    context.progress.end()
+    if options.name:
+        context.store.name_image(options.name, image.digest)
+    if save is not None:
+        outputs.check_room(save, image.size_bytes)
+        context.progress.say(f"writing {save}")
+        oci.save_archive(context.store, image, save, name=options.name or "capture")
+        context.progress.end()
+    if options.json:
+        console.result_json(image)
+    else:
+        console.result(_text(image, made=made, saved=options.save))
+    return 0
+
+
+def _dry_run(context: Context, request: CaptureRequest) -> int:
+    from bareboat.images import capture
+
+    found = capture.inventory(request)
+    if context.options.json:
+        console.result_json(
+            {
+                "python": found.interpreter.executable,
+                "bytes": found.size_bytes,
+                "inodes": found.inodes,
+                "unresolved_libraries": found.unresolved,
+                "left_out": found.collection.left_out,
+            }
+        )
+    else:
+        console.result(
+            f"would capture {found.interpreter.executable} (Python {found.interpreter.version}): "
+            f"{found.size_bytes / 1e6:,.0f} MB, {found.inodes:,} files and folders, into {context.store.root}"
+        )
+    return 0
+
+
+def _text(image: Image, *, made: bool, saved: str | None) -> str:
+    lines = [
+        console.bold(image.digest),
+        f"  {'captured' if made else 'unchanged since it was captured'}: Python {image.python_version}, "
+        f"glibc {image.glibc}, {image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders",
+    ]
+    for layer in image.layers:
+        lines.append(
+            f"  {layer.comment:<9} {digests.short(layer.diff_id)}  "
+            f"{layer.size_bytes / 1e6:8,.1f} MB  {layer.inodes:7,} files"
+        )
+    if image.frameworks:
+        lines.append("  " + ", ".join(f"{name} {version}" for name, version in image.frameworks.items()))
+    if image.unresolved_libraries:
+        lines.append(f"  libraries that are nowhere on this machine: {', '.join(image.unresolved_libraries)}")
+    lines += [f"  left out: {text}" for text in image.notes]
+    if saved:
+        lines.append(f"  written to {saved}")
+    return "\n".join(lines)

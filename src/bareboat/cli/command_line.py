@@ -1,0 +1,145 @@
+"""The command line, read with argparse. Its mistakes are errors in our own words, with what is allowed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from bareboat import ranges
+from bareboat.cli import console
+from bareboat.errors import UsageError
+from bareboat.nearest import nearest
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+#: What argparse says about a flag -> what is wrong, and what to do.
+_MISTAKES = (
+    (r"argument (?P<flag>\S+): expected (one|at least one|\d+) argument", "{flag} has no value",
+     "{flag} {value}"),
+    (r"argument (?P<flag>\S+): ignored explicit argument", "{flag} takes no value", "{prog} {flag}"),
+    (r"argument (?P<flag>\S+): not allowed with argument (?P<other>\S+)",
+     "{flag} and {other} exclude each other", "leave one of them out"),
+    (r"the following arguments are required: (?P<flag>.+)", "missing: {flag}", "{example}"),
+    (r"one of the arguments (?P<flag>.+) is required", "missing: one of {flag}", "{example}"),
+)  # fmt: skip
+
+
+class Parser(argparse.ArgumentParser):
+    """Mistakes are UsageErrors, which name what is likely meant."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        given = list(args or ())
+        if self._subparsers is None:
+            self._check_command(given)
+            self._check_flags(given)
+        found, left = super().parse_known_args(given, namespace)
+        if left:
+            self._check_flags(left)
+            raise UsageError(f"{self.prog} takes no further {left[0]!r}", remedy=self._example())
+        return found, left
+
+    def error(self, message: str) -> NoReturn:
+        for pattern, wrong, remedy in _MISTAKES:
+            if (match := re.match(pattern, message)) is not None:
+                words = match.groupdict()
+                action = self._option_string_actions.get(words["flag"].partition("/")[0])
+                words["flag"] = words["flag"].rpartition("/")[2]
+                words |= {"value": str(action.metavar) if action else "VALUE", "example": self._example()}
+                words["prog"] = self.prog
+                raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
+        raise UsageError(f"these arguments of {self.prog} do not go together", remedy=self._example())
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Help and the version: argparse would ignore that they cannot be written."""
+        show = console.note if file is sys.stderr else console.result
+        show(message.rstrip("\n"))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        if action.option_strings:
+            flag = action.option_strings[-1]
+            raise UsageError(
+                f"{flag} is {value!r}; it must be one of: {', '.join(action.choices)}",
+                remedy=f"{flag} {nearest(value, action.choices) or next(iter(action.choices))}",
+            )
+        near = nearest(value, action.choices)
+        if near is None and os.path.isfile(value):
+            raise UsageError(f"{value!r} is a file, not a verb", remedy=f"bareboat run {shlex.quote(value)}")
+        raise UsageError(
+            f"there is no {str(action.metavar).lower()} {value!r} of {self.prog}"
+            + (f"; did you mean {near!r}?" if near else ""),
+            remedy=f"{self.prog} {near} --help" if near else f"{self.prog} --help",
+        )
+
+    def _check_command(self, words: list[str]) -> None:
+        """Raise UsageError for a command without `--` before it, such as `bareboat run train.py`."""
+        if not any("-- COMMAND" in str(action.metavar) for action in self._actions):
+            return
+        at = 0
+        while at < len(words) and words[at].startswith("-"):
+            action = self._option_string_actions.get(words[at])
+            at += 1 if action is None or action.nargs == 0 else 2
+        what = _not_a_job(words[at]) if at < len(words) else None
+        if what is not None:
+            program = ["python"] if words[at].endswith(".py") else []
+            meant = shlex.join([*self.prog.split(), *words[:at], "--", *program, *words[at:]])
+            raise UsageError(f"{words[at]} {what}, not a job file", remedy=meant[:1000])
+
+    def _check_flags(self, words: Iterable[str]) -> None:
+        for word in words:
+            if not re.match(r"--?[^-\d]", word):
+                continue
+            flag = word.partition("=")[0] if word.startswith("--") else word[:2]
+            if flag not in self._option_string_actions:
+                near = nearest(flag, self._option_string_actions)
+                raise UsageError(
+                    f"{self.prog} has no flag {flag}" + (f"; did you mean {near}?" if near else ""),
+                    remedy=f"{self.prog} --help",
+                )
+
+    def _example(self) -> str:
+        return (self.epilog or "").partition("example:\n  ")[2].partition("\n")[0] or f"{self.prog} --help"
+
+
+def number(flag: str, key: str = "") -> Callable[[str], Any]:
+    """Reads the number of a flag; its range is that of the job file's key, or the flag's own."""
+    return lambda text: ranges.parse(key or flag, text, name=flag)
+
+
+def check_empty(argv: Sequence[str]) -> None:
+    """Raise UsageError for an empty value: mostly an environment variable that is not set."""
+    for at, word in enumerate(argv):
+        flag, equals, value = word.partition("=") if word.startswith("--") else ("", "=", word)
+        if not equals or value.strip():
+            continue
+        if not flag and at and argv[at - 1].startswith("-"):
+            flag = argv[at - 1]
+        raise UsageError(
+            f"{flag or 'an argument'} is empty; is an environment variable not set?",
+            context=f"{shlex.join(['bareboat', *argv])[:1000]}",
+            remedy=f"give {flag} a value, or leave it out" if flag else "leave it out, or set the variable",
+        )
+
+
+def _not_a_job(word: str) -> str | None:
+    """What the word is instead of a job file; None where it may be one."""
+    if word.endswith(".py"):
+        return "is a Python script"
+    if word.endswith(".sh"):
+        return "is a shell script"
+    if word.endswith(".toml") or os.path.lexists(word):
+        return None
+    import shutil
+
+    if re.fullmatch(r"python[0-9.]*|torchrun|mpirun|mpiexec|srun|bash|sh", word):
+        return "is a program"
+    return "is a program" if "/" not in word and shutil.which(word) else None

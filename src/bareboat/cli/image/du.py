@@ -1,0 +1,53 @@
+"""bareboat image du: what images take, and which of it they share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+
+if TYPE_CHECKING:
+    from bareboat.images.upkeep import Amount
+
+EXAMPLE = "bareboat image du"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.images import upkeep
+
+    found = upkeep.usage(context.store)
+    if context.options.json:
+        console.result_json(found)
+        return 0
+    rows = [("what", "own", "files", "shared", "files", "name")]
+    for image in found.images:
+        rows.append((
+            digests.short(image.digest), _mb(image.own), f"{image.own.inodes:,}", _mb(image.shared),
+            f"{image.shared.inodes:,}", ", ".join(image.names) or "-",
+        ))  # fmt: skip
+    others = (
+        ("layers of no image", found.unused),
+        ("flat trees", found.flat),
+        ("packed files", found.packed),
+        ("documents", found.documents),
+        ("parts of blobs", found.parts),
+        ("runs", found.runs),
+        ("work in progress", found.in_progress),
+        ("total", found.total),
+    )
+    rows += [(name, _mb(each), f"{each.inodes:,}", "", "", "") for name, each in others]
+    console.result(console.table(rows, right=(1, 2, 3, 4)))
+    if found.unused.inodes:
+        console.note("layers of no image go with: bareboat image gc")
+    return 0
+
+
+def _mb(amount: Amount) -> str:
+    return f"{amount.size_bytes / 1e6:,.1f} MB"

@@ -1,0 +1,82 @@
+"""bareboat image load: take in a bundle, or any tool's archive."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common, add_policy, registry_access
+from bareboat.cli.image.common import add_limits, limits
+from bareboat.store import check_name
+
+EXAMPLE = "bareboat image load pytorch.tar"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("file", metavar="FILE", help="what `bareboat image save` or `podman save` wrote")
+    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
+    parser.add_argument(
+        "--bind-tags",
+        dest="bind_tags",
+        action="store_true",
+        help="make the tags that the file names, such as debian:12, stand for its image: trusts its maker",
+    )
+    add_limits(parser)
+    add_policy(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.clock import utc_now
+    from bareboat.images import bundle
+    from bareboat.images.obtain import obtain
+    from bareboat.images.sources import layouts, reference
+
+    options, store = context.options, context.store
+    if options.name is not None:
+        check_name(options.name)
+    path = Path(options.file).absolute()
+    found = reference.at_path(layouts.sniff(path), str(path), folder="/")
+    bundle.pins(path)  # a damaged list is refused before the layers are unpacked
+    try:
+        loaded = obtain(
+            found,
+            store,
+            registry_access(context),
+            machine=os.uname().machine,
+            limits=limits(context),
+            progress=context.progress.bytes,
+        )
+    finally:
+        context.progress.end()
+    image = loaded.image
+    called = bundle.called(path, image, now=utc_now())
+    bound = (*called.proven, *(called.claimed if options.bind_tags else ()))
+    bundle.bind(bound, store, path)
+    left = () if options.bind_tags else called.claimed
+    if options.name:
+        store.name_image(options.name, image.digest)
+    if options.json:
+        console.result_json({"image": image, "pins": bound, "not_bound": left, "false": called.false})
+        return 0
+    names = ", ".join([*(pin.reference for pin in bound), *([options.name] if options.name else [])])
+    console.result(
+        f"{console.bold(image.digest)}\n  {names or path.name}: {image.size_bytes / 1e6:,.0f} MB, "
+        f"{image.inodes:,} files and folders"
+    )
+    if left:
+        again = f"bareboat image load {shlex.quote(options.file)} --bind-tags"
+        console.note(
+            f"note: the file calls the image {', '.join(pin.reference for pin in left)}; no name was bound\n"
+            f"  if you trust whoever made the file: {again}"
+        )
+    for each in called.false:
+        console.note(f"note: the file also calls the image {each}, which it is not; this was ignored")
+    from bareboat.images.signatures import summary
+
+    if pinned := store.pinned(str(found)):
+        console.note(summary.line(pinned.trust))
+    return 0

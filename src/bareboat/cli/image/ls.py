@@ -1,0 +1,68 @@
+"""bareboat image ls: the images of the store."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.errors import StoreError
+from bareboat.printable import one_line
+
+if TYPE_CHECKING:
+    from bareboat.model import Image
+
+EXAMPLE = "bareboat image ls"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+
+
+def run(context: Context) -> int:
+    """Exit code 4 where the entry of an image is damaged."""
+    from bareboat.images.upkeep import contents
+
+    store = context.store
+    (images, damaged), names, pins = contents.images(store), store.names(), store.pins()
+    code = StoreError.code if damaged else 0
+    pinned = {pin.digest: pin for pin in reversed(pins)}
+    if context.options.json:
+        entries = [{"path": str(path), "reason": reason} for path, reason in damaged]
+        console.result_json({"images": images, "names": names, "pins": pins, "damaged": entries})
+        return code
+    if not images and not damaged:
+        console.note(
+            f"there are no images in {store.root}; bareboat image pull REFERENCE, or bareboat capture"
+        )
+        return 0
+    rows = [("image", "name", "size", "files", "reference")]
+    for image in images:
+        own = ", ".join(name for name, digest in names.items() if digest == image.digest)
+        pin = pinned.get(image.digest)
+        rows.append(
+            (
+                digests.short(image.digest),
+                own or "-",
+                f"{image.size_bytes / 1e6:,.0f} MB",
+                f"{image.inodes:,}",
+                pin.reference if pin else image.reference or _origin(image),
+            )
+        )
+    for path, reason in damaged:
+        digest = digests.at(path.parent.name, path.stem)
+        own = ", ".join(name for name, named in names.items() if named == digest)
+        label = digests.short(digest) if digest else path.stem
+        rows.append((label, own or "-", "-", "-", f"damaged: {one_line(reason, limit=1000)}"))
+    console.result(console.table(rows, right=(2, 3)))
+    if damaged:
+        console.note("damaged: pull or capture these images again, or: bareboat image rm IMAGE")
+    return code
+
+
+def _origin(image: Image) -> str:
+    if image.site_layer is not None:
+        return f"site layer on {digests.short(image.site_layer.base)}"
+    return "captured"

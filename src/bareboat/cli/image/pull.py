@@ -1,0 +1,103 @@
+"""bareboat image pull: an image into the store."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from bareboat import architectures
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common, add_trust
+from bareboat.cli.image.common import access, add_access, add_limits, limits
+from bareboat.errors import UsageError
+from bareboat.store import check_name
+
+EXAMPLE = "bareboat image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument(
+        "reference",
+        metavar="REFERENCE",
+        help="debian:12, quay.io/org/name@sha256:…, oci:FOLDER, oci-archive:FILE, docker-archive:FILE, "
+        "sif:FILE, squashfs:FILE, rootfs:FOLDER, or a path",
+    )
+    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
+    parser.add_argument("--arch", metavar="MACHINE", help="for another machine: aarch64, x86_64, …")
+    parser.add_argument("--fresh", action="store_true", help="fetch and unpack every layer again")
+    parser.add_argument(
+        "--keep-blobs",
+        dest="keep_blobs",
+        action="store_true",
+        help="keep the compressed layers, too, so that save and push need no network and keep the digest",
+    )
+    add_access(parser)
+    add_limits(parser)
+    add_trust(parser)
+
+
+def _machine(asked: str | None) -> str:
+    """As uname(1) prints it. Raises UsageError."""
+    found = architectures.find(asked or os.uname().machine)
+    if asked is not None and found is None:
+        raise UsageError(
+            f"--arch is {asked[:60]!r}; it is what `uname -m` prints on that machine",
+            context=f"known: {', '.join(each.name for each in architectures.ALL)}",
+            remedy="--arch aarch64",
+        )
+    return found.name if found is not None else os.uname().machine
+
+
+def run(context: Context) -> int:
+    from bareboat.images.sources import locate
+
+    options, store = context.options, context.store
+    if options.name is not None:
+        check_name(options.name)
+    machine = _machine(options.arch)
+    found = locate.read(options.reference, folder=os.getcwd())
+    reach = access(context, found.registry)
+    if context.settings["require_digest"]:
+        from bareboat.images.pinning import check_reference
+
+        check_reference(found, store, reach, ask=True)
+    pulled = None
+    if not options.fresh and options.arch is None and not options.keep_blobs:
+        from bareboat.images import current
+
+        pulled = current.current(found, store, reach, machine=machine)
+    if pulled is None:
+        from bareboat.images.obtain import obtain
+
+        try:
+            pulled = obtain(
+                found,
+                store,
+                reach,
+                machine=machine,
+                limits=limits(context),
+                fresh=options.fresh,
+                keep_blobs=options.keep_blobs,
+                progress=context.progress.bytes,
+            )
+        finally:
+            context.progress.end()
+    if options.name:
+        store.name_image(options.name, pulled.image.digest)
+    if options.json:
+        console.result_json(pulled)
+    else:
+        image = pulled.image
+        what = f"{pulled.fetched} of {len(image.layers)} layers fetched" if pulled.fetched else "up to date"
+        console.result(
+            f"{console.bold(image.digest)}\n  {image.reference}: {what}; "
+            f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders"
+        )
+        from bareboat.images.signatures import summary
+
+        if pin := store.pinned(str(found)):
+            console.note(summary.line(pin.trust))
+        for note in image.notes:
+            console.note(f"note: {note}")
+    return 0

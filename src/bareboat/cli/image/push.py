@@ -1,0 +1,65 @@
+"""bareboat image push: an image to a registry."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.image.common import access, add_access, add_image, find
+from bareboat.errors import BareboatError, UsageError
+
+EXAMPLE = "bareboat image push digits registry.example.org/me/digits:1"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+    parser.add_argument("reference", metavar="REFERENCE", help="where it goes: REGISTRY/NAME:TAG")
+    add_access(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.images.push import push
+    from bareboat.images.sources import locate
+    from bareboat.images.sources.reference import Transport, parse
+    from bareboat.images.sources.remote import pusher
+    from bareboat.images.sources.source import Source
+
+    options, store = context.options, context.store
+    image = find(context, options.image)
+    to = parse(options.reference, folder=os.getcwd())
+    if to.transport is not Transport.REGISTRY:
+        raise UsageError(
+            f"{options.reference!r} is not in a registry",
+            remedy=f"bareboat image convert {options.image} {options.reference}",
+        )
+    reach = access(context, to.registry)
+    origin = parse(image.reference, folder="/") if image.reference else None
+
+    def source() -> Source | None:
+        try:
+            return None if origin is None else locate.open_source(origin, reach)
+        except BareboatError:
+            return None
+
+    target = pusher.open_pusher(to.registry, to.repository, options=locate.remote_options(to.registry, reach))
+    try:
+        pushed = push(image, store, target, to, origin=origin, source=source, progress=context.progress.bytes)
+    finally:
+        context.progress.end()
+    if options.json:
+        console.result_json(pushed)
+        return 0
+    console.result(
+        f"{console.bold(pushed.digest)}\n  {to}: {pushed.sent} blobs sent "
+        f"({pushed.sent_bytes / 1e6:,.1f} MB), {pushed.there} were there, "
+        f"{pushed.mounted} mounted from another repository"
+    )
+    if not pushed.same_digest:
+        console.note(
+            "note: where the image came from cannot be reached, so layers were compressed anew: "
+            f"the same files, but another digest than {image.digest}"
+        )
+    return 0

@@ -1,0 +1,36 @@
+"""bareboat image rm: remove a name, or an image."""
+
+from __future__ import annotations
+
+import argparse
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.image.common import add_image, size
+
+EXAMPLE = "bareboat image rm pytorch"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser, many=True)
+
+
+def run(context: Context) -> int:
+    from bareboat.images import upkeep
+
+    images = dict.fromkeys(context.options.image)
+    for text in images:  # all are looked up before the first one goes
+        upkeep.meant(context.store, text)
+    removed = [upkeep.remove(context.store, text) for text in images]
+    if context.options.json:
+        console.result_json({"removed": removed})
+        return 0
+    for each in removed:
+        names = ", ".join(each.references) or "no name"
+        if each.image_gone:
+            console.result(f"removed {digests.short(each.digest)} ({names}): {size(each.amount)} freed")
+        else:
+            console.result(f"removed {names}; {digests.short(each.digest)} has other names and stays")
+    return 0

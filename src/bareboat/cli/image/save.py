@@ -1,0 +1,82 @@
+"""bareboat image save: one file for a machine without a network."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+
+from bareboat import pinning
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.image.common import add_digest, add_image, blobs, find
+from bareboat.files import outputs
+
+EXAMPLE = "bareboat image save pytorch pytorch.tar"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+    parser.add_argument("file", metavar="FILE", help="the bundle; also an OCI archive for other tools")
+    add_digest(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.images import bundle
+
+    options, store = context.options, context.store
+    path = outputs.check(options.file)
+    image = find(context, options.image)
+    called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
+    if options.rewrite:  # a digest would be of another manifest than the file's
+        called = [pin for pin in called if pinning.digest_in(pin.reference) is None]
+    names = [name for name, digest in store.names().items() if digest == image.digest]
+    found = blobs(context, image)
+    try:
+        saved = bundle.save(
+            image,
+            called,
+            store,
+            path,
+            name=names[0] if names else "image",
+            blobs=found,
+            rewrite=options.rewrite,
+            progress=context.progress.bytes,
+        )
+    finally:
+        found.close()
+        context.progress.end()
+    size = path.stat().st_size
+    if options.json:
+        console.result_json(
+            {
+                "file": str(path),
+                "bytes": size,
+                "image": image.digest,
+                "digest": saved.digest,
+                "tars": saved.tars,
+                "pins": called,
+            }
+        )
+        return 0
+    console.result(
+        f"{path}: {size / 1e6:,.0f} MB\n  {saved.digest}\n"
+        f"  on the other side: tar -xf {path.name} bareboat && sh bareboat/install.sh && "
+        f"bareboat/venv/bin/bareboat image load {path.name}"
+    )
+    if saved.digest != image.digest:
+        console.note(f"note: the same files, but another digest than {image.digest}")
+    if saved.tars:
+        again = ""
+        if image.reference:
+            again = f"bareboat image pull --keep-blobs {shlex.quote(image.reference)}, and save it again; or "
+        console.note(
+            f"note: {saved.tars} of {len(image.layers)} layers are in the file as uncompressed tars, since "
+            "their compressed form is neither in the store nor where the image came from"
+            + (f": {found.reason}" if found.reason else "")
+        )
+        console.note(
+            "note: `bareboat image load` keeps the digest; other tools cannot read this file\n"
+            f"  for other tools: {again}save it with --rewrite, which gives another digest"
+        )
+    return 0

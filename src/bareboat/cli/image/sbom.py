@@ -1,0 +1,67 @@
+"""bareboat image sbom: the software in an image, as a list for other tools."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.image.common import add_image, find
+from bareboat.files import outputs
+
+if TYPE_CHECKING:
+    from bareboat.model import Image
+
+EXAMPLE = "bareboat image sbom pytorch --format spdx -o pytorch.spdx.json"
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+    parser.add_argument(
+        "--format",
+        choices=("cyclonedx", "spdx"),
+        default="cyclonedx",
+        help="CycloneDX 1.6 or SPDX 2.3, in JSON",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file")
+
+
+def run(context: Context) -> int:
+    from bareboat.images.sbom import cyclonedx, inventory, spdx
+
+    options, store = context.options, context.store
+    path = outputs.check(options.output) if options.output is not None else None
+    image = find(context, options.image)
+    with store.guarded():
+        found = inventory.take([store.layer(layer.diff_id) for layer in image.layers])
+    form = spdx if options.format == "spdx" else cyclonedx
+    text = json.dumps(form.document(image, found, created=_created(context, image)), indent=2)
+    if path is None:
+        console.result(text)
+    else:
+        outputs.write(path, f"{text}\n".encode())
+        console.result(f"{path}: {len(found.packages):,} packages")
+    for warning in found.warnings:
+        console.note(f"warning: {warning}")
+    return 0
+
+
+def _created(context: Context, image: Image) -> str:
+    """When the image was made, by its config, to the second and in UTC as the config has it; else nothing."""
+    from bareboat.errors import BareboatError
+    from bareboat.images import oci
+
+    with contextlib.suppress(BareboatError, ValueError, AttributeError, RecursionError):
+        created = json.loads(oci.stored_config(context.store, image)).get("created")
+        found = _DATE.match(created) if isinstance(created, str) else None
+        if found and datetime.fromisoformat(found[0]):
+            return found[0] + "Z"
+    return ""

@@ -1,0 +1,94 @@
+"""bareboat image show: what is inside an image, found by reading its files."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.image.common import add_image, find
+
+if TYPE_CHECKING:
+    from bareboat.images.inside import Inside
+    from bareboat.model import Image, Trust
+
+EXAMPLE = "bareboat image show pytorch"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.images import inside
+
+    store = context.store
+    image = find(context, context.options.image)
+    trees = [store.layer(layer.diff_id) for layer in image.layers]
+    found = inside.look(trees, environment=image.environment)
+    if context.options.json:
+        console.result_json({"image": image, "inside": found, "trust": _trust(context, image)})
+    else:
+        from bareboat.images.signatures import summary
+
+        console.result(_text(image, found, summary.line(_trust(context, image)) if image.reference else ""))
+    return 0
+
+
+def _trust(context: Context, image: Image) -> Trust | None:
+    """The verdict of the signature policy, given when the image was pulled by the reference that it has."""
+    pins = [pin for pin in context.store.pins() if pin.digest == image.digest and pin.trust is not None]
+    own = next((pin for pin in pins if pin.reference == image.reference), pins[0] if pins else None)
+    return own.trust if own else None
+
+
+def _text(image: Image, found: Inside, signatures: str) -> str:
+    process = image.process
+    facts = [
+        ("reference", image.reference or "captured from an environment"),
+        ("architecture", image.architecture or found.architecture),
+        ("size", f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders"),
+        ("distribution", found.distribution),
+        ("C library", found.libc),
+        ("Python", f"{found.python_version}, {found.python}" if found.python else None),
+        ("frameworks", ", ".join(f"{name} {version}" for name, version in found.frameworks.items())),
+        ("CUDA", found.cuda),
+        ("cuDNN", found.cudnn),
+        ("NCCL", found.nccl),
+        ("ROCm", found.rocm),
+        *(
+            (
+                "MPI",
+                f"{mpi.title}, {mpi.library}; speaks {', '.join(mpi.speaks) or 'none'}",
+            )
+            for mpi in found.mpis
+        ),
+        *(
+            (
+                "fabric",
+                f"{fabric.name} {fabric.version or '?'}, {fabric.path}"
+                + (f"; drives {', '.join(fabric.parts)}" if fabric.parts else ""),
+            )
+            for fabric in found.fabrics
+        ),
+        ("entrypoint", shlex.join(process.entrypoint)),
+        ("command", shlex.join(process.command)),
+        ("folder", process.workdir),
+        ("user", process.user),
+        ("signatures", signatures),
+    ]
+    lines = [console.bold(image.digest)]
+    lines += [f"  {name:<13} {value}" for name, value in facts if value]
+    lines.append(console.bold("layers"))
+    for layer in image.layers:
+        lines.append(
+            f"  {digests.short(layer.diff_id)}  {layer.size_bytes / 1e6:8,.1f} MB  {layer.inodes:8,} files  "
+            f"{layer.comment[:60]}".rstrip()
+        )
+    notes = [*image.notes, *found.notes]
+    lines += [console.bold("notes"), *(f"  {note}" for note in notes)] if notes else []
+    return "\n".join(lines)

@@ -1,0 +1,43 @@
+"""bareboat image verify: read every file again."""
+
+from __future__ import annotations
+
+import argparse
+
+from bareboat import digests
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.image.common import add_image, find, title
+from bareboat.errors import StoreError
+
+EXAMPLE = "bareboat image verify pytorch"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_image(parser)
+
+
+def run(context: Context) -> int:
+    """Exit code 0 when all of it is what its digests say, 4 when something is not."""
+    from bareboat.images import upkeep
+
+    image = find(context, context.options.image)
+    try:
+        found = upkeep.verify(context.store, image, progress=context.progress.bytes)
+    finally:
+        context.progress.end()
+    if context.options.json:
+        console.result_json(found)
+        return 0 if found.ok else StoreError.code
+    lines = []
+    for layer in found.layers:
+        lines.append(f"  {layer.state.value:<10} {digests.short(layer.diff_id)}  {layer.detail}".rstrip())
+        lines += [f"    {path}" for path in layer.files]
+    lines += [f"  damaged    {name}" for name in (*found.documents, *found.packed)]
+    if not found.ok:
+        raise StoreError(
+            f"{title(image)} is not what its digests say", context="\n".join(lines), remedy=found.remedy
+        )
+    console.result("\n".join([console.bold(title(image)), *lines]))
+    return 0

@@ -1,0 +1,202 @@
+"""bareboat logs: what a run printed, or prints."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat import run_folder
+from bareboat.cli import console
+from bareboat.cli.command_line import number
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.status import add_run, newest
+from bareboat.errors import StoreError, ToolError, UsageError
+from bareboat.files import untrusted
+
+if TYPE_CHECKING:
+    from bareboat.model import Submission
+    from bareboat.store import Store
+
+EXAMPLE = "bareboat logs -f digits-20261120-101500"
+_POLL_S = 0.5
+#: As job scripts and torchrun put a rank's number before its lines.
+_RANK = re.compile(r"\[rank (\d+)\] (.*)", re.DOTALL)
+#: While there is nothing new, the scheduler is asked so seldom whether the run is over.
+_ASK_S = 5.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_run(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run is over")
+    parser.add_argument(
+        "--rank", metavar="N", type=number("--rank"), help="what this rank printed, its errors after it"
+    )
+
+
+def run(context: Context) -> int:
+    from bareboat import submission, sweeps
+
+    run_id = newest(context)
+    made = submission.read(context.store, run_id)
+    options = context.options
+    if made.points:
+        if options.follow or options.rank is not None:
+            raise UsageError(
+                f"{run_id} is a sweep of {made.points} points",
+                remedy=f"name one of them: bareboat logs -f {run_id}.0",
+            )
+        return _of_points(sweeps.logs(context.store, run_id), _Lines() if options.json else None)
+    if options.rank is not None:
+        paths = _of_rank(context.store, made, options.rank)
+        if options.follow:
+            code = _follow(context, run_id, paths, options.rank)
+        else:
+            code = 0
+            for path in paths:
+                _copy(path, 0, _Lines(options.rank) if options.json else None)
+        if not any(os.path.lexists(path) for path in paths):
+            raise UsageError(
+                f"nothing is kept of rank {options.rank}", remedy="bareboat logs, without --rank"
+            )
+        return code
+    path = submission.output_log(context.store, run_id)
+    if not context.options.follow:
+        if not os.path.lexists(path):
+            (status,) = submission.look(context.store, [run_id])
+            if status.over:
+                # Not even Slurm's own words: whoever writes them has to see the folder.
+                raise StoreError(
+                    f"{run_id} has printed nothing: it is {status.state.value}",
+                    context=status.reason,
+                    remedy="bareboat doctor --compute   # whether the nodes see the store",
+                )
+            raise StoreError(
+                f"{run_id} has printed nothing yet: it is {status.state.value}",
+                context=status.reason,
+                remedy=f"bareboat logs -f {run_id}",
+            )
+        _copy(path, 0, _Lines() if options.json else None)
+        return 0
+    return _follow(context, run_id, [path])
+
+
+class _Lines:
+    """What was printed, as JSON lines {"rank": …, "line": …}; rank is null for what no rank is known to have
+    printed. `more` stands in each of them; `rank`: of all lines."""
+
+    def __init__(self, rank: int | None = None, **more: str) -> None:
+        self._rank, self._more, self._rest = rank, more, b""
+
+    def write(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._say(line)
+
+    def end(self) -> None:
+        """The last line, which may have no end."""
+        if self._rest:
+            self._say(self._rest)
+            self._rest = b""
+
+    def _say(self, line: bytes) -> None:
+        rank, text = self._rank, line.decode(errors="replace")
+        if rank is None and (found := _RANK.fullmatch(text)) is not None:
+            rank, text = int(found[1]), found[2]
+        console.json_line({**self._more, "rank": rank, "line": text})
+
+
+def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
+    """The points' output, one after another, each below its name."""
+    for name, path in logs:
+        if lines is None:
+            console.result(f"==> {name} <==")
+        _copy(path, 0, None if lines is None else _Lines(run_id=name))
+    return 0
+
+
+def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> int:
+    from bareboat import submission
+
+    with submission.going_on(run_id):
+        return _copy_until_over(context, run_id, paths, rank)
+
+
+def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None) -> int:
+    from bareboat import submission
+
+    asked, over, outage = 0.0, False, submission.Outage()
+    position = dict.fromkeys(paths, 0)
+    lines = {path: _Lines(rank) if context.options.json else None for path in paths}
+    while True:
+        before = dict(position)
+        for path in paths:
+            position[path] = _copy(path, position[path], lines[path], to_end=over)
+        if over:
+            return 0
+        if position == before and time.monotonic() - asked > _ASK_S:
+            asked = time.monotonic()
+            try:
+                (status,) = submission.look(context.store, [run_id])
+            except ToolError as error:
+                outage.endure(error)
+            else:
+                outage.end()
+                over = status.over
+                if not any(os.path.lexists(path) for path in paths):
+                    reason = f" ({status.reason})" if status.reason else ""
+                    context.progress.say(f"{run_id} {status.state.value}{reason}")
+        if position != before:
+            context.progress.end()
+        time.sleep(0 if over else _POLL_S)
+
+
+def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = True) -> int:
+    """What stands in the file from there on goes to stdout as it is; the position behind it. `to_end`: no
+    more will come. Raises StoreError for what is no regular file: a job may put anything in its place."""
+    try:
+        with open(untrusted.open_regular(path), "rb") as stream:
+            if os.fstat(stream.fileno()).st_size < position:
+                position = 0  # the job began anew, and so did the file
+            stream.seek(position)
+            while data := stream.read(1 << 16):
+                position += len(data)
+                if lines is None:
+                    sys.stdout.buffer.write(data)
+                else:
+                    lines.write(data)
+    except (FileNotFoundError, NotADirectoryError):
+        return position
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise run_folder.damaged(path, error) from None
+    if lines is not None and to_end:
+        lines.end()
+    sys.stdout.flush()
+    return position
+
+
+def _of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
+    """Where its output and its errors are."""
+    from bareboat import submission
+
+    if not 0 <= rank < made.world_size:
+        raise UsageError(
+            f"{made.run_id} has {made.world_size} ranks, and no rank {rank}",
+            remedy=f"--rank N, from 0 to {made.world_size - 1}",
+        )
+    # The script writes them, or the ranks do, from inside their container.
+    folders = [submission.control_folder(store, made.run_id), store.run(made.run_id) / run_folder.RANKS]
+    names = [f"{rank}.out", f"{rank}.err"]
+    by_ranks = not any(os.path.lexists(folders[0] / "logs" / name) for name in names)
+    logs = folders[by_ranks] / "logs"
+    if os.path.islink(logs):
+        raise StoreError(f"{logs} is a symbolic link", remedy=f"look at it: ls -l {logs}")
+    return [logs / name for name in names]

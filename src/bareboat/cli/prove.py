@@ -1,0 +1,182 @@
+"""bareboat prove: what does the container cost this job? Measured against bare metal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import render
+from bareboat.cli import console
+from bareboat.cli.command_line import number
+from bareboat.cli.common import (
+    Context,
+    add_common,
+    add_dry_run,
+    add_engine,
+    add_job,
+    add_python,
+    add_root,
+    add_trust,
+    check_set,
+    make_plan,
+    prepare,
+    read_job,
+)
+from bareboat.errors import BareboatError, Terminated, UsageError
+from bareboat.files import outputs
+from bareboat.model import Image, Job, Plan, Site, Study
+
+EXAMPLE = "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 -- python train.py"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_job(parser)
+    add_engine(parser)
+    add_python(parser)
+    add_root(parser)
+    add_trust(parser)
+    parser.add_argument(
+        "--repeats",
+        type=number("--repeats", "prove.repeats"),
+        metavar="N",
+        help="measured runs, beside the warm-up",
+    )
+    parser.add_argument(
+        "--margin",
+        type=number("--margin", "prove.margin"),
+        metavar="X",
+        help="relative difference that counts as none",
+    )
+    parser.add_argument(
+        "--confidence",
+        type=number("--confidence", "prove.confidence"),
+        metavar="X",
+        help="confidence of interval and tests",
+    )
+    parser.add_argument(
+        "--seed", type=number("--seed", "prove.seed"), metavar="N", help="seed of the order of the arms"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the newest unfinished study, of FILE, or with STUDY itself",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="report.html", help="the report (report.html)"
+    )
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    """Exit code 0 when the study is complete, whatever its verdict."""
+    options = context.options
+    options.output = outputs.check(options.output)
+    from bareboat.cli.report import check_library
+    from bareboat.study import prove
+
+    check_library()
+
+    if options.resume:
+        study = _study_to_resume(context)
+        _check_unchanged(options, study)
+        check_set(study.job)
+    else:
+        job, site, image = prepare(context, always=True)
+        plans = _plan_arms(context, job, image, site)
+        if options.dry_run:
+            _show(context, job, plans)
+            return 0
+        study = prove.design_study(context.store, job, plans, image, site)
+    if options.dry_run:
+        missing = prove.missing_runs(context.store, study)
+        if options.json:
+            console.result_json({"study": study.id, "missing_runs": missing})
+        else:
+            console.result(f"would do runs {missing} of {study.id}")
+        return 0
+    return _measure(context, study)
+
+
+def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
+    """Raise UsageError for a flag that would change the design of a study, which is fixed."""
+    job = study.job
+    designed = {
+        "engine": job.engine,
+        "launcher": job.launcher,
+        "image": job.image,
+        "form": job.form,
+        "writable": job.writable,
+        "python": job.capture.python,
+        "command": list(job.command),
+        "env_from": [name for name in options.env_from or () if name in job.environment_from],
+        **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence", "seed")},
+    }
+    for name in (*designed, "policy", "require_digest"):
+        asked = getattr(options, name)
+        if name == "python" and asked:
+            asked = os.path.abspath(asked)
+        if asked is None or asked is False or asked in ([], designed.get(name)):
+            continue
+        flag = "-- COMMAND" if name == "command" else f"--{name.replace('_', '-')}"
+        was = f"it has {name} = {designed[name]}" if name in designed else "its images were checked before"
+        raise UsageError(
+            f"{flag} cannot change the study {study.id}: {was}",
+            remedy=f"leave {flag} out, or leave --resume out to start a new study",
+        )
+
+
+def _study_to_resume(context: Context) -> Study:
+    """The study named, or the newest one with runs left to do: of the job given, or of any."""
+    from bareboat.study import prove
+
+    asked = context.options.file
+    if asked and asked in context.store.runs():
+        return prove.read_study(context.store, asked)
+    job = read_job(context) if asked or context.options.command or context.options.image else None
+    return prove.find_study(context.store, job)
+
+
+def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:
+    """The same job on bare metal and in the container. `--engine native` compares bare metal with itself.
+    A watchdog is left out: the arms wait for each other."""
+    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, watchdog_s=UNSET))
+    bare = make_plan(context, msgspec.structs.replace(job, engine="native"), image, site)
+    return bare, make_plan(context, job, image, site)
+
+
+def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
+    if context.options.json:
+        console.result_json([render.shown(plan) for plan in plans])
+        return
+    for plan in plans:
+        console.result(render.text(plan) + "\n")
+    prove = job.prove
+    console.result(
+        f"would do 1 warm-up and {prove.repeats} measured runs; margin {prove.margin:.1%}, seed {prove.seed}"
+    )
+
+
+def _measure(context: Context, study: Study) -> int:
+    from bareboat.cli.report import tell, write_report
+    from bareboat.study import prove
+
+    if not context.options.quiet:
+        console.note(f"study {study.id}: {study.arms[0].name} against {study.arms[1].name}")
+    try:
+        study = prove.conduct(context.store, study, say=context.progress.say)
+    except (KeyboardInterrupt, Terminated, BareboatError):
+        context.progress.end()
+        done = study.job.prove.repeats + 1 - len(prove.missing_runs(context.store, study))
+        console.note(
+            f"\nstopped after {done} of {study.job.prove.repeats + 1} runs; they are kept. "
+            f"Go on with: bareboat prove --resume {study.id}"
+        )
+        raise
+    context.progress.end()
+    found = write_report(context.store, [study.id], context.options.output)
+    tell(context, found, context.options.output)
+    return 0

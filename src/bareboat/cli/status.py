@@ -1,0 +1,236 @@
+"""bareboat status: how the runs stand that were handed to a queue."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.errors import StoreError, Terminated, UsageError
+from bareboat.printable import one_line
+
+if TYPE_CHECKING:
+    from bareboat.fabric.facts import Transport
+    from bareboat.store import Store
+    from bareboat.stragglers import Straggler
+    from bareboat.submission import Status
+    from bareboat.sweep import Sweep
+
+EXAMPLE = "bareboat status --watch"
+#: So many of the newest runs are listed unless all are asked for.
+_NEWEST = 20
+_WATCH_S = 2.0
+_MOST_CELL = 2000
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs, or names of jobs (default: the newest)")
+    parser.add_argument("--all", action="store_true", help="all runs, not the newest alone")
+    parser.add_argument("--watch", action="store_true", help="look again, until all are over")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="the run, or a job's name: its newest run (default: the newest)"
+    )
+
+
+def newest(context: Context) -> str:
+    """The run or job that was named, else the run that was submitted last, which is then named on stderr."""
+    from bareboat import submission
+
+    named: str | None = getattr(context.options, "run", None)
+    if named is not None:
+        return find(context, named)
+    runs = submission.submitted(context.store)
+    if not runs:
+        raise UsageError("no run was handed to a queue yet", remedy="bareboat submit job.toml")
+    if not context.options.quiet:
+        console.note(f"run {runs[-1]} (the newest)")
+    return runs[-1]
+
+
+def find(context: Context, name: str) -> str:
+    """The run of this name, else the newest run of the job of this name, which is then named on stderr; after
+    a dot a point's number. What neither is, is given back as it is."""
+    with contextlib.suppress(UsageError):  # a job's name may hold anything
+        if context.store.run(name).exists():
+            return name
+    job, _, number = name.rpartition(".")
+    found = context.store.newest_of(name)
+    if found is None and number.isdecimal() and (whole := context.store.newest_of(job)) is not None:
+        found = f"{whole}.{number}"
+    if found is None:
+        return name
+    if not context.options.quiet:
+        console.note(f"run {found} (the newest of {name})")
+    return found
+
+
+def run(context: Context) -> int:
+    """Exit code 0; of one run that was named and is over, its exit code; 4 where one is damaged."""
+    try:
+        return _run(context)
+    except (KeyboardInterrupt, Terminated) as stop:
+        stop.add_note("the runs go on")
+        raise
+
+
+def _run(context: Context) -> int:
+    from bareboat import submission, sweeps
+
+    options = context.options
+    named = [find(context, name) for name in options.runs]
+    while True:
+        runs = named or submission.submitted(context.store)
+        if not options.all and not options.runs:
+            runs = runs[-_NEWEST:]
+        # Of many, those of a scheduler that is silent do not hide the others.
+        found = sweeps.look(context.store, runs, must_answer=len(options.runs) == 1)
+        found = [_recorded(context.store, status) for status in found]
+        over = all(status.over for status in found)
+        if options.json:
+            console.result_json([_plain(context.store, status) for status in found])
+        else:
+            # A sweep that was asked for by its name is shown point by point.
+            _show(context.store, found, live=options.watch, apart=bool(options.runs))
+            if len(options.runs) == 1:
+                for way in _ways(context.store, found[0])[0]:
+                    console.result(f"between nodes: {way.by} by {way.way}")
+        if not options.watch or over:
+            break
+        time.sleep(_WATCH_S)
+    if any(status.damaged for status in found):
+        return StoreError.code
+    if len(options.runs) == 1 and found[0].exit_code is not None:
+        return found[0].exit_code
+    return 0
+
+
+def _recorded(store: Store, status: Status) -> Status:
+    """The status; of a run with a damaged record also what is wrong with it. The others have theirs."""
+    import dataclasses
+
+    from bareboat import sweeps
+
+    try:
+        sweeps.records(store, status)
+    except StoreError as error:
+        reason = "; ".join(filter(None, (status.reason, error.message)))
+        return dataclasses.replace(status, reason=reason, damaged=True)
+    return status
+
+
+def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
+    """The ways between nodes that the ranks took, and what is wrong with them, as far as it is known."""
+    from bareboat import submission, transports
+
+    if status.points or status.submission.nodes == 1 or not status.starts:
+        return (), ""
+    with contextlib.suppress(StoreError):
+        record = submission.record(store, status)
+        if record is not None:
+            return record.transports, record.fabric_mark
+    ways = transports.read(store.run(status.submission.run_id))
+    # Silence means something at the end only.
+    return ways, transports.mark(status.submission.fabric, ways) if ways else ""
+
+
+def _plain(store: Store, status: Status) -> dict[str, Any]:
+    of = _point(store, status)
+    more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
+    if status.points:
+        more = {"points": [_plain(store, each) for each in status.points]}
+    ways, mark = _ways(store, status)
+    return {
+        **more,
+        "run_id": status.submission.run_id,
+        "scheduler": status.submission.scheduler,
+        "job_id": status.submission.job_id,
+        "state": status.state.value,
+        "exit_code": status.exit_code,
+        "reason": status.reason,
+        "damaged": status.damaged,
+        "end": status.end,
+        "nodes": status.submission.nodes,
+        "hosts": status.nodes,
+        "starts": list(status.starts),
+        "straggler": _slow(store, status),
+        "submitted_at": status.submission.submitted_at,
+        "transports": list(ways),
+        "fabric_mark": mark,
+    }
+
+
+def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None:
+    if not found:
+        console.result("no run was handed to a queue yet")
+        return
+    rows = [("run", "job", "state", "exit", "for", "nodes", "starts", "")]
+    for status in [one for each in found for one in ((apart and each.points) or (each,))]:
+        code = "" if status.exit_code is None else str(status.exit_code)
+        rows.append(
+            (
+                status.submission.run_id,
+                f"{status.submission.scheduler} {status.submission.job_id or '?'}",
+                status.state.value,
+                code,
+                _duration(status),
+                _nodes(status),
+                str(len(status.starts)),
+                " ".join(
+                    filter(None, (_values(store, status), _told(store, status), _ways(store, status)[1]))
+                ),
+            )
+        )
+    shown = [tuple(one_line(cell, limit=_MOST_CELL) for cell in row) for row in rows]
+    console.result(console.table(shown, right=(3, 4, 6)), clear=live)
+
+
+def _point(store: Store, status: Status) -> tuple[Sweep, int] | None:
+    """The sweep that the run is a point of, and its number; None for other runs and for a damaged sweep."""
+    from bareboat import sweeps
+
+    try:
+        return sweeps.of_point(store, status.submission.run_id)
+    except StoreError:
+        return None
+
+
+def _values(store: Store, status: Status) -> str:
+    from bareboat import sweep
+
+    of = _point(store, status)
+    return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
+
+
+def _told(store: Store, status: Status) -> str:
+    slow = _slow(store, status)
+    return "; ".join(filter(None, (status.reason, slow.text if slow else "")))
+
+
+def _slow(store: Store, status: Status) -> Straggler | None:
+    from bareboat import submission
+
+    try:
+        return submission.straggler_of(store, status)
+    except StoreError:  # a damaged record
+        return None
+
+
+def _nodes(status: Status) -> str:
+    if status.nodes or not status.starts or status.points:
+        return status.nodes or str(status.submission.nodes)
+    return status.starts[-1].node
+
+
+def _duration(status: Status) -> str:
+    if not status.starts:
+        return ""
+    end = status.ended_at_epoch_s or time.time()
+    seconds = max(int(end - status.starts[0].at_epoch_s), 0)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

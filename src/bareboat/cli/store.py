@@ -1,0 +1,81 @@
+"""bareboat store: where images and runs are kept, and who may use it."""
+
+from __future__ import annotations
+
+import argparse
+import grp
+import os
+import stat
+from pathlib import Path
+
+from bareboat import access, config
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.errors import UsageError
+from bareboat.files import ownership
+from bareboat.store import VERSION
+
+EXAMPLE = "bareboat store --group physics /project/physics/images"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="the store (default: the one in use)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--group", metavar="GROUP", help="make DIR a store of images for the members of this group"
+    )
+    what.add_argument(
+        "--private",
+        action="store_true",
+        help="close a store of yours, and remove from it what others may have planted",
+    )
+
+
+def run(context: Context) -> int:
+    options = context.options
+    if options.folder is not None:
+        config.KNOWN["store"].check("store", options.folder)
+    root = Path(os.path.abspath(options.folder)) if options.folder else context.store.root
+    removed: list[str] = []
+    if options.group:
+        if not options.folder:
+            raise UsageError("--group requires the directory of the store", remedy=EXAMPLE)
+        access.make_group_store(root, _group(options.group), VERSION)
+    elif not root.is_dir():
+        access.check_place(root)
+        console.note(f"there is no store at {root} yet; the first image or run makes it")
+        return 0
+    elif options.private:
+        removed = access.make_private(root)
+    shared = access.is_group_store(root)
+    own = access.admit(root, os.environ, lambda: config.default_store(os.environ))
+    state = os.stat(root)
+    facts = {
+        "store": str(root),
+        "owner": ownership.name_of(state.st_uid),
+        "group": ownership.group_of(state.st_gid) if shared else None,
+        "mode": f"{stat.S_IMODE(state.st_mode):04o}",
+        "runs_and_tools": str(own),
+        "removed": removed,
+    }
+    if options.json:
+        console.result_json(facts)
+        return 0
+    if shared:
+        console.result(f"{root}: images of the group {facts['group']}, made by {facts['owner']}")
+        console.result(f"{own}: your runs, tools and all else that is yours alone")
+    else:
+        console.result(f"{root}: yours, mode {facts['mode']}")
+    for name in removed:
+        console.result(f"  removed {name}: others may have written it")
+    return 0
+
+
+def _group(name: str) -> int:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        if name.isdigit():
+            return int(name)
+        raise UsageError(f"there is no group {name!r} on this machine", remedy="id   # lists yours") from None

@@ -1,0 +1,69 @@
+"""bareboat submit: hand a job to the cluster's queue."""
+
+from __future__ import annotations
+
+import argparse
+
+from bareboat import render
+from bareboat.cli import console
+from bareboat.cli.common import (
+    Context,
+    add_at_once,
+    add_common,
+    add_dry_run,
+    add_engine,
+    add_job,
+    add_python,
+    add_root,
+    add_scheduling,
+    add_trust,
+    make_plan,
+    prepare,
+)
+
+EXAMPLE = "bareboat submit examples/digits.toml --partition gpu"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_job(parser)
+    add_engine(parser)
+    add_scheduling(parser)
+    add_at_once(parser)
+    add_python(parser)
+    add_root(parser)
+    add_trust(parser)
+    add_dry_run(parser)
+    parser.add_argument("--wait", action="store_true", help="wait for the end, and end with its exit code")
+
+
+def run(context: Context) -> int:
+    from msgspec import UNSET
+
+    from bareboat import submission, sweeps
+
+    job, site, image = prepare(context)
+    plan = make_plan(context, job, image, site)
+    if context.options.dry_run:
+        console.result_json(render.shown(plan)) if context.options.json else console.result(render.text(plan))
+        return 0
+    for warning in () if context.options.quiet else plan.warnings:
+        console.note(f"warning: {warning}")
+    submit = submission.submit if job.sweep is UNSET else sweeps.submit
+    made = submit(context.store, plan, site)
+    if context.options.wait:
+        from bareboat.cli.wait import until_over
+
+        return until_over(context, made.run_id)
+    if context.options.json:
+        console.result_json(made)
+    else:
+        console.result(made.run_id)
+        if not context.options.quiet:
+            points = f" of {made.points} points" if made.points else ""
+            jobs = "a job for each" if made.job_id is None else f"job {made.job_id}"
+            console.note(
+                f"{made.scheduler} has it as {jobs}{points}: bareboat status {made.run_id}, "
+                f"logs -f, wait, cancel"
+            )
+    return 0

@@ -1,0 +1,66 @@
+"""bareboat wait: wait for a run's end, and end with its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common
+from bareboat.cli.status import add_run, newest
+
+if TYPE_CHECKING:
+    from bareboat.model import Record
+
+EXAMPLE = "bareboat wait digits-20261120-101500 && bareboat logs digits-20261120-101500"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    add_run(parser)
+
+
+def run(context: Context) -> int:
+    """The exit code is that of the job."""
+    return until_over(context, newest(context))
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """A run's record for JSON, with the run's name under the key that all verbs have."""
+    from msgspec import to_builtins
+
+    return {"run_id": record.study, **to_builtins(record)}
+
+
+def until_over(context: Context, run_id: str) -> int:
+    from bareboat import submission, sweeps
+
+    began = time.monotonic()
+
+    def tell(status: submission.Status) -> None:
+        reason = f" ({status.reason})" if status.reason else ""
+        context.progress.say(f"{run_id} {status.state.value}{reason}")
+
+    try:
+        with submission.going_on(run_id):
+            status = sweeps.wait(context.store, run_id, each=tell)
+    finally:
+        context.progress.end()
+    records = sweeps.records(context.store, status)
+    assert status.exit_code is not None
+    if context.options.json:
+        plain = [as_json(record) for record in records]
+        console.result_json(plain if status.points else plain[0])
+    elif not context.options.quiet:
+        for mark in dict.fromkeys(record.fabric_mark for record in records if record.fabric_mark):
+            console.note(f"warning: {mark}")
+        reason = f", {status.reason}" if status.reason else ""
+        again = (
+            f", started {len(status.starts)} times" if len(status.starts) > 1 and not status.points else ""
+        )
+        console.note(
+            f"run {run_id}: exit code {status.exit_code}{reason}{again}; "
+            f"waited {time.monotonic() - began:.1f} s; bareboat logs {run_id}"
+        )
+    return status.exit_code

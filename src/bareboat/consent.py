@@ -1,0 +1,105 @@
+"""What the user agreed to, by `bareboat trust` or when asked: kept in the user's configuration directory.
+
+An agreement stands for a path and for a digest of what was shown. What changes under it, by a `git pull` for
+example, is asked again. Only this module reads and writes the file, which is the user's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bareboat.errors import UsageError
+from bareboat.files import ownership
+
+_MOST_BYTES = 1 << 20
+
+
+def consent_file(environment: Mapping[str, str]) -> Path:
+    """Where agreements are kept."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
+    return Path(home) / "bareboat" / "trusted.json"
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """Of some keys and their values, whatever order and layout they have in their file."""
+    import json
+
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def is_given(path: Path, digest: str, environment: Mapping[str, str]) -> bool:
+    """Whether the user agreed to this path with this content. Raises UsageError for a damaged file."""
+    return _read(consent_file(environment)).get(os.path.realpath(path)) == digest
+
+
+def give(path: Path, digest: str, environment: Mapping[str, str]) -> None:
+    """Keep an agreement; it replaces an earlier one for the same path."""
+    file = consent_file(environment)
+    _write(file, _read(file) | {os.path.realpath(path): digest})
+
+
+def take_back(path: Path, environment: Mapping[str, str]) -> bool:
+    """Forget an agreement; whether there was one."""
+    file = consent_file(environment)
+    given = _read(file)
+    if given.pop(os.path.realpath(path), None) is None:
+        return False
+    _write(file, given)
+    return True
+
+
+def paths(environment: Mapping[str, str]) -> list[str]:
+    """All paths that were agreed to."""
+    return sorted(_read(consent_file(environment)))
+
+
+def _write(file: Path, given: Mapping[str, str]) -> None:
+    import json
+
+    for folder in (file.parent.parent, file.parent):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if doubt := ownership.doubt(file.parent):
+        raise UsageError(
+            f"what you trust cannot be kept in {file}, which others could change: {doubt}",
+            remedy=doubt.remedy,
+        )
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(dict(given), stream, indent=1, sort_keys=True)
+            stream.write("\n")
+        os.replace(part, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _read(file: Path) -> dict[str, str]:
+    import json
+
+    from bareboat.files import untrusted
+
+    try:
+        data = untrusted.read_bytes(file, limit=_MOST_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", remedy=f"ls -l {file}") from None
+    if doubt := ownership.doubt(file):
+        raise UsageError(
+            f"{file} says what you trust, and is not believed: {doubt}", remedy=f"{doubt.remedy}"
+        )
+    try:
+        found = json.loads(data)
+        if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise UsageError(f"{file} is damaged", remedy=f"rm {file}   # then agree again") from None
+    return found

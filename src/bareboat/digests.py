@@ -1,0 +1,112 @@
+"""Digests of content: `sha256:HEX` and `sha512:HEX`, the two algorithms that OCI registers.
+
+Source: https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+#: Algorithm -> the number of its hexadecimal digits. Bareboat's own digests are of the first.
+DIGITS = {"sha256": 64, "sha512": 128}
+#: Of a digest, for other expressions to hold.
+PATTERN = "(?:" + "|".join(f"{name}:[0-9a-f]{{{count}}}" for name, count in DIGITS.items()) + ")"
+#: What a remedy asks the user to write.
+EXAMPLE = "sha256: and 64 hexadecimal digits, or sha512: and 128"
+
+_BEGINNING = r"(?:(sha256|sha512):)?([0-9a-f]{6,128})"
+#: `sha256:` or `sha512:` and twelve digits.
+_SHORT = 19
+
+
+def is_digest(text: str) -> bool:
+    """Whether the text is a digest of an algorithm that Bareboat computes."""
+    return re.fullmatch(PATTERN, text) is not None
+
+
+def split(digest: str) -> tuple[str, str]:
+    """Algorithm and hexadecimal digits. Raises ValueError for what is no digest."""
+    if not is_digest(digest):
+        raise ValueError(f"{digest[:100]!r} is not a digest")
+    algorithm, _, digits = digest.partition(":")
+    return algorithm, digits
+
+
+def algorithm(digest: str) -> str:
+    """Raises ValueError for what is no digest."""
+    return split(digest)[0]
+
+
+def hexed(digest: str) -> str:
+    """The hexadecimal digits. Raises ValueError for what is no digest."""
+    return split(digest)[1]
+
+
+def place(digest: str) -> str:
+    """The end of a path, `sha256/HEX`. Raises ValueError for what is no digest."""
+    return "/".join(split(digest))
+
+
+def at(algorithm: str, digits: str) -> str | None:
+    """The digest that a path `ALGORITHM/HEX` is named by; None when it is none."""
+    found = f"{algorithm}:{digits}"
+    return found if is_digest(found) else None
+
+
+def of_digits(digits: str) -> str | None:
+    """The digest of digits whose number alone gives the algorithm; None when it is none."""
+    return next((found for name in DIGITS if (found := at(name, digits)) is not None), None)
+
+
+def hasher(algorithm: str = "sha256") -> _Hash:
+    """A new hash. Raises KeyError for an algorithm that OCI does not register."""
+    import hashlib  # here, because every start imports this module
+
+    return {"sha256": hashlib.sha256, "sha512": hashlib.sha512}[algorithm]()
+
+
+def hasher_for(digest: str) -> _Hash:
+    """A new hash, of the algorithm of a digest. Raises ValueError for what is no digest."""
+    return hasher(algorithm(digest))
+
+
+def written(hashed: _Hash) -> str:
+    """The digest of all that a hash was given."""
+    return f"{hashed.name}:{hashed.hexdigest()}"
+
+
+def of(data: bytes | bytearray, algorithm: str = "sha256") -> str:
+    """The digest of bytes."""
+    hashed = hasher(algorithm)
+    hashed.update(data)
+    return written(hashed)
+
+
+def is_of(digest: str, data: bytes | bytearray) -> bool:
+    """Whether the digest is that of the bytes, by its own algorithm. What is no digest is of nothing."""
+    return is_digest(digest) and of(data, algorithm(digest)) == digest
+
+
+def short(digest: str) -> str:
+    """What a message calls the digest: the algorithm and its first twelve digits."""
+    return digest[:_SHORT]
+
+
+def beginning_with(text: str, known: Iterable[str]) -> list[str] | None:
+    """Those of the known digests that begin with the text: six digits at least, with or without their
+    algorithm. None for text that is no beginning of a digest."""
+    read = re.fullmatch(_BEGINNING, text)
+    if read is None or len(read[2]) > DIGITS.get(read[1] or "sha512", 0):
+        return None
+    begun = ((each, *each.split(":", 1)) for each in known)
+    return [each for each, name, digits in begun if read[1] in (None, name) and digits.startswith(read[2])]
+
+
+def find(data: bytes) -> Iterator[str]:
+    """Every digest that occurs in the bytes."""
+    return (found[0].decode() for found in re.finditer(PATTERN.encode(), data))

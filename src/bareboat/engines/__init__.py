@@ -1,0 +1,306 @@
+"""Engines: ways to run a command in an image. One module each, satisfying `Engine`.
+
+An engine knows nothing of launchers and schedulers. It is handed a command and gives back the command
+that runs it in the container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+from bareboat.model import (
+    Command,
+    EngineFacts,
+    GpuDriver,
+    Image,
+    Joined,
+    Mount,
+    Outcome,
+    PassedOn,
+    Site,
+    Variable,
+)
+
+
+class Host(Protocol):
+    """What an engine's probe may ask of the machine. `bareboat.probe.host` is the real one."""
+
+    def which(self, name: str) -> str | None: ...
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome: ...
+
+    def tool(self, name: str) -> str | None:
+        """The folder of a tool that `bareboat doctor --fix` has installed."""
+        ...
+
+    def scratch(self) -> str:
+        """A folder on the store's file system, gone after the probe."""
+        ...
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Those of the paths that were not there when they were first asked for."""
+        ...
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        """What forbids user namespaces here and the command that mends it; None when they work."""
+        ...
+
+
+class Seccomp(StrEnum):
+    """How an engine's containers are filtered: by our list of system calls, by our filter that guards the
+    terminal only, by the engine's own list, or not at all. An engine says it as its `SECCOMP`."""
+
+    FULL = "full"
+    TERMINAL = "terminal"
+    OWN = "own"
+    NONE = "none"
+
+
+class Apart(StrEnum):
+    """What an engine puts a run's processes into that they cannot leave: a user namespace that no other
+    process of the user's shares (Podman's containers share one), a tracer (PRoot), or nothing. An engine says
+    it as its `APART`."""
+
+    USER = "user"
+    TRACER = "tracer"
+    NOTHING = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The filter of system calls on the command (`bareboat.seccomp`): its files lie in `folder`. `full`: it
+    allows what Podman allows by default; else it only keeps what runs inside from typing into the user's
+    terminal."""
+
+    folder: str
+    full: bool
+
+    #: The descriptor by which an engine gets the program, or the loader: neither one that the C library or
+    #: bash would take next nor one by which a launcher talks to its ranks.
+    NUMBER: ClassVar[int] = 197
+
+    def program(self) -> str:
+        """The program for seccomp(2)."""
+        return f"{self.folder}/{'full' if self.full else 'terminal'}.bpf"
+
+    def loader(self, *, full: bool | None = None) -> str:
+        """The program that puts the filter on itself and turns itself into its arguments."""
+        return f"{self.folder}/{'full' if self.full and full is not False else 'terminal'}.run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree, or a `packed`
+    file, in which mounts of the image's own folders have their sources (FILE/PATH); `joined`: the tree that
+    is the root in place of the flat one, whose directories are among the mounts; over it `scratch`, folders
+    to write to; then the mounts, outer before inner. `seen_through`: of the scratch folders, those that show
+    what the flat tree has there, for an engine that stacks; what is written to them vanishes all
+    the same. `identity`: a folder with the etc/passwd and etc/group that the command is to see; None: the
+    image's own. `missing`: folders that the layers do not have and the command needs; a tree or file has
+    been given them. `passed`: variables of the job script that the command gets when they are set, by name
+    and by the beginning of their names; `given`: variables with values that only the script knows.
+    `driver`: the GPU driver whose files are among the mounts. `guard`: the filter of system calls;
+    `seccomp`: whether an engine that has one of its own uses it. `by_env`: the command's program is not known
+    before the start, and the image has an env(1), which exits with 127 or 126 where an engine does not."""
+
+    layers: tuple[str, ...] = ()
+    flat: str | None = None
+    joined: str | None = None
+    packed: str | None = None
+    scratch: tuple[str, ...] = ()
+    seen_through: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    identity: str | None = None
+    missing: tuple[str, ...] = ()
+    home: str
+    passed: tuple[str, ...] = ()
+    passed_prefixes: tuple[str, ...] = ()
+    given: tuple[tuple[str, Variable | Joined], ...] = ()
+    driver: GpuDriver | None = None
+    guard: Guard | None = None
+    seccomp: bool = True
+    by_env: bool = False
+
+    @property
+    def tree(self) -> str | None:
+        """The tree that is mounted as the root."""
+        return self.joined or self.flat
+
+    @property
+    def root(self) -> str | None:
+        """What is read-only as a whole: the flat tree or the packed file."""
+        return self.flat or self.packed
+
+
+@dataclass(frozen=True, slots=True)
+class Suitable:
+    """The engine can run this image here. `reason` says how; `overlay`: layers can be stacked;
+    `mount_points`: whatever is mounted must have its place in the image beforehand; `relinked`: absolute
+    links would lead out of the image, and must be made relative."""
+
+    reason: str
+    overlay: bool = True
+    mount_points: bool = False
+    relinked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuitable:
+    """It cannot, and this is why; `remedy` is the command that would change it."""
+
+    reason: str
+    remedy: str = ""
+
+
+class Engine(Protocol):
+    """A module of `bareboat.engines`; or one of its ways to run, where it has several to choose from: then
+    its `MODES` maps their names to engines of their own, best first, which users call NAME:MODE. One that was
+    never run on the real tool says so in UNTESTED."""
+
+    NAME: str
+    #: Whether the command sees the image. Only `native` does not.
+    CONTAINS: bool
+    #: Whether it can stack trees, with memory to write to on top: the image's layers, for `writable = true`,
+    #: and a scratch folder on what the image has there. Else the image is read-only and scratch is empty.
+    STACKS: bool
+    # JOINS: whether its root may be a tree on which directories of the flat one are mounted. Without it a job
+    # that mounts where the image has nothing gets a whole tree of its own.
+    #: The kinds of packed image that it runs, best first: "sif", "squashfs".
+    FILES: tuple[str, ...]
+    #: What of the contract (tests/contract/test_engine*.py, by the name of the test) it cannot keep, and why.
+    LIMITS: Mapping[str, str]
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        """Find the engine's program and run something in it."""
+        ...
+
+    def judge(self, site: Site, image: Image | None) -> Suitable | Unsuitable:
+        """Pure: whether the engine can run the image on the site."""
+        ...
+
+    def wrap(self, command: Command, container: Container, site: Site) -> Command:
+        """Pure: the command that runs `command` in the container."""
+        ...
+
+
+#: Programs by which engines start commands.
+ENV, SHELL = "/usr/bin/env", "/bin/sh"
+STARTERS = (ENV, SHELL)
+
+
+def starts_by(engine: Engine) -> tuple[str, ...]:
+    """Those that the image must have; an engine says it as its `STARTS_BY`."""
+    return tuple(getattr(engine, "STARTS_BY", ()))
+
+
+def keeps_read_only(engine: Engine) -> bool:
+    """Whether a read-only mount within a writable one is kept from the command; so it is unless the engine
+    says otherwise."""
+    return bool(getattr(engine, "KEEPS_READ_ONLY", True))
+
+
+def untested(engine: Engine) -> str:
+    """What an engine says that was never run on the real tool; empty for the others."""
+    return str(getattr(engine, "UNTESTED", ""))
+
+
+def seccomp(engine: Engine) -> Seccomp:
+    """How the engine's containers are filtered; one that does not say it is not known to filter."""
+    return Seccomp(getattr(engine, "SECCOMP", Seccomp.NONE))
+
+
+def apart(engine: Engine) -> Apart:
+    """What finds a run's processes that have lost its mark."""
+    return Apart(getattr(engine, "APART", Apart.NOTHING))
+
+
+def holds(engine: Engine) -> bool:
+    """Whether the engine's own process stays as the command's parent and would end it with itself: a signal
+    for the command is not for it."""
+    return bool(getattr(engine, "HOLDS", False))
+
+
+#: A limit of every engine that makes a user namespace: the kernel wants CAP_SYS_PTRACE in that of the other.
+#: https://man7.org/linux/man-pages/man2/ptrace.2.html ("Ptrace access mode checking")
+ALONE_IN_NAMESPACE = (
+    "each container has a user namespace of its own, and the kernel lets no process read the memory of one "
+    "in another (CMA): ranks that are started one by one must copy through /dev/shm"
+)
+
+#: A limit of every engine whose containers are guarded by Landlock, each by rules of its own.
+#: https://docs.kernel.org/userspace-api/landlock.html#ptrace-restrictions
+GUARDED_APART = (
+    "Landlock, which guards the image, lets no process read the memory of one outside its own container"
+)
+
+#: Variables of a run that Bareboat itself sets; every engine passes them on when they are set.
+RUN_VARIABLES = ("BAREBOAT_RUN", "BAREBOAT_METER_DIR", "BAREBOAT_GATE", "BAREBOAT_RUN_DIR")
+#: Of these, the ones that name a folder which the command must be able to write.
+RUN_FOLDERS = ("BAREBOAT_METER_DIR", "BAREBOAT_RUN_DIR")
+
+#: In the words of `passed_on`: the variable's name and its value.
+PASSED_NAME, PASSED_VALUE = Variable("name"), Variable("value")
+PASSED_ASSIGNMENT = Joined((PASSED_NAME, "=", PASSED_VALUE))
+
+
+def passed_on(container: Container, *words: str | Variable | Joined) -> tuple[PassedOn, ...]:
+    """These words, once for each variable that the launcher and the scheduler want the command to see."""
+    if not container.passed and not container.passed_prefixes:
+        return ()
+    return (PassedOn(container.passed, container.passed_prefixes, words),)
+
+
+#: What programs expect of the host: the names of machines. (The user's name is in the captured image.)
+HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
+
+
+#: Names of checks (`Site.checks`) by which engines judge.
+USER_NAMESPACES = "user namespaces"
+PTRACE = "ptrace"
+PROGRAMS_IN_STORE = "programs in the store"
+
+#: What the check "seccomp" says where the kernel has none.
+NO_SECCOMP = "not in this kernel"
+
+#: Below this /dev/shm is too small for a rank's data loader: Docker's default of 64 MiB is known to be.
+LEAST_SHM_BYTES = 256 * 2**20
+
+
+def usable(
+    name: str, site: Site, image: Image | None, *, program: str, remedy: str
+) -> EngineFacts | Unsuitable:
+    """The engine as it was probed; Unsuitable where it cannot run anything. `remedy`: where it comes from."""
+    if image is None:
+        return Unsuitable("there is no image to run", remedy="bareboat capture")
+    facts = site.engine(name)
+    if facts is None:
+        return Unsuitable(f"there is no {program}", remedy=remedy)
+    if not facts.works:
+        return Unsuitable(facts.detail, remedy=facts.remedy)
+    return facts
+
+
+def refusal(site: Site, name: str) -> Unsuitable | None:
+    """What the site's check of this name says against an engine that needs it; None when it works."""
+    check = site.check(name)
+    if check is None or check.works:
+        return None
+    return Unsuitable(check.detail, remedy=check.remedy)
+
+
+def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:
+    """What every command gets in every engine, beside the image's, the launcher's and the job's."""
+    # The zone by its name: images keep /etc/localtime as a link, which cannot be mounted over.
+    zone = {"TZ": site.timezone} if site.timezone else {}
+    return {
+        **zone,
+        "HOME": home,
+        "USER": site.user,
+        "LOGNAME": site.user,
+        "LANG": "C.UTF-8",
+        # Packages of ~/.local are the commonest way for a host to leak into an environment.
+        "PYTHONNOUSERSITE": "1",
+    }

@@ -1,0 +1,310 @@
+"""Apptainer: what most clusters have. A sandbox folder, in a user namespace or by the site's setuid starter.
+
+The image is its one flat tree, or that as a SIF, read-only; where a mount point is missing, Apptainer makes
+it in an underlay of its own (by the setuid starter: as the site's configuration says). Folders to write to
+lie on the session's tmpfs. No PID, IPC, network or UTS namespace is made.
+
+Singularity is the same command line under another name (`bareboat.engines.singularity`). All of that is done
+with options that SingularityCE 3.9 and Apptainer 1.0 have; what older ones say is shown by the probe.
+
+Manual: https://apptainer.org/docs/user/main/ and, for its environment, the script that it interprets:
+https://github.com/apptainer/apptainer/blob/main/internal/pkg/util/fs/files/action_script.sh
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bareboat.engines import (
+    ALONE_IN_NAMESPACE,
+    PASSED_ASSIGNMENT,
+    PROGRAMS_IN_STORE,
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    Apart,
+    Container,
+    Host,
+    Seccomp,
+    Suitable,
+    Unsuitable,
+    brought,
+    passed_on,
+    refusal,
+    sealed,
+    usable,
+)
+from bareboat.engines.packed import trial
+from bareboat.errors import PlanError
+from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from bareboat.paths import lies_in
+
+NAME = "apptainer"
+CONTAINS = True
+APART = Apart.USER
+STACKS = False
+FILES: tuple[str, ...] = ("sif",)
+SECCOMP = Seccomp.TERMINAL
+LIMITS: dict[str, str] = {
+    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+}
+
+#: Ways to run, best first -> the option, and what holds there. A configuration of one's own is allowed to
+#: whoever has an installation without setuid; the site's own limits what a job writes outside its mounts.
+_CONFIGURED, _USERNS, _PRIVILEGED = "configured", "userns", "privileged"
+_SITES_SIZE = (
+    "/tmp, /run and the home share what `sessiondir max size` allows in the site's configuration, "
+    "64 MB unless it says more"
+)
+_MODES = {
+    _CONFIGURED: "in a user namespace",
+    _USERNS: f"in a user namespace; {_SITES_SIZE}",
+    _PRIVILEGED: f"by the setuid starter; {_SITES_SIZE}",
+}
+
+#: Everything that Apptainer mounts unasked, but for /dev, /proc, /sys and /etc/resolv.conf.
+_UNASKED = "home,cwd,tmp,hostfs,bind-paths"
+
+#: Its scripts in the image would be run, and could print or change anything: an empty folder hides them.
+_SCRIPTS = "/.singularity.d/env"
+_PROGRAMS = "/.singularity.d/bareboat"
+
+#: Where Apptainer would keep what is the user's (~/.apptainer). Nothing can be made in /proc; it goes on
+#: without, and in silence. An existing folder would have its mode changed.
+_NOWHERE = "/proc/self/bareboat"
+
+#: An overlay, which it makes for mount points that the image does not have, makes every stat in the image 1.7
+#: times as slow; an underlay (an empty folder with the image's entries mounted into it) next to nothing.
+_CONFIGURATION = "sessiondir max size = {size_mb}\nenable overlay = no\n"
+
+#: $0: the text of a configuration, $1: the program. A file of it would have to be made and removed.
+_WITH_CONFIGURATION = (
+    'exec {file}<<<"$0"; program=$1; shift; exec "$program" --silent --nocolor --config "/dev/fd/$file" "$@"'
+)
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    return probe_as(NAME, host)
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    return judge_as(NAME, site, image)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    return wrap_as(NAME, command, container, site)
+
+
+def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
+    """The program of this name, tried in each way until one works."""
+    path = host.which(name)
+    if path is None:
+        return ()
+    said = host.run([path, "--version"])
+    version = re.search(r"^(\S{1,60}) version (\d{1,5}\.\d{1,5}(?:\.\d{1,5})?)", said.stdout)
+    if not said.ok or version is None:
+        detail = f"`{name} --version` said: {said.stdout or said.stderr}".strip()
+        return (EngineFacts(name=name, path=path, version="", origin="on PATH", works=False, detail=detail),)
+    origin = "on PATH" if version[1] == name else f"on PATH; it is {version[1]}"
+    programs = brought.find(host)
+    faults: dict[str, str] = {}
+    obstacle = None
+    modes = list(_MODES)
+    while modes:
+        mode = modes.pop(0)
+        root = Path(host.scratch()) / "root"
+        root.mkdir()
+        fault = _fault(host, path, mode, programs, Container(flat=str(root), scratch=("/tmp",), home="/tmp"))
+        if fault is None and os.listdir(root):
+            fault = f"it wrote into the image: {os.listdir(root)}"
+        if fault is None:
+            files = {"sif": _fault_of_sif(host, path, mode, programs)}
+            return (
+                EngineFacts(
+                    name=name, path=path, version=version[2], origin=origin, works=True, detail=_MODES[mode],
+                    settings=programs, modes=(mode,), files=files,
+                ),
+            )  # fmt: skip
+        if not faults and (obstacle := host.user_namespace_obstacle()) is not None:
+            # A security module may still allow namespaces to Apptainer that it forbids to others.
+            modes.reverse()
+        faults[mode] = fault
+    reason, remedy = obstacle or (f"it failed with: {faults[_CONFIGURED]}", "bareboat doctor")
+    if obstacle is not None:
+        reason += f"; without them it failed with: {faults[_PRIVILEGED]}"
+    return (
+        EngineFacts(
+            name=name, path=path, version=version[2], origin=origin, works=False, detail=reason, remedy=remedy
+        ),
+    )
+
+
+def _fault_of_sif(host: Host, path: str, mode: str, programs: Mapping[str, str]) -> str:
+    """The same with the image as one file, and with a folder of it mounted elsewhere."""
+    root = Path(host.scratch()) / "root"
+    (root / "seen" / "here").mkdir(parents=True)
+
+    def run(packed: str) -> str | None:
+        seen = Mount(source=f"{packed}/seen", target="/tmp/seen")
+        container = Container(packed=packed, scratch=("/tmp",), mounts=(seen,), home="/tmp")
+        return _fault(host, path, mode, programs, container)
+
+    return trial(host, root, "sif", run)
+
+
+def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str], container: Container) -> str | None:
+    """What is wrong, tried with the machine's env in an empty image: mounts, their places, variables."""
+    if not {"env", "bash"} <= programs.keys():
+        return "this machine has no env, bash or ldd on PATH, with which commands are started inside"
+    start = brought.Start(programs, _PROGRAMS, ("TRIED=yes",), brought.call(programs, _PROGRAMS, "env"))
+    words = (*_words(path, mode, container, "/", start, size_mb=64), *start.words)
+    outcome = host.run([word for word in map(_known, words) if word is not None])
+    if not outcome.ok or outcome.stdout != "TRIED=yes\n":
+        # Such as "FATAL:   …", in colour whatever is asked for.
+        lines = (
+            re.sub(r"\x1b\[[0-9;]*m|^[A-Z]+ *: *", "", outcome.stderr, flags=re.MULTILINE)
+            .strip()
+            .splitlines()
+        )
+        return lines[-1] if lines else f"exit code {outcome.exit_code}, and it printed {outcome.stdout!r}"
+    return None
+
+
+def _known(word: Word) -> str | None:
+    """A word now, where only PATH is known of what the job script knows."""
+    match word:
+        case str():
+            return word
+        case Joined():
+            return f"PATH={os.environ.get('PATH', os.defpath)}"
+        case _:
+            return None
+
+
+def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitable:
+    facts = usable(name, site, image, program=name, remedy=f"module load {name}")
+    if isinstance(facts, Unsuitable):
+        return facts
+    if not facts.modes:
+        return Unsuitable(facts.detail, remedy=facts.remedy)
+    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
+    return Suitable(
+        f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed, {facts.detail}",
+        overlay=False,
+    )
+
+
+def wrap_as(name: str, command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(name)
+    assert facts is not None  # judge() said Suitable
+    found = sealed.entries(command, container, site)
+    assignments: list[Word] = [WhenSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
+    assignments += passed_on(container, PASSED_ASSIGNMENT)
+    start = brought.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
+    inner = start.words
+    if container.guard is not None:
+        # Apptainer has no filter of its own for users; for the setuid starter one from outside is too early.
+        start.files[f"{_PROGRAMS}/filter"] = container.guard.loader(full=False)
+        inner = (f"{_PROGRAMS}/filter", *inner)
+    # Half of the memory, as the kernel gives a tmpfs that nobody gave a size.
+    size_mb = max(site.mem_bytes // 2 >> 20, 64)
+    words = _words(facts.path, facts.modes[0], container, command.workdir, start, size_mb=size_mb)
+    for word in words:
+        if isinstance(word, str):
+            _check_utf8(name, word)
+    return Command(argv=(*words, *inner), sealed=sealed.by_descriptor(found), where=command.where)
+
+
+def _words(
+    path: str, mode: str, container: Container, workdir: str, start: brought.Start, *, size_mb: int
+) -> Sequence[Word]:
+    """The tool with its options and the image; what runs inside follows.
+
+    The tool gets none of the caller's variables, since APPTAINER_BIND and a hundred others are options. Nor
+    does it get the run's mark: it stays as the command's parent, and ends as the command does.
+    """
+    words: list[Word] = ["env", "-i", Joined(("PATH=", Variable("PATH")))]
+    words += [f"{prefix}_CONFIGDIR={_NOWHERE}" for prefix in ("APPTAINER", "SINGULARITY")]
+    if mode == _CONFIGURED:
+        words += ["bash", "-c", _WITH_CONFIGURATION, _CONFIGURATION.format(size_mb=size_mb), path]
+    else:
+        words += [path, "--silent", "--nocolor"]
+    words += ["exec", *([] if mode == _PRIVILEGED else ["--userns"]), "--cleanenv", "--no-home"]
+    words.append(f"--no-mount={_UNASKED}")
+    words += _driver(container)
+    folders = {_SCRIPTS, *container.scratch, *_places_in_scratch(container, workdir)}
+    # Outer before inner: it makes a folder's parents, and then refuses to make one of these itself.
+    for folder in sorted(folders, key=lambda path: path.split("/")):
+        if "," in folder:
+            raise PlanError(
+                f"Apptainer cannot make an empty folder at {folder!r}: a comma parts one from the next",
+                remedy="take another engine, or another HOME",
+            )
+        words.append(f"--scratch={folder}")
+    binds = [(source, target, False) for target, source in start.files.items()]
+    # It copies the host's /etc/resolv.conf by itself.
+    binds.append(("/etc/hosts", "/etc/hosts", False))
+    if container.identity is not None:
+        for name in ("passwd", "group"):
+            binds.append((f"{container.identity}/etc/{name}", f"/etc/{name}", False))
+    binds += [(mount.source, mount.target, mount.writable) for mount in container.mounts]
+    for source, target, writable in binds:
+        inner = ""
+        if container.packed is not None and source.startswith(f"{container.packed}/"):
+            source, inner = container.packed, source.removeprefix(container.packed)
+        fields = ["type=bind", _field(f"source={source}"), _field(f"destination={target}")]
+        fields += [_field(f"image-src={inner}")] if inner else []
+        words.append("--mount=" + ",".join((*fields, *([] if writable else ["ro"]))))
+    for name in RUN_FOLDERS:
+        place = Variable(name)
+        bind = Joined(('--mount=type=bind,"source=', place, '","destination=', place, '"'))
+        words.append(WhenSet(name, (bind,)))
+    # There is none yet where a plan is made for an environment that is still to be captured.
+    return (*words, f"--pwd={workdir}", container.root or "")
+
+
+def _driver(container: Container) -> list[str]:
+    """Its own way with GPUs, as the site has configured it: it shows the devices where the site gives
+    containers a /dev of their own. The libraries that the command gets are those of the mounts, as in all
+    engines: they come first in LD_LIBRARY_PATH."""
+    if container.driver is None:
+        return []
+    return ["--nv"] if container.driver.vendor == "nvidia" else ["--rocm"]
+
+
+def _places_in_scratch(container: Container, workdir: str) -> list[str]:
+    """The mount points that would be missing in a folder to write to: Apptainer makes none where the image
+    has one, and does not see that it is hidden. A scratch folder in a scratch folder is also a folder there.
+
+    Only of these mounts is it known that they are folders, and may be in the image: its environments, the
+    working folder, and what is around them.
+    """
+    images = container.root or "/not-captured"
+    known = [m.target for m in container.mounts if m.target == workdir or lies_in(m.source, images)]
+    if container.driver is not None:  # all of its mounts in scratch are folders
+        known += [m.target for m in container.mounts if m.target.startswith(("/run/", "/tmp/"))]
+    return [
+        mount.target
+        for mount in container.mounts
+        if any(lies_in(target, mount.target) for target in known)
+        and any(lies_in(mount.target, folder) and mount.target != folder for folder in container.scratch)
+        and "," not in mount.target  # it parts one scratch folder from the next
+    ]
+
+
+def _field(text: str) -> str:
+    """A field of comma-separated values, as RFC 4180 quotes it."""
+    return '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]', text) else text
+
+
+def _check_utf8(name: str, word: str) -> None:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise PlanError(
+            f"{name} cannot be told {word!r}, which is not UTF-8",
+            remedy="rename the folder, or take another engine",
+        ) from None

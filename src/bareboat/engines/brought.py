@@ -1,0 +1,133 @@
+"""Programs of the machine, brought into a container: they start the command with its own environment only.
+
+Some tools put variables of their own into the container and have no option against it. env(1) drops them, but
+an image may hold nothing except its one program. So the machine's env is mounted there with the loader and
+the libraries that it was linked with, and called through that loader: it needs nothing of the image.
+https://man7.org/linux/man-pages/man8/ld.so.8.html (--library-path)
+
+bash comes along where a word is not UTF-8 and the tool, which keeps words as JSON, would spoil it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from bareboat.engines import Host, sealed
+from bareboat.model import Joined, Opened, PassedOn, Variable, WhenSet, Word
+from bareboat.model.command import CARRIER
+
+_PROGRAMS = ("env", "bash")
+
+#: Puts back the bytes of its arguments and turns itself into what they say.
+_DECODE = 'words=(); for word; do printf -v word %b "$word"; words+=("$word"); done; exec "${words[@]}"'
+
+
+#: Exports the values that wait in the descriptor $0, and turns itself into the rest.
+_OPEN = (
+    'mapfile -d "" -t values <&"$0"; eval "exec $0<&-"; for number in "${!values[@]}"; do '
+    f'export "{CARRIER}$number=${{values[number]}}"; done; exec "$@"'
+)
+
+
+def find(host: Host) -> dict[str, str]:
+    """Program -> its file, its loader and its libraries, joined by colons. What is not found is left out."""
+    found = {}
+    ldd = host.which("ldd")
+    for name in _PROGRAMS:
+        path = host.which(name)
+        if path is None or ldd is None:
+            continue
+        # Without the caller's LD_PRELOAD and LD_LIBRARY_PATH, which will not be there inside.
+        said = host.run(["env", "-i", "PATH=/usr/bin:/bin", ldd, path])
+        libraries = list(_libraries(said.stdout))
+        # A program without a loader is a static one, of which ldd says so and fails.
+        if not said.ok or any(":" in file for file in (path, *libraries)):
+            libraries = []
+        found[name] = ":".join((path, *libraries))
+    return found
+
+
+def _libraries(said: str) -> Iterable[str]:
+    """The loader, then the libraries, of what ldd printed: `NAME => PATH (ADDRESS)` or `PATH (ADDRESS)`."""
+    paths = [line.rpartition(" (")[0].rpartition("=> ")[2].strip() for line in said.splitlines()]
+    paths = [path for path in paths if path.startswith("/")]
+    return sorted(dict.fromkeys(paths), key=lambda path: not os.path.basename(path).startswith("ld"))
+
+
+class Start:
+    """How a command starts inside: what must be mounted in `folder` of the container, and the words."""
+
+    def __init__(
+        self,
+        programs: Mapping[str, str],
+        folder: str,
+        assignments: tuple[Word, ...],
+        argv: tuple[Word, ...],
+        names: tuple[str, ...] = (),
+    ) -> None:
+        """`assignments`: NAME=VALUE, all of the command's environment beside the variables `names`, whose
+        values wait in the descriptor."""
+        self._programs = programs
+        self._folder = folder
+        #: Place in the container -> the machine's file.
+        self.files: dict[str, str] = {}
+        split = ("-S", sealed.split(names)) if names else ()
+        words: tuple[Word, ...] = (*self._call("env"), "-i", *split, *assignments)
+        if "=" in str(argv[0]):  # env would take it for one more variable
+            words += (*self._call("bash"), "-c", 'exec "$@"', "bash")
+        words += argv
+        if not all(_is_utf8(word) for word in words):
+            words = (*self._call("bash"), "-c", _DECODE, "bash", *(_mapped(_escaped, word) for word in words))
+        if names:
+            words = (*self._call("bash"), "-c", _OPEN, sealed.DESCRIPTOR, *words)
+        self.words = words
+
+    def _call(self, program: str) -> tuple[str, ...]:
+        places = _places(self._programs, self._folder, program)
+        self.files |= dict(zip(places, self._programs[program].split(":"), strict=True))
+        return call(self._programs, self._folder, program)
+
+
+def call(programs: Mapping[str, str], folder: str, program: str) -> tuple[str, ...]:
+    """The words that start a program that was brought."""
+    called, *libraries = _places(programs, folder, program)
+    return (libraries[0], "--library-path", folder, called) if libraries else (called,)
+
+
+def _places(programs: Mapping[str, str], folder: str, program: str) -> list[str]:
+    """Where in the container the program, its loader and its libraries are."""
+    names = [program, *map(os.path.basename, programs[program].split(":")[1:])]
+    return [f"{folder}/{name}" for name in names]
+
+
+def _is_utf8(word: Word) -> bool:
+    try:
+        _mapped(lambda text: str(text.encode()), word)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _escaped(text: str) -> str:
+    """As bash's `printf %b` reads it."""
+    return "".join(
+        chr(byte) if 32 <= byte < 127 and byte != ord("\\") else f"\\0{byte:03o}"
+        for byte in os.fsencode(text)
+    )
+
+
+def _mapped(change: Callable[[str], str], word: Word) -> Word:
+    """The word with its known parts changed."""
+    match word:
+        case str():
+            return change(word)
+        case Variable() | PassedOn() | Opened():
+            return word
+        case Joined(parts=parts):
+            return Joined(tuple(change(part) if isinstance(part, str) else part for part in parts))
+        case WhenSet(variable=variable, words=words):
+            changed = tuple(_mapped(change, each) for each in words)
+            return WhenSet(
+                variable, tuple(each for each in changed if not isinstance(each, WhenSet | PassedOn | Opened))
+            )

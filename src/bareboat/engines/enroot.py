@@ -1,0 +1,176 @@
+"""Enroot: NVIDIA's unprivileged sandbox, `enroot start` on the image's flat tree as a container of its own.
+
+Enroot takes a container by its name in ENROOT_DATA_PATH, so that is the folder of the flat trees. Its hooks
+edit files of the container (etc/passwd, say), which here are hard links to the store's layers: so it is given
+no folder with hooks, mounts or variables, the system's neither, and what is mounted is named by us. It
+becomes the command by exec and stays as no parent. What it leaves in the tree is its lock, an empty `.lock`.
+
+Written from https://github.com/NVIDIA/enroot/tree/master/doc and its command line; see UNTESTED.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from bareboat.engines import (
+    HOST_FILES,
+    PROGRAMS_IN_STORE,
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    STARTERS,
+    Apart,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    plain_start,
+    refusal,
+    sealed,
+    usable,
+)
+from bareboat.engines.fixed import inside, inside_name
+from bareboat.errors import PlanError
+from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from bareboat.model.command import CARRIER
+
+NAME = "enroot"
+CONTAINS = True
+APART = Apart.USER
+STACKS = False
+FILES: tuple[str, ...] = ()
+STARTS_BY = STARTERS
+LIMITS: dict[str, str] = {}
+UNTESTED = "untested: written from Enroot's documentation, never run on the real Enroot"
+
+#: Where Enroot keeps what is the user's, when the caller has it set.
+_CALLERS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH")
+
+#: No such folder: no hooks, no fstab, no variables but ours.
+_NOWHERE = "/proc/self/bareboat"
+
+#: fstab(5)'s escapes; a colon parts the fields of --mount and has none.
+_ESCAPES = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"})
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    path = host.which("enroot")
+    return () if path is None else (_try(host, path),)
+
+
+def _try(host: Host, path: str) -> EngineFacts:
+    outcome = host.run([path, "version"])
+    version = re.search(r"^(\d{1,5}\.\d{1,5}\S{0,40})$", outcome.stdout.strip())
+    if not outcome.ok or version is None:
+        return _facts(path, "", False, f"`enroot version` said: {outcome.stdout or outcome.stderr}".strip())
+    image = Path(host.scratch()) / "image"
+    image.mkdir()
+    mounts = [
+        Mount(source=os.path.realpath(f"/{name}"), target=f"/{name}")
+        for name in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix")
+        if Path("/", name).is_dir()
+    ]
+    container = Container(flat=str(image), scratch=("/run",), mounts=tuple(mounts), home="/")
+    command = Command(
+        argv=("/bin/sh", "-c", "echo written > /run/x && cat /run/x && ! echo written 2>/dev/null > /x"),
+    )
+    words = _words(path, container, command, home=os.path.expanduser("~"), user="", environment={})
+    known = [word for word in words if isinstance(word, str)]
+    callers = [f"{name}={os.environ[name]}" for name in _CALLERS if os.environ.get(name)]
+    outcome = host.run([*known[:4], *callers, *known[4:]])
+    if outcome.ok and outcome.stdout == "written\n":
+        return _facts(path, version[0], True, f"it ran on a read-only folder; {UNTESTED}")
+    reason, remedy = host.user_namespace_obstacle() or (
+        f"it failed with: {outcome.stderr.strip() or repr(outcome.stdout)}",
+        "bareboat doctor",
+    )
+    return _facts(path, version[0], False, f"{reason}; {UNTESTED}", remedy)
+
+
+def _facts(path: str, version: str, works: bool, detail: str, remedy: str = "") -> EngineFacts:
+    return EngineFacts(
+        name=NAME, path=path, version=version, origin="on PATH", works=works, detail=detail, remedy=remedy
+    )
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    facts = usable(NAME, site, image, program="enroot", remedy="module load enroot")
+    if isinstance(facts, Unsuitable):
+        return facts
+    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
+    return Suitable(
+        f"{facts.path} {facts.version}; it ran here when probed; {UNTESTED}", False, mount_points=True
+    )
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(NAME)
+    assert facts is not None  # judge() said Suitable
+    assert container.flat is not None  # STACKS is False
+    found = sealed.entries(command, container, site)
+    words = _words(facts.path, container, command, home=site.home, user=site.user, environment=found)
+    return Command(argv=words, sealed=sealed.exported(found), where=command.where)
+
+
+def _words(
+    path: str,
+    container: Container,
+    command: Command,
+    *,
+    home: str,
+    user: str,
+    environment: Mapping[str, sealed.Value],
+) -> tuple[Word, ...]:
+    # It has the run's mark from its start: it is the command soon after.
+    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(environment))]
+    words += ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", f"HOME={home}"]
+    words += [f"USER={user}", f"ENROOT_DATA_PATH={os.path.dirname(container.flat or '')}"]
+    words += [f"ENROOT_SYSCONF_PATH={_NOWHERE}", f"ENROOT_CONFIG_PATH={_NOWHERE}"]
+    words += [f"ENROOT_{name}=no" for name in ("LOGIN_SHELL", "ROOTFS_WRITABLE", "REMAP_ROOT")]
+    for name in (*_CALLERS, "BAREBOAT_RUN"):
+        words.append(WhenSet(name, (Joined((f"{name}=", Variable(name))),)))
+    words += [path, "start"]
+    # Without a value it is the one in Enroot's own environment.
+    for number in range(len(environment)):
+        words += ["--env", f"{CARRIER}{number}"]
+    for line in _mounts(container):
+        words += ["--mount", line]
+    for name in RUN_FOLDERS:
+        bind = Joined((Variable(name), f":{inside_name(name)}:none:x-create=dir,bind,rw"))
+        words.append(WhenSet(name, ("--mount", bind)))
+    run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
+    start = plain_start.words(command.workdir, environment, run, inside(command.argv), container)
+    return (*words, "--", os.path.basename(container.flat or ""), *start)
+
+
+def _mounts(container: Container) -> list[str]:
+    """Fields of fstab(5), joined by colons. Outer before inner, as they come."""
+    found = [
+        "/proc:/proc:none:x-create=dir,rbind,rw",
+        "/sys:/sys:none:x-create=dir,rbind,ro",
+        "/dev:/dev:none:x-create=dir,rbind,rw",
+    ]
+    for path in container.scratch:
+        mode = "1777" if path in ("/tmp", "/var/tmp") else "755"
+        found.append(f"tmpfs:{_field(path)}:tmpfs:x-create=dir,rw,nosuid,nodev,mode={mode}")
+    found += [f"{path}:{path}:none:x-create=file,bind,ro,nofail,silent" for path in HOST_FILES]
+    mounts = list(container.mounts)
+    if container.identity is not None:
+        files = ("/etc/passwd", "/etc/group")
+        mounts = [Mount(source=container.identity + path, target=path) for path in files] + mounts
+    for mount in mounts:
+        way = "rw" if mount.writable else "ro"
+        found.append(f"{_field(mount.source)}:{_field(mount.target)}:none:x-create=auto,rbind,{way}")
+    return found
+
+
+def _field(path: str) -> str:
+    if ":" in path:
+        raise PlanError(
+            f"enroot cannot mount {path}: a colon parts the fields of its mounts",
+            remedy="rename the folder, or take another engine",
+        )
+    return path.translate(_ESCAPES)

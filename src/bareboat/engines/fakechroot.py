@@ -1,0 +1,251 @@
+"""udocker's mode F1: libfakechroot, preloaded, puts the image's folder before every path.
+
+It needs neither ptrace nor namespaces.
+
+udocker's own way is not taken: it names programs by their place on the host, and starts them with the image's
+loader by an option that loses the last arguments of scripts. Here `fakechroot_start` makes the command's root
+and guards it; the loader is the host's, which therefore must be of the image's C library. The modes F2 to F4
+write into the image's programs and are not driven.
+
+https://github.com/dex4er/fakechroot, and of udocker's many: https://github.com/indigo-dc/udocker
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bareboat import architectures
+from bareboat.engines import (
+    GUARDED_APART,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    fakechroot_start,
+    proot_start,
+    python_start,
+)
+from bareboat.errors import PlanError
+from bareboat.model import Command, EngineFacts, Image, Mount, Site
+from bareboat.paths import lies_in
+
+MODE = "F1"
+
+#: What of the contract it cannot keep.
+LIMITS = {
+    "test_the_environment_is_what_was_promised_and_no_more": (
+        "libfakechroot works by variables, which the command sees: FAKECHROOT, FAKECHROOT_BASE, "
+        "FAKECHROOT_EXCLUDE_PATH, FAKECHROOT_VERSION, LD_LIBRARY_PATH, LD_PRELOAD"
+    ),
+    "test_packages_and_settings_of_the_caller_do_not_leak": (
+        "libfakechroot needs an LD_LIBRARY_PATH, of the image's folders, which the command sees; the "
+        "caller's is not in it"
+    ),
+    "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
+    "test_the_project_s_own_venv_is_the_image_s_not_the_host_s": (
+        "nothing can be shown in place of what lies in a mounted folder: the planner refuses the job"
+    ),
+    "test_a_folder_mounted_at_the_image_s_workdir_is_worked_in": (
+        "a mount is a link: it can be worked in, and a command that asks where it is (getcwd) is told the "
+        "name of the mount's source"
+    ),
+    "test_a_store_in_the_home_is_not_seen": (
+        "the links to the image and to the mounts are followed step by step, so that the folders on the way "
+        "to them are seen, with nothing else in them"
+    ),
+}
+
+COST = "system calls run at their own speed; each call that names a file is rewritten first"
+
+#: The job script carries it: the node that runs it may have no Bareboat.
+_STARTER = (
+    inspect.getsource(proot_start).partition("\nif __name__ ==")[0]
+    + "\n"
+    + inspect.getsource(fakechroot_start).partition("starts here. ")[2].partition("\n")[2]
+)
+
+_LIBRARY = "libfakechroot"
+#: udocker's engine has dozens; those of another distribution seldom work where the best three do not.
+_MOST_TRIED = 3
+
+
+def probe(
+    host: Host, name: str, libraries: Path, engine: str, machine: str, remedy: str
+) -> EngineFacts | None:
+    """The first libfakechroot that works here, of udocker's `libraries` and then of the system; the facts of
+    one that does not when none does; None when there is none."""
+    obstacle = None
+    if proot_start.landlock_abi() < proot_start.OLDEST_LANDLOCK:
+        obstacle = "this kernel has no Landlock, without which the image could be written to"
+    failed = None
+    installed = any(host.which(program) for program in ("fakechroot", "udocker"))
+    for path, origin in _libraries(libraries, engine, machine, installed=installed):
+        fault = obstacle or _fault(host, path)
+        facts = EngineFacts(
+            name=name, path=path, version="", origin=origin, works=fault is None,
+            detail=f"{MODE} ran; {COST}" if fault is None else f"{MODE}: {fault}",
+            remedy="" if fault is None else remedy, modes=() if fault else (MODE,),
+            faults={MODE: fault} if fault else {},
+        )  # fmt: skip
+        if facts.works:
+            return facts
+        failed = failed or facts
+    return failed
+
+
+def _libraries(folder: Path, engine: str, machine: str, *, installed: bool) -> Iterator[tuple[str, str]]:
+    """libfakechroot as udocker names it: for the distribution and its version first, each of equal size once;
+    then, if its programs are `installed`, where distributions have it. `machine`: udocker's word for it."""
+    sizes: set[int] = set()
+    for library in sorted(folder.glob(f"{_LIBRARY}*{machine}.so"), key=lambda path: _fitness(path.name)):
+        if library.stat().st_size not in sizes and len(sizes) < _MOST_TRIED:
+            sizes.add(library.stat().st_size)
+            yield str(library), engine
+    for place in architectures.library_folders(os.uname().machine) if installed else ():
+        path = f"{place}/fakechroot/{_LIBRARY}.so"
+        if os.path.isfile(path):
+            yield path, "of the system"
+            return
+
+
+def _fitness(name: str) -> tuple[bool, bool, str]:
+    """Sorts the library of this machine's distribution and version first."""
+    import platform
+
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        release = {}
+    own = release.get("ID", "?").lower()
+    version = release.get("VERSION_ID", "?").partition(".")[0]
+    words = name.lower().split("-")
+    return own not in words or version not in words, own not in words, name
+
+
+#: What a libfakechroot may get wrong: paths of programs started by programs, and writes.
+_TRIAL = """\
+sh -c 'cat /seen; stat -Lc %s /seen; [ -r /seen ] && echo read; ls -d /seen'
+cd / && cat seen && pwd
+if cat "$0" 2>/dev/null; then echo the host is seen; fi
+{ echo changed >>/seen; echo made >/made; } 2>/dev/null
+exit 0
+"""
+_EXPECTED = "inside\n7\nread\n/seen\ninside\n/\n"
+
+
+def _fault(host: Host, library: str) -> str | None:
+    """What is wrong with the library, tried with the host's programs in a tree of our own."""
+    if ":" in library or " " in library:
+        return f"the loader cannot be told {library!r}: a colon or a space parts one library from the next"
+    scratch = Path(host.scratch())
+    root, hidden = scratch / "root", scratch / "hidden"
+    root.mkdir()
+    (root / "seen").write_text("inside\n")
+    hidden.write_text("hidden\n")
+    mounts = tuple(
+        Mount(source=folder, target=folder)
+        for folder in ("/bin", "/usr", "/lib", "/lib32", "/lib64", "/nix", "/gnu")
+        if os.path.isdir(folder)
+    )
+    words = python_start.words(
+        _STARTER, ("--library", library), Container(flat=str(root), mounts=mounts, home="/root"), "/"
+    )
+    argv = [word for word in words if isinstance(word, str)]  # no run, no folders of a run
+    path_variable = f"PATH=/usr/bin:/bin:{os.environ.get('PATH', '')}"
+    outcome = host.run(
+        ["env", "-i", path_variable, "python3", *argv, "--env", path_variable,
+         "--", "sh", "-c", _TRIAL, str(hidden)]
+    )  # fmt: skip
+    if (root / "seen").read_text() != "inside\n" or (root / "made").exists():
+        return "what runs in it can write to the image"
+    if not outcome.ok or outcome.stdout != _EXPECTED:
+        if not outcome.stdout and outcome.stderr:
+            return f"it failed with: {outcome.stderr.strip().splitlines()[0]}"
+        return f"what runs in it sees other files than those of the image: {outcome.stdout!r}"
+    return None
+
+
+def judge(facts: EngineFacts, site: Site, image: Image) -> Suitable | Unsuitable:
+    """Whether the image's programs can be started by this machine's loader."""
+    glibc = image.glibc if image.digest else site.glibc  # a capture that is still to be made
+    if glibc is None:
+        return Unsuitable(
+            "the image has no glibc, into whose programs alone libfakechroot can be loaded: static programs "
+            "and musl's do not look into the image"
+        )
+    if glibc != site.glibc:
+        return Unsuitable(
+            f"the image has glibc {glibc}, this machine {site.glibc}: under fakechroot programs are "
+            "started by this machine's loader, which must be of the same"
+        )
+    return Suitable(
+        f"{facts.path}, {facts.origin}; mode {MODE} ran here when probed, and the image has this machine's "
+        f"glibc {site.glibc}; {COST}; what escapes it, as static programs do, is denied by Landlock",
+        overlay=False,
+        relinked=True,
+    )
+
+
+def wrap(facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
+    refuse(container)
+    start = python_start.words(_STARTER, ("--library", facts.path), container, command.workdir)
+    return python_start.wrap(start, command, container, site)
+
+
+def refuse(container: Container) -> None:
+    """Raises PlanError for mounts that a link cannot stand for."""
+    remedy = "choose another engine: bareboat doctor"
+    if container.driver is not None and container.driver.libraries:
+        raise PlanError(
+            "under fakechroot a GPU's driver cannot be shown: the loader, which nothing is preloaded into, "
+            "would look for its libraries by the host's names",
+            remedy=remedy,
+        )
+    for mount in container.mounts:
+        for path in (mount.source, mount.target):
+            if ":" in path:
+                raise PlanError(
+                    f"fakechroot cannot mount {path!r}: a colon means something to it", remedy=remedy
+                )
+        if mount.writable and lies_in(container.flat or "", mount.source):
+            raise PlanError(
+                f"under fakechroot the image must not lie in a writable mount, as it does in {mount.source}",
+                remedy=f"keep the store elsewhere: --store DIR; or {remedy}",
+            )
+        # A path that the host has too is the host's everywhere, once it is a mount's source.
+        if mount.source != mount.target and not lies_in(mount.source, container.flat or "/"):
+            taken = next((f for f in _SYSTEM if lies_in(mount.source, f) or lies_in(f, mount.source)), None)
+            if taken is not None:
+                raise PlanError(
+                    f"under fakechroot {mount.source} cannot be mounted at {mount.target}: the image's "
+                    f"{taken} would be the host's",
+                    remedy=f"mount a folder of your own; or {remedy}",
+                )
+    for inner, outer in _pairs(container.mounts):
+        if outer.source == outer.target or outer.writable:
+            raise PlanError(
+                f"under fakechroot {inner.target} cannot be shown in {outer.target}, which is mounted itself",
+                remedy=remedy,
+            )
+    for mount in container.mounts:
+        writable = [each.source for each in container.mounts if each.writable and each is not mount]
+        outer_path = next((path for path in writable if lies_in(mount.source, path)), None)
+        if outer_path is not None and not mount.writable:
+            raise PlanError(
+                f"under fakechroot {mount.target} cannot be read-only: {mount.source} lies in {outer_path}, "
+                "which is mounted writable",
+                remedy=f"mount it writable, or {remedy}",
+            )
+
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/var", "/root")
+
+
+def _pairs(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Mount]]:
+    for inner in mounts:
+        for outer in mounts:
+            if inner is not outer and inner.target != outer.target and lies_in(inner.target, outer.target):
+                yield inner, outer

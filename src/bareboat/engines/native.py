@@ -1,0 +1,52 @@
+"""native: no container. The bare-metal arm of every proof, and the way out where nothing else works."""
+
+from __future__ import annotations
+
+from bareboat.engines import (
+    PASSED_ASSIGNMENT,
+    RUN_VARIABLES,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    passed_on,
+    sealed,
+)
+from bareboat.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+
+NAME = "native"
+CONTAINS = False
+STACKS = False
+FILES: tuple[str, ...] = ()
+LIMITS: dict[str, str] = {}
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    outcome = host.run(["env", "-i", "-S", "true"])
+    return (
+        EngineFacts(
+            name=NAME,
+            path=host.which("env") or "env",
+            version="",
+            origin="the machine itself",
+            works=outcome.ok,
+            detail="" if outcome.ok else outcome.stderr.strip(),
+        ),
+    )
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    if image is not None and (image.python is None or image.reference):
+        return Unsuitable("the image was not captured on this machine: its files are not on bare metal")
+    return Suitable("runs the environment where it stands")
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
+    found = sealed.entries(command, container, site)
+    words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", sealed.split(found)]
+    words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
+    words += passed_on(container, PASSED_ASSIGNMENT)
+    if "=" in str(command.argv[0]):  # env would take it for one more variable
+        words += ["/bin/sh", "-c", 'exec "$0" "$@"']
+    return Command(argv=(*words, *command.argv), sealed=sealed.exported(found), where=command.where)

@@ -1,0 +1,40 @@
+"""Starts a command inside by the image's own shell and env, for tools that have no options for its working
+folder and for an environment of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, passed_on, sealed
+from bareboat.model import Joined, Variable, WhenSet, Word
+
+#: cd(1) is the shell's. $2 gives the exported values their names. An env(1) that cannot do that (busybox's)
+#: is given the values, which then stand in its argv until it has become the command.
+_ENTER = """\
+cd "$1" || exit 126
+names=$2; shift 2
+if /usr/bin/env -S true 2>/dev/null; then exec /usr/bin/env -i -S "$names" "$@"; fi
+eval "exec /usr/bin/env -i $names \\"\\$@\\""
+"""
+
+
+def words(
+    workdir: str,
+    environment: Mapping[str, sealed.Value],
+    run: Mapping[str, str | Variable],
+    argv: Sequence[Word],
+    container: Container,
+) -> tuple[Word, ...]:
+    """`environment` is exported; `run`: of Bareboat's own variables those that are passed on when set, with
+    their values there."""
+    found: list[Word] = ["/bin/sh", "-c", _ENTER, "sh", workdir, sealed.split(environment)]
+    found += [WhenSet(name, (Joined((f"{name}=", value)),)) for name, value in run.items()]
+    found += passed_on(container, PASSED_ASSIGNMENT)
+    if "=" in str(argv[0]):  # env would take it for one more variable
+        found += ["/bin/sh", "-c", 'exec "$0" "$@"']
+    return (*found, *argv)
+
+
+def run_variables() -> dict[str, str | Variable]:
+    """All of them, as they are outside."""
+    return {name: Variable(name) for name in RUN_VARIABLES}

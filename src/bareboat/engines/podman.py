@@ -1,0 +1,411 @@
+"""Podman: `podman run --rootfs` on the image's flat tree, read-only, with the host's network, processes, IPC
+and devices.
+
+Rootless it needs newuidmap and a range in /etc/subuid. What it would make in the image for its mounts would
+belong to one of those numbers, and the user could not remove it: so the places are made beforehand
+(`Suitable.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
+
+podman-hpc is a program that calls Podman with options of its own (`bareboat.engines.podman_hpc`); so Podman's
+own options follow `run`, where both take them.
+
+Manual: https://docs.podman.io/en/stable/markdown/podman-run.1.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pwd
+import re
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from bareboat.engines import (
+    ALONE_IN_NAMESPACE,
+    ENV,
+    HOST_FILES,
+    PASSED_NAME,
+    PASSED_VALUE,
+    PROGRAMS_IN_STORE,
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    Container,
+    Host,
+    Seccomp,
+    Suitable,
+    Unsuitable,
+    passed_on,
+    refusal,
+    sealed,
+    usable,
+)
+from bareboat.engines.fixed import inside, inside_name
+from bareboat.errors import PlanError
+from bareboat.model import (
+    HELPER_VARIABLE,
+    Command,
+    EngineFacts,
+    Image,
+    Joined,
+    Mount,
+    Site,
+    Variable,
+    WhenSet,
+    Word,
+)
+
+NAME = "podman"
+CONTAINS = True
+STACKS = False
+JOINS = True
+FILES: tuple[str, ...] = ()
+STARTS_BY = (ENV,)
+SECCOMP = Seccomp.OWN
+LIMITS: dict[str, str] = {
+    "test_an_open_file_of_the_caller_reaches_the_command": (
+        "it closes all but the standard streams, so MPICH's mpiexec cannot start ranks from outside (PMI_FD)"
+    ),
+    "test_a_terminal_goes_through": (
+        "a terminal of its own needs /dev/console, which in the host's /dev is root's: programs see pipes"
+    ),
+    "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
+}
+
+#: --passwd came with 4.2, --unsetenv-all with 4.0.
+OLDEST = (4, 2)
+
+#: Podman's own tools: runtimes, conmon, newuidmap.
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+#: Its own options that a way may set.
+_OWN_OPTIONS = ("cgroup-manager", "runtime", "storage-driver")
+
+_RUN = RUN_VARIABLES[0]
+
+#: Variables that Podman and podman-hpc put into every container.
+_UNASKED = ("HOSTNAME", "PODMANHPC_MODULES_DIR")
+
+#: What Podman itself is given of the caller's environment, when it is set: where it keeps its state.
+_CALLERS = (
+    "XDG_RUNTIME_DIR",
+    "XDG_DATA_HOME",
+    "XDG_CONFIG_HOME",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    # Where podman-hpc keeps what it has squashed.
+    "SCRATCH",
+    "SQUASH_DIR",
+)
+
+#: Where Podman and podman-hpc keep what a user's containers share, when no XDG_RUNTIME_DIR says where.
+_STATE = ("/tmp/podman-run-{uid}", "/tmp/containers-user-{uid}", "/tmp/storage-run-{uid}", "/tmp/{uid}_hpc")
+
+#: Ends what Podman left behind: the process that holds the user's namespace, known by $1 in its environment.
+#: Then removes the directories after it, unless a Podman of the user's runs now.
+_CLEAN = r"""
+for path in $(grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null); do
+  path=${path%/environ}
+  kill -KILL "${path#/proc/}"
+done
+shift
+[ $# -gt 0 ] || exit 0
+running() {
+  local path words
+  for path in $(grep -lxE 'podman|conmon' /proc/[0-9]*/comm); do
+    path=${path%/comm} words=
+    IFS= read -r -d '' words < "$path/cmdline" # nothing: it has ended
+    if [ -O "$path" ] && [ -n "$words" ]; then return 0; fi
+  done 2>/dev/null
+  return 1
+}
+for ((tries = 0; tries < 50; tries++)); do # conmon has another Podman clean up
+  running || break
+  sleep 0.02
+done
+running && exit
+rm -rf --one-file-system -- "$@"
+"""
+
+#: Tried one after another: the site's own way first. crun refuses hybrid cgroups, which runc takes; without
+#: a session of systemd's only cgroupfs works.
+_WAYS: tuple[dict[str, str], ...] = (
+    {},
+    {"runtime": "runc"},
+    {"cgroup-manager": "cgroupfs"},
+    {"cgroup-manager": "cgroupfs", "runtime": "runc"},
+    {"cgroup-manager": "cgroupfs", "runtime": "crun"},
+)
+
+#: As root Podman raises limits even when it is told to keep the host's, which a root without
+#: CAP_SYS_RESOURCE, as in a container, may not.
+_ULIMIT_OF_ROOT = "nofile=1024:1024 nproc=32768:32768"
+
+
+#: What Podman would not hand down, after its own options, of which there are $0: the umask, and the limit of
+#: open files, which it raises to the hard one.
+_AS_CALLED = r"""
+own=("--umask=$(umask)")
+[[ $* == *--ulimit=* ]] || own+=("--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)")
+exec "${@:1:$0}" "${own[@]//unlimited/-1}" "${@:$0+1}"
+"""
+
+
+#: Podman's runtime says which groups the command is in, and of these only crun takes the caller's.
+_GROUPS_LOST = "without the user's supplementary groups, which runc drops and crun would keep"
+_TRIAL = """\
+echo written > /run/x && /bin/cat /run/x && ! echo written 2>/dev/null > /x || exit
+while read -r name groups; do [ "$name" != Groups: ] || echo "$groups"; done </proc/self/status
+"""
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    return probe_as(NAME, host, _WAYS)
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    return judge_as(NAME, site, image)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    return wrap_as(NAME, command, container, site)
+
+
+def probe_as(name: str, host: Host, ways: tuple[dict[str, str], ...]) -> tuple[EngineFacts, ...]:
+    """The program of this name, tried in each way until one works."""
+    path, podman = host.which(name), host.which("podman")
+    if path is None or podman is None:
+        return ()
+    with leaving_nothing(host) as mark:
+        return (_try(name, host, path, podman, ways, mark),)
+
+
+def _try(
+    name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, str], ...], mark: str
+) -> EngineFacts:
+    facts = functools.partial(_facts, name)
+    outcome = host.run([podman, "--version"])
+    version = re.search(r"(\d{1,5})\.(\d{1,5})\S{0,40}", outcome.stdout)
+    if not outcome.ok or version is None:
+        return facts(path, "", f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
+    if (int(version[1]), int(version[2])) < OLDEST:
+        return facts(path, version[0], f"older than {OLDEST[0]}.{OLDEST[1]}")
+    image = Path(host.scratch()) / "image"
+    mounts: list[str] = []
+    for folder in ("dev", "proc", "sys", "run", "etc"):
+        (image / folder).mkdir(parents=True)
+    for folder in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix"):
+        if Path("/", folder).is_dir():
+            (image / folder).mkdir()
+            mounts.append(_mount(Mount(source=os.path.realpath(f"/{folder}"), target=f"/{folder}")))
+    home = os.path.expanduser("~")
+    callers = [f"{each}={os.environ[each]}" for each in _CALLERS if os.environ.get(each)]
+    if os.getuid() == 0:
+        ways += tuple({**way, "ulimit": _ULIMIT_OF_ROOT} for way in ways)
+    said = []
+    for way in ways:
+        outcome = host.run(
+            ["env", "-i", f"PATH={_path(path)}", f"HOME={home}", f"USER={_user()}", mark, *callers, path,
+             *_options(way, os.getuid()), _tmpfs("/run"), *mounts, str(image),
+             "/bin/sh", "-c", _TRIAL]
+        )  # fmt: skip
+        seen, _, groups = outcome.stdout.partition("\n")
+        if outcome.ok and seen == "written":
+            settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
+            if len(groups.split()) < len(os.getgroups()):
+                settings["groups"] = "lost"
+            if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+                settings["cgroups"] = "v2"
+            named = " ".join(f"--{option} {value}" for option, value in way.items())
+            return EngineFacts(
+                name=name, path=path, version=version[0], origin="on PATH", works=True,
+                detail="it ran on a read-only folder"
+                + (f", with {named}" if named else "")
+                + (f", {_GROUPS_LOST}" if "groups" in settings else ""),
+                settings=settings,
+            )  # fmt: skip
+        said.append(outcome.stderr.strip() or repr(outcome.stdout))
+        if not re.search(r"cgroup|systemd|runtime|dbus|crun|runc|rlimit|driver", said[-1], re.IGNORECASE):
+            break
+    obstacle = host.user_namespace_obstacle()
+    if obstacle is not None and os.getuid() != 0:
+        return facts(path, version[0], *obstacle)
+    unique = "\n".join(dict.fromkeys(said))
+    remedy = "podman system migrate" if "cannot re-exec" in unique else "podman info"
+    if "subuid" in unique or "newuidmap" in unique:
+        remedy = "ask the administrator for newuidmap and a range in /etc/subuid and /etc/subgid"
+    return facts(path, version[0], f"it failed with: {unique}", remedy)
+
+
+@contextlib.contextmanager
+def leaving_nothing(host: Host) -> Iterator[str]:
+    """What Podman makes for itself inside is removed, and processes that it leaves behind are killed if they
+    have the given assignment in their environment."""
+    mark = f"{HELPER_VARIABLE}=probe-{uuid.uuid4()}"
+    new = host.absent([each.format(uid=os.getuid()) for each in _STATE])
+    try:
+        yield mark
+    finally:
+        host.run(["bash", "-c", _CLEAN, "bash", mark, *new])
+
+
+def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
+    return EngineFacts(
+        name=name, path=path, version=version, origin="on PATH", works=False, detail=detail, remedy=remedy
+    )
+
+
+def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitable:
+    facts = usable(name, site, image, program=name, remedy=f"module load {name}")
+    if isinstance(facts, Unsuitable):
+        return facts
+    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
+    groups = f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
+    return Suitable(
+        f"{facts.path} {facts.version}; it ran here when probed{groups}", False, mount_points=True
+    )
+
+
+def wrap_as(name: str, command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(name)
+    assert facts is not None  # judge() said Suitable
+    assert container.flat is not None  # STACKS is False
+    found = sealed.entries(command, container, site)
+    carried = sealed.carried(found)
+    # Podman stays as the command's parent without the run's mark, so that it gets no SIGTERM of the run's:
+    # the command gets it itself, and Podman waits for its end.
+    words: list[Word] = ["env", "-i", "-S", sealed.split(carried)]
+    words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
+    words += [WhenSet(each, (Joined((f"{each}=", Variable(each))),)) for each in _CALLERS]
+    words.append(WhenSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
+    # Where the probe found no limits to be needed, the caller's are named.
+    start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
+    if not container.seccomp:
+        start.append("--security-opt=seccomp=unconfined")
+    words += ["bash", "-c", _AS_CALLED, str(len(start)), *start]
+    mounts = [Mount(source=path, target=path) for path in HOST_FILES if path in facts.settings]
+    if container.identity is not None:
+        files = ("/etc/passwd", "/etc/group")
+        mounts += [Mount(source=container.identity + path, target=path) for path in files]
+    mounts += container.mounts
+    targets = {mount.target for mount in mounts}
+    words += [_tmpfs(path) for path in _scratch(container, targets)]
+    words += [_mount(mount) for mount in mounts]
+    for folder in RUN_FOLDERS:
+        bind = ('--mount=type=bind,"source=', Variable(folder), f'","destination={inside_name(folder)}"')
+        words.append(WhenSet(folder, (Joined(bind),)))
+    # Without a value it is the one in Podman's own environment.
+    words += [f"--env={name}" for name in carried]
+    words += [sealed.assignment(*each, before="--env=") for each in sealed.in_argv(found).items()]
+    for key in RUN_VARIABLES:
+        value = inside_name(key) if key in RUN_FOLDERS else Variable(key)
+        words.append(WhenSet(key, (Joined((f"--env={key}=", value)),)))
+    words += passed_on(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
+    words += _devices(container, site.uid)
+    # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
+    # what lies in the image's /tmp or home would be gone; an overlay is at another place.
+    words += [f"--workdir={command.workdir}", (container.tree or "") + (":O" if site.uid == 0 else "")]
+    # Podman names the host to every command, and takes for options what begins with a dash.
+    unasked = [word for key in _UNASKED if key not in found for word in ("-u", key)]
+    return Command(
+        argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))),
+        sealed=sealed.exported(carried),
+        where=command.where,
+    )
+
+
+def _devices(container: Container, uid: int) -> list[str]:
+    """What it takes to open the GPUs' devices, which lie in the host's /dev. AMD's belong to the groups
+    render and video, which `_options` keeps."""
+    if container.driver is None or uid != 0:  # only root's cgroup forbids devices that it was not told of
+        return []
+    return [f"--device-cgroup-rule=c {major}:* rwm" for major in container.driver.majors]
+
+
+def _path(program: str) -> str:
+    """PATH for Podman's helpers; podman-hpc's lie beside it."""
+    folder = os.path.dirname(program)
+    return _PATH if folder in _PATH.split(":") else f"{folder}:{_PATH}"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER", str(os.getuid()))
+
+
+def _options(settings: Mapping[str, str], uid: int) -> list[str]:
+    """Podman's own, then those of `run` that are the same for every command."""
+    own = [f"--{name}={value}" for name, value in settings.items() if name in _OWN_OPTIONS]
+    return [
+        "run", "--log-level=error", "--events-backend=none", *own,
+        "--rm", "--interactive", "--detach-keys=", "--log-driver=none", "--rootfs",
+        "--read-only", "--read-only-tmpfs=false",
+        *(["--userns=keep-id", "--group-add=keep-groups"] if uid != 0 else []),
+        "--network=host", "--pid=host", "--ipc=host", "--uts=host", "--volume=/dev:/dev:rslave",
+        "--volume=/sys:/sys:ro,rslave", "--no-hosts", "--passwd=false", "--systemd=false", "--init=false",
+        "--unsetenv-all", "--env-host=false", "--http-proxy=false",
+        *(f"--ulimit={limit}" for limit in settings.get("ulimit", "host").split()),
+        # Where cgroups can limit, Podman would allow 2048 processes and threads.
+        *(["--pids-limit=-1"] if settings.get("cgroups") == "v2" else []),
+    ]  # fmt: skip
+
+
+def _scratch(container: Container, targets: Collection[str]) -> list[str]:
+    """The scratch folders, and those in them on the way to a mount: made by the runtime, these would belong
+    to its root and could not be written to."""
+    found = {path for path in container.scratch if path not in targets}
+    for target in targets:
+        above = target.rpartition("/")[0]
+        while above and above not in targets and above not in container.scratch:
+            if any(above.startswith(path.rstrip("/") + "/") for path in found & set(container.scratch)):
+                found.add(above)
+            above = above.rpartition("/")[0]
+    return [path for path in sorted(found) if not any(path.startswith(f"{target}/") for target in targets)]
+
+
+def _tmpfs(path: str) -> str:
+    if ":" in path:
+        raise PlanError(
+            f"podman cannot show a folder with a colon in its name: {path}", remedy="take another engine"
+        )
+    mode = "1777" if path in ("/tmp", "/var/tmp") else "0755"
+    return f"--tmpfs={path}:rw,exec,mode={mode},U,notmpcopyup"
+
+
+def _mount(mount: Mount) -> str:
+    """One option in CSV, each field quoted: a name may hold commas and quotes."""
+    fields = [f"source={mount.source}", f"destination={mount.target}"]
+    for field in fields:
+        if not _is_text(field):
+            raise PlanError(
+                f"podman cannot mount {field!r}: the name is not UTF-8", remedy="take another engine"
+            )
+    quoted = ",".join('"' + field.replace('"', '""') + '"' for field in fields)
+    return f"--mount=type=bind,{quoted}" + ("" if mount.writable else ",ro=true")
+
+
+def _printed(argv: tuple[Word, ...]) -> list[Word]:
+    """The command, by way of a shell where it is needed: Podman hands it on in JSON, which holds text only,
+    and env(1) would take a name with "=" for a variable."""
+    odd = [word for word in argv if isinstance(word, str) and not _is_text(word)]
+    if not odd:
+        through_shell = "=" in str(argv[0])
+        return [*(["/bin/sh", "-c", 'exec "$0" "$@"'] if through_shell else []), *argv]
+    lines = []
+    for word in argv:
+        if isinstance(word, str) and not _is_text(word):
+            escaped = "".join(f"\\{byte:03o}" for byte in os.fsencode(word))
+            # $(…) drops newlines at the end, so something else ends it.
+            lines.append(f'w=$(printf \'{escaped}.\'); set -- "$@" "${{w%.}}"; ')
+        else:
+            lines.append('set -- "$@" "$1"; ')
+        lines.append("shift; ")
+    return ["/bin/sh", "-c", "".join(lines) + 'exec "$@"', "sh", *(w if w not in odd else "" for w in argv)]
+
+
+def _is_text(word: str) -> bool:
+    return word.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in word)

@@ -1,0 +1,378 @@
+"""Starts a command under PRoot, and keeps what PRoot alone does not: the image, and the exit code.
+
+The job script of the engine udocker carries the text of this file. It runs on the node by the python3 that is
+there, 3.6 or newer, and with no Bareboat. What it does, and PRoot does not:
+
+- PRoot has no read-only root. Landlock forbids writes outside the writable mounts; where it cannot, the image
+  is copied for the run. https://docs.kernel.org/userspace-api/landlock.html
+- PRoot rewrites the paths of the system calls that it knows. Those that came after it would reach the host's
+  files; a seccomp filter answers them with ENOSYS, and the C library takes the older call.
+- PRoot's exit code is that of the process that ended last. A shell inside tells that of the command.
+- PRoot passes on its own environment, PROOT_TMP_DIR in it. env(1) inside takes that away.
+"""
+
+# shutil, tempfile and platform would double the time that a start takes.
+import ctypes
+import os
+import select
+import struct
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+else:  # signal itself makes enums of its numbers: 3 ms at every start
+    import _signal as signal
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+#: Rights of Landlock that change something: bit 1 is to write a file, 4 to 12 to remove and to make entries,
+#: 13 to move between folders (ABI 2), 14 to truncate (ABI 3). Files have the first and the last only.
+_WRITES = sum(1 << bit for bit in (1, *range(4, 15)))
+_WRITES_OF_FILE = 1 << 1 | 1 << 14
+#: ABI 1 forbids every move between two folders, in writable ones too. Programs do not bear that.
+OLDEST_LANDLOCK = 2
+
+#: Calls that take a path an old PRoot does not rewrite, or that reach files past it. Alike on all machines.
+_UNKNOWN = {
+    "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fspick": 433, "clone3": 435,
+    "openat2": 437, "faccessat2": 439, "mount_setattr": 442, "fchmodat2": 452, "setxattrat": 463,
+    "getxattrat": 464, "listxattrat": 465, "removexattrat": 466, "open_tree_attr": 467, "file_getattr": 468,
+    "file_setattr": 469,
+}  # fmt: skip
+#: Machine -> its number for seccomp(2), and its own numbers of such calls.
+_MACHINES = {
+    "x86_64": (
+        0xC000003E,
+        {"fanotify_mark": 301, "name_to_handle_at": 303, "renameat2": 316, "execveat": 322, "statx": 332},
+    ),
+    "aarch64": (
+        0xC00000B7,
+        {"fanotify_mark": 263, "name_to_handle_at": 264, "renameat2": 276, "execveat": 281, "statx": 291},
+    ),
+}
+
+#: Tells the command's exit code on descriptor 9. What a shell says of a child's death is not the job's.
+_TELL = (
+    "exec 8>&2 2>/dev/null; trap : HUP INT QUIT TERM; "
+    '"$@" 2>&8 8>&- 9>&-; code=$?; echo "$code" >&9; exit "$code"'
+)
+_SHELL, _ENV = "/bin/sh", "/usr/bin/env"
+#: Variables that a shell sets by itself.
+_OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
+
+#: How long what the command left running may go on before it is killed, as udocker and Docker do.
+_GRACE_S = 1.0
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+_ENOSYS = 38
+
+
+def main(words: "list[str]") -> int:
+    """Options: --proot, --root, --cwd, --env NAME=VALUE, --sealed NAME,NAME (their values are in
+    BAREBOAT_ENV_0 and so on), --bind|--ro|--ro-try SOURCE TARGET (outer before inner), --scratch TARGET,
+    --no-seccomp; then -- and the command."""
+    one = {"--proot": "", "--root": "", "--cwd": "/"}
+    environment: list[str] = []
+    carried: dict[str, str] = {}
+    mounts: list[tuple[str, str, str]] = []
+    scratch: list[str] = []
+    settings: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            break
+        if word == "--no-seccomp":
+            settings["PROOT_NO_SECCOMP"] = "1"
+        elif word in one:
+            one[word] = next(rest)
+        elif word == "--env":
+            environment.append(next(rest))
+        elif word == "--sealed":
+            carried = sealed(next(rest))
+        elif word == "--scratch":
+            scratch.append(next(rest))
+        else:
+            mounts.append((word, next(rest), next(rest)))
+    command = list(rest)
+    proot, root = one["--proot"], one["--root"]
+    work = _place() + "/bareboat-proot-" + os.urandom(8).hex()
+    os.mkdir(work, 0o700)
+    try:
+        writable = [source for kind, source, _ in mounts if kind == "--bind"]
+        guarded = landlock_abi() >= OLDEST_LANDLOCK
+        if not guarded or any(_lies_in(root, folder) for folder in writable):
+            copy = work + "/root"
+            _copy(root, copy)
+            mounts = [
+                (kind, copy + source[len(root) :] if source.startswith(root + "/") else source, target)
+                for kind, source, target in mounts
+            ]
+            root = copy
+        bound = [("%s/scratch-%d" % (work, number), target) for number, target in enumerate(scratch)]  # noqa: UP031
+        for folder, _ in bound:
+            os.mkdir(folder)
+        bound += [(source, to) for kind, source, to in mounts if kind != "--ro-try" or os.path.exists(source)]
+        argv = [proot, "-v", "-1", "-r", root, "-w", one["--cwd"]]
+        for number, (source, target) in enumerate(bound):
+            _make_mount_point(root, bound[:number], target, os.path.isdir(source), work)
+            argv += ["-b", source + ":" + target]
+        own = work + "/proot"
+        os.mkdir(own)
+        settings["PROOT_TMP_DIR"] = own
+        settings.update(_loaders(proot, own))
+        told = _is_there(root, bound, _SHELL) and _is_there(root, bound, _ENV)
+        if told:
+            argv += [_SHELL, "-c", _TELL, "sh", _ENV]
+            for name in (*settings, *_OF_SHELLS):
+                argv += ["-u", name]
+            argv += environment
+            if "=" in command[0]:  # env would take it for one more variable
+                argv += [_SHELL, "-c", 'exec "$0" "$@"']
+        else:  # an image without a shell: its command gets PRoot's variables too
+            for entry in environment:
+                name, _, value = entry.partition("=")
+                settings[name] = value
+        settings.update(carried)
+        return _run(argv + command, settings, [work, *writable] if guarded else None, told)
+    finally:
+        _remove(work)
+
+
+def sealed(names: str) -> "dict[str, str]":
+    """The variables whose values stand in no argv, where every user of the machine could read them."""
+    listed = names.split(",") if names else []
+    return {name: os.environ["BAREBOAT_ENV_%d" % number] for number, name in enumerate(listed)}  # noqa: UP031
+
+
+def _place() -> str:
+    """A folder for what vanishes. PRoot starts a program of its own there: it must not be mounted noexec."""
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):
+        if folder and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    return "/tmp"
+
+
+def _copy(root: str, copy: str) -> None:
+    import shutil
+
+    shutil.copytree(root, copy, symlinks=True)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return (os.path.realpath(path) + "/").startswith(os.path.realpath(folder).rstrip("/") + "/")
+
+
+def _loaders(proot: str, folder: str) -> "dict[str, str]":
+    """The loaders that PRoot starts programs with. Old ones, which do not know PROOT_TMP_DIR, would put them
+    into /tmp, where nothing may be written now. They lie, as ELF files, in the program itself."""
+    with open(proot, "rb") as stream:
+        content = stream.read()
+    found: dict[str, str] = {}
+    start = -1 if b"PROOT_TMP_DIR" in content else content.find(b"\x7fELF", 1)
+    while start > 0:
+        bits, order, kind = content[start + 4] * 32, content[start + 5], content[start + 16 : start + 18]
+        if bits in (32, 64) and order == 1 and kind == b"\2\0":  # an executable, and not these bytes in code
+            # Where its table of sections is, which is its end, and how long: elf(5).
+            at, form, numbers = (40, "<Q", 58) if bits == 64 else (32, "<I", 46)
+            size, count = struct.unpack_from("<HH", content, start + numbers)
+            end = start + struct.unpack_from(form, content, start + at)[0] + size * count
+            name = "PROOT_LOADER" if bits == 64 else "PROOT_LOADER_32"
+            found[name] = folder + "/" + name
+            with open(found[name], "wb") as stream:
+                stream.write(content[start:end])
+            os.chmod(found[name], 0o700)
+        start = content.find(b"\x7fELF", start + 1)
+    return found
+
+
+def _steps(root: str, bound: "list[tuple[str, str]]", target: str) -> "list[tuple[str, bool]]":
+    """A path as PRoot goes it: where each of its parts lies on the host, and whether more follow. It ends at
+    the first that is not there; asked again once that has been made, it goes on."""
+    names = [name for name in target.split("/") if name]
+    inside, links, steps = "", 0, []
+    while names:
+        inside = os.path.normpath(inside + "/" + names.pop(0)).rstrip("/")
+        path = root + inside
+        for source, place in bound:  # outer before inner: the last one holds
+            if inside == place or inside.startswith(place + "/"):
+                path = source + inside[len(place) :]
+        steps.append((path, bool(names)))
+        if not os.path.lexists(path):
+            break
+        if os.path.islink(path) and links < 40:
+            links += 1
+            to = os.readlink(path)
+            names = [name for name in to.split("/") if name] + names
+            inside = "" if to.startswith("/") else os.path.dirname(inside)
+    return steps or [(root, False)]
+
+
+def _is_there(root: str, bound: "list[tuple[str, str]]", path: str) -> bool:
+    return os.path.lexists(_steps(root, bound, path)[-1][0])
+
+
+def _make_mount_point(
+    root: str, bound: "list[tuple[str, str]]", target: str, is_folder: bool, work: str
+) -> None:
+    """An empty folder or file where something is to be mounted, if nothing is there: in the image's tree, as
+    other engines do, or in a scratch folder; never in what the user mounts. PRoot would make it in /tmp."""
+    while True:
+        path, more = _steps(root, bound, target)[-1]
+        if os.path.lexists(path) or not path.startswith((root + "/", work + "/")):
+            return
+        try:
+            if more or is_folder:
+                os.mkdir(path)
+            else:
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+        except FileExistsError:  # by another rank
+            pass
+        except OSError:  # a store that is not ours: a newer PRoot feigns the mount point
+            return
+
+
+def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] | None", told: bool) -> int:
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    heard, tells = os.pipe()
+    # What these do is the command's to decide. A handler, unlike SIG_IGN, is not inherited.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(tells, 9)
+            os.set_inheritable(9, True)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+                signal.signal(number, signal.SIG_DFL)
+            # To SIGQUIT PRoot answers by killing all that it traces: nothing outlives this process.
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0)
+            _restrict(writable)
+            os.execve(argv[0], argv, environment)
+        except BaseException as error:
+            os.write(2, os.fsencode(f"bareboat: {argv[0]} cannot be started: {error}\n"))
+        finally:
+            os._exit(3)
+    # Nor does this process outlive the job script.
+    signal.signal(signal.SIGUSR2, lambda *_: os.kill(child, signal.SIGQUIT))
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR2, 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    os.close(tells)
+    answer, status = _listen(heard, woken, child)
+    deadline = time.monotonic() + _GRACE_S
+    while status is None and time.monotonic() < deadline:
+        ended, how = os.waitpid(child, os.WNOHANG)
+        if ended:
+            status = how
+        else:
+            time.sleep(0.0005)
+    if status is None:
+        os.kill(child, signal.SIGQUIT)
+        status = os.waitpid(child, 0)[1]
+    _end_orphans()
+    if answer:
+        return int(answer)
+    code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    return code or (1 if told else 0)
+
+
+def _listen(heard: int, woken: int, child: int) -> "tuple[bytes, int | None]":
+    """Wait for the exit code that the shell tells, or for PRoot's end and status without it."""
+    while True:
+        ready, _, _ = select.select([heard, woken], [], [])
+        if heard in ready:
+            answer = os.read(heard, 16)
+            if answer:
+                return answer, None
+            return b"", os.waitpid(child, 0)[1]
+        os.read(woken, 64)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return b"", status
+
+
+def _end_orphans() -> None:
+    """What PRoot traced until somebody killed it goes on with the host's files before its eyes: end it."""
+    while True:
+        try:
+            with open("/proc/thread-self/children") as stream:
+                orphans = [int(word) for word in stream.read().split()]
+        except OSError:  # a kernel without this list
+            return
+        if not orphans:
+            return
+        for pid in orphans:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def landlock_abi() -> int:
+    """The version of Landlock in this kernel; below 1 without it. Its calls' numbers are alike everywhere."""
+    return int(_libc.syscall(444, None, ctypes.c_size_t(0), 1))
+
+
+def _restrict(writable: "list[str] | None") -> None:
+    """For this process and all below it: write only there (None: anywhere), and no call unknown to PRoot."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if writable is not None:
+        handled = _WRITES if landlock_abi() >= 3 else _WRITES & ~(1 << 14)
+        rules = _check(_libc.syscall(444, struct.pack("Q", handled), ctypes.c_size_t(8), 0))
+        for path in writable:
+            place = os.open(path, os.O_PATH)
+            allowed = handled if os.path.isdir(path) else handled & _WRITES_OF_FILE
+            _check(_libc.syscall(445, rules, 1, struct.pack("=Qi", allowed, place), 0))
+            os.close(place)
+        _check(_libc.syscall(446, rules, 0))
+        os.close(rules)
+    machine = os.uname().machine
+    if machine in _MACHINES:
+        audit, own = _MACHINES[machine]
+        numbers = sorted([*_UNKNOWN.values(), *own.values()])
+        # Of another kind of program: allow. A number of ours: ENOSYS. Else allow. See seccomp(2), bpf.
+        lines = [(0x20, 0, 0, 4), (0x15, 0, len(numbers) + 1, audit), (0x20, 0, 0, 0)]
+        lines += [(0x15, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+        lines += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | _ENOSYS)]
+        code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
+        program = struct.pack("HxxxxxxQ", len(lines), ctypes.addressof(code))
+        _check(_libc.prctl(_PR_SET_SECCOMP, 2, program, 0, 0))
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def _remove(folder: str) -> None:
+    """The folder with all that is in it, as far as it goes: what fails here must not change the exit code."""
+    for path, folders, _ in os.walk(folder):
+        for name in folders:
+            if not os.path.islink(path + "/" + name):
+                _try(os.chmod, path + "/" + name, 0o700)  # the command may have made it unwritable
+    for path, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            _try(os.unlink, path + "/" + name)
+        for name in folders:
+            _try(os.unlink if os.path.islink(path + "/" + name) else os.rmdir, path + "/" + name)
+    _try(os.rmdir, folder)
+
+
+def _try(action: "Callable[..., None]", *arguments: object) -> None:
+    try:  # noqa: SIM105 (contextlib costs milliseconds)
+        action(*arguments)
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))  # nothing is left to tidy up, which would take a millisecond

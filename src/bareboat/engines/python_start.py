@@ -1,0 +1,61 @@
+"""The words of Bareboat's own starters, proot_start and fakechroot_start, which have one set of options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bareboat.engines import (
+    HOST_FILES,
+    PASSED_ASSIGNMENT,
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    Container,
+    passed_on,
+    sealed,
+)
+from bareboat.model import Command, Joined, Site, Variable, WhenSet, Word
+
+_SHARED = ("/dev", "/proc")
+#: The system's python3 before one of the caller's, which may need the caller's variables.
+_FIRST_PATH = Joined(("PATH=/usr/bin:/bin:", Variable("PATH")))
+
+
+def words(program: str, own: Sequence[str], container: Container, workdir: str) -> list[Word]:
+    """What follows python3, up to the environment. The parents of the command do not carry the run's mark.
+    `program`: the starter's text, as the node that runs it may have no Bareboat; `own`: options of its own.
+    """
+    # A job is planned once before its image is looked for: then there is no tree yet.
+    found: list[Word] = ["-I", "-S", "-c", program, *own, "--root", container.flat or "", "--cwd", workdir]
+    for path in _SHARED:
+        found += ["--bind", path, path]
+    found += ["--ro", "/sys", "/sys"]
+    for path in container.scratch:
+        found += ["--scratch", path]
+    for path in HOST_FILES:
+        found += ["--ro-try", path, path]
+    if container.identity is not None:
+        for name in ("passwd", "group"):
+            found += ["--ro", f"{container.identity}/etc/{name}", f"/etc/{name}"]
+    for mount in container.mounts:
+        found += ["--bind" if mount.writable else "--ro", mount.source, mount.target]
+    for name in RUN_FOLDERS:
+        found.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))
+    return found
+
+
+def wrap(start: Sequence[Word], command: Command, container: Container, site: Site) -> Command:
+    """The command behind `start`, as `words` gave it, in an environment of nothing else."""
+    variables = sealed.entries(command, container, site)
+    carried = sealed.carried(variables)
+    found: list[Word] = ["env", "-i", "-S", sealed.carriers(len(carried)), _FIRST_PATH]
+    found.append(WhenSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
+    if container.guard is not None:
+        found += [container.guard.loader(full=False), "/usr/bin/env"]
+    found += ["python3", *start]
+    found += ["--sealed", ",".join(carried)]
+    for name, value in sealed.in_argv(variables).items():
+        found += ["--env", sealed.assignment(name, value)]
+    for name in RUN_VARIABLES:
+        found.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
+    found += passed_on(container, "--env", PASSED_ASSIGNMENT)
+    return Command(argv=(*found, "--", *command.argv), sealed=sealed.exported(carried), where=command.where)

@@ -1,0 +1,117 @@
+"""Sarus: CSCS's setuid OCI runtime. It runs images of its own repository, never a tree.
+
+The user brings the image there once, with `sarus load`; what Bareboat does is to find it by the digest in its
+name, and to start it: mounts, working folder, entry point and environment are the job's. What is written in
+the container lies in Sarus's overlay and vanishes. The host's environment would come along, and is dropped
+before and inside.
+
+Written from https://sarus.readthedocs.io/en/stable/user/user_guide.html; see UNTESTED.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bareboat.engines import (
+    RUN_FOLDERS,
+    RUN_VARIABLES,
+    STARTERS,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    plain_start,
+    sealed,
+    site_images,
+    usable,
+)
+from bareboat.engines.fixed import inside, inside_name
+from bareboat.errors import PlanError
+from bareboat.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+
+NAME = "sarus"
+CONTAINS = True
+STACKS = False
+FILES: tuple[str, ...] = ()
+STARTS_BY = STARTERS
+LIMITS: dict[str, str] = {}
+UNTESTED = "untested: written from Sarus's documentation, never run on the real Sarus"
+
+#: It loads what `docker save` writes.
+_HOW = (
+    "bareboat image convert DIGEST oci-archive:image.tar"
+    " && skopeo copy oci-archive:image.tar docker-archive:bareboat.tar:NAME && sarus load bareboat.tar NAME"
+)
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    path = host.which("sarus")
+    if path is None:
+        return ()
+    said = host.run([path, "--version"])
+    version = re.search(r"\d{1,5}\.\d{1,5}\S{0,40}", said.stdout)
+    if not said.ok or version is None:
+        return (_facts(path, "", False, f"`sarus --version` said: {said.stdout or said.stderr}".strip()),)
+    said = host.run([path, "images"])
+    if not said.ok or not said.stdout.startswith("REPOSITORY"):
+        detail = f"`sarus images` said: {(said.stderr or said.stdout).strip()}; {UNTESTED}"
+        return (_facts(path, version[0], False, detail),)
+    images = site_images.listed(said.stdout)
+    detail = f"its repository holds {len(images)} images of Bareboat's; {UNTESTED}"
+    return (_facts(path, version[0], True, detail, images),)
+
+
+def _facts(
+    path: str, version: str, works: bool, detail: str, images: dict[str, str] | None = None
+) -> EngineFacts:
+    return EngineFacts(
+        name=NAME, path=path, version=version, origin="on PATH", works=works, detail=detail,
+        remedy="" if works else "sarus images", settings=images or {},
+    )  # fmt: skip
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    facts = usable(NAME, site, image, program="sarus", remedy="module load sarus")
+    if isinstance(facts, Unsuitable):
+        return facts
+    assert image is not None  # usable() said so
+    missing = site_images.missing(image, facts, tool="Sarus", how=_HOW)
+    if missing is not None:
+        return missing
+    return Suitable(f"{facts.path} {facts.version} has the image; {UNTESTED}", overlay=False)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(NAME)
+    assert facts is not None  # judge() said Suitable
+    found = sealed.entries(command, container, site)
+    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
+    words.append(f"PATH=/usr/bin:/bin:{facts.path.rpartition('/')[0]}")
+    words += [f"HOME={site.home}", f"USER={site.user}"]
+    # It stays as the command's parent, and has no run's mark: a SIGTERM is for the command.
+    # An empty value must be a word of its own, says the user guide.
+    words += [facts.path, "run", "--entrypoint", ""]
+    for mount in container.mounts:
+        words.append(_mount(mount.source, mount.target, readonly=not mount.writable))
+    for name in RUN_FOLDERS:
+        bind = ("--mount=type=bind,source=", Variable(name), f",destination={inside_name(name)}")
+        words.append(WhenSet(name, (Joined(bind),)))
+    words += [f"--workdir={command.workdir}", _image(command, facts)]
+    run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
+    start = plain_start.words(command.workdir, found, run, inside(command.argv), container)
+    return Command(argv=(*words, *start), sealed=sealed.exported(found), where=command.where)
+
+
+def _image(command: Command, facts: EngineFacts) -> str:
+    digest = command.environment.get("BAREBOAT_IMAGE", "")
+    return facts.settings.get(site_images.key(digest), site_images.name(digest))
+
+
+def _mount(source: str, target: str, *, readonly: bool) -> str:
+    for path in (source, target):
+        if "," in path or "=" in path:
+            raise PlanError(
+                f"sarus cannot mount {path}: its mounts are key=value pairs parted by commas",
+                remedy="rename the folder, or take another engine",
+            )
+    return f"--mount=type=bind,source={source},destination={target}" + (",readonly" if readonly else "")

@@ -1,0 +1,138 @@
+"""Shifter: NERSC's setuid runtime. Its images come from a registry by way of the site's image gateway, never
+from a tree.
+
+The user pushes the image and has the gateway pull it; what Bareboat does is to find it by the digest in its
+name, and to start it. Shifter makes no mount points: a folder shows at a path only if the site shows it there
+(siteFs: the home and the scratch, usually) or the image has such a folder. So what the job names by the same
+path outside and inside is left to the site, and what Shifter is known to forbid is refused beforehand.
+
+Written from https://shifter.readthedocs.io/en/latest/command/shifter.html and what `shifter --help` prints;
+see UNTESTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bareboat.engines import (
+    RUN_FOLDERS,
+    STARTERS,
+    Container,
+    Host,
+    Suitable,
+    Unsuitable,
+    plain_start,
+    sealed,
+    site_images,
+    usable,
+)
+from bareboat.errors import PlanError
+from bareboat.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+
+NAME = "shifter"
+CONTAINS = True
+STACKS = False
+FILES: tuple[str, ...] = ()
+STARTS_BY = STARTERS
+LIMITS: dict[str, str] = {}
+UNTESTED = "untested: written from Shifter's documentation, never run on the real Shifter"
+
+_HOW = (
+    "bareboat image push DIGEST REGISTRY/YOU/NAME && shifterimg pull docker:REGISTRY/YOU/NAME"
+    " (in a registry that the site's gateway can reach)"
+)
+
+#: Under these nothing can be mounted.
+_FORBIDDEN = ("/dev", "/etc", "/opt/udiImage", "/proc", "/var")
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    path, gateway = host.which("shifter"), host.which("shifterimg")
+    if path is None:
+        return ()
+    said = host.run([path, "--help"])
+    if not said.ok or "--volume" not in said.stdout:
+        return (_facts(path, False, f"`shifter --help` said: {(said.stdout or said.stderr).strip()}"),)
+    if gateway is None:
+        return (
+            _facts(path, False, f"there is no shifterimg, which tells what images there are; {UNTESTED}"),
+        )
+    said = host.run([gateway, "images"])
+    if not said.ok:
+        detail = f"`shifterimg images` said: {(said.stderr or said.stdout).strip()}; {UNTESTED}"
+        return (_facts(path, False, detail),)
+    ready = "\n".join(line for line in said.stdout.splitlines() if " READY " in line)
+    images = site_images.listed(ready)
+    detail = f"the site's gateway has {len(images)} images of Bareboat's; {UNTESTED}"
+    return (_facts(path, True, detail, images),)
+
+
+def _facts(path: str, works: bool, detail: str, images: dict[str, str] | None = None) -> EngineFacts:
+    return EngineFacts(
+        name=NAME, path=path, version="", origin="on PATH", works=works, detail=detail,
+        remedy="" if works else "shifterimg images", settings=images or {},
+    )  # fmt: skip
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    facts = usable(NAME, site, image, program="shifter", remedy="module load shifter")
+    if isinstance(facts, Unsuitable):
+        return facts
+    assert image is not None  # usable() said so
+    missing = site_images.missing(image, facts, tool="Shifter", how=_HOW)
+    if missing is not None:
+        return missing
+    return Suitable(f"{facts.path}: the site's gateway has the image; {UNTESTED}", overlay=False)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    facts = site.engine(NAME)
+    assert facts is not None  # judge() said Suitable
+    if any(name in RUN_FOLDERS for word in command.argv for name in _variables(word)):
+        raise PlanError(
+            "the launcher needs its folder of the run in the container, and Shifter makes no mount points",
+            remedy="take another engine, or one process: ranks_per_node = 1",
+        )
+    found = sealed.entries(command, container, site)
+    digest = command.environment.get("BAREBOAT_IMAGE", "")
+    image = facts.settings.get(site_images.key(digest), site_images.name(digest))
+    # Shifter becomes the command by exec, so it has the run's mark; its other settings (SHIFTER_VOLUME) are
+    # the caller's, and do not come along.
+    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
+    words += ["PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
+    words.append(WhenSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
+    words += [facts.path, f"--image=docker:{image}", f"--workdir={command.workdir}"]
+    for mount in container.mounts:
+        if mount.source != mount.target:
+            words.append(_volume(mount.source, mount.target, readonly=not mount.writable))
+    run = plain_start.run_variables()
+    start = plain_start.words(command.workdir, found, run, command.argv, container)
+    return Command(argv=(*words, "--", *start), sealed=sealed.exported(found), where=command.where)
+
+
+def _volume(source: str, target: str, *, readonly: bool) -> str:
+    for path in (source, target):
+        if any(mark in path for mark in ":;"):
+            raise PlanError(
+                f"shifter cannot mount {path}: colons and semicolons part its mounts",
+                remedy="rename the folder, or take another engine",
+            )
+    if any(target == folder or target.startswith(f"{folder}/") for folder in _FORBIDDEN):
+        raise PlanError(
+            f"shifter mounts nothing at {target}: {', '.join(_FORBIDDEN)} are its own",
+            remedy="mount it elsewhere, or take another engine",
+        )
+    return f"--volume={source}:{target}" + (":ro" if readonly else "")
+
+
+def _variables(word: Word) -> Iterator[str]:
+    match word:
+        case Variable(name=name):
+            yield name
+        case Joined(parts=parts):
+            yield from (part.name for part in parts if isinstance(part, Variable))
+        case WhenSet(words=words):
+            for each in words:
+                yield from _variables(each)
+        case str():
+            pass

@@ -1,0 +1,26 @@
+"""Singularity: SingularityCE, and what came before Apptainer, which has the same command line."""
+
+from __future__ import annotations
+
+from bareboat.engines import Apart, Container, Host, Suitable, Unsuitable, apptainer
+from bareboat.model import Command, EngineFacts, Image, Site
+
+NAME = "singularity"
+CONTAINS = True
+APART = Apart.USER
+STACKS = False
+FILES: tuple[str, ...] = ("sif",)
+LIMITS = apptainer.LIMITS
+SECCOMP = apptainer.SECCOMP
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    return apptainer.probe_as(NAME, host)
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    return apptainer.judge_as(NAME, site, image)
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    return apptainer.wrap_as(NAME, command, container, site)

@@ -1,0 +1,51 @@
+"""Images that a tool keeps in a repository of its own, or has from the site's gateway: Sarus, Shifter.
+
+Such a tool cannot be handed a tree. The user loads the image once, under a name that tells its digest; by
+that name the probe finds it, and the job runs it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bareboat import digests
+from bareboat.engines import Unsuitable
+from bareboat.model import EngineFacts, Image
+
+_DIGITS = 12
+
+
+def name(digest: str) -> str:
+    """What an image is called there."""
+    return f"bareboat:{key(digest)}"
+
+
+_LONGEST_LINE = 4096
+
+
+def key(digest: str) -> str:
+    return digests.hexed(digest)[:_DIGITS] if digest else ""  # an environment that is only described has none
+
+
+def listed(said: str) -> dict[str, str]:
+    """Of a table of images: the digits of those that were named so -> their full names. The tag stands behind
+    a colon (Shifter) or in a column of its own (Sarus)."""
+    pattern = re.compile(rf"(?:^|\s)(\S*\bbareboat)(?::|[ \t]+)([0-9a-f]{{{_DIGITS}}})(?=\s|$)")
+    lines = (line for line in said.splitlines() if len(line) < _LONGEST_LINE)
+    found = [pair for line in lines for pair in pattern.findall(line)]
+    return {digits: f"{repository}:{digits}" for repository, digits in found}
+
+
+def missing(image: Image, facts: EngineFacts, *, tool: str, how: str) -> Unsuitable | None:
+    """Why it cannot run: the image has not been brought there. `how`: the commands, with NAME and DIGEST."""
+    if not image.digest:
+        return Unsuitable(
+            f"{tool} runs images of its own repository, and this one is not captured yet",
+            remedy="bareboat capture",
+        )
+    if key(image.digest) in facts.settings:
+        return None
+    return Unsuitable(
+        f"{tool} runs images of its own repository only, and has none called {name(image.digest)}",
+        remedy=how.replace("NAME", name(image.digest)).replace("DIGEST", digests.short(image.digest)),
+    )

@@ -1,0 +1,408 @@
+"""udocker: no namespaces, no setuid. It works nearly everywhere; what it costs depends on its mode.
+
+- S1: the Apptainer or Singularity that udocker would take, started as the engine apptainer starts it.
+- F1: libfakechroot, preloaded (`bareboat.engines.fakechroot`).
+- P1, P2: PRoot, which needs ptrace and is slow at file calls.
+
+PRoot is that of udocker's engine (or the one on PATH), called by `proot_start` and not by udocker's own
+command, which cannot keep what Bareboat promises:
+
+- a signal that ends the command becomes exit code 255 or 0, and a process left behind changes the code;
+- it adds its own variables (container_root, PS1, …), and passes PRoot an option, -k, that old ones break on;
+- it wants a container of its own (a copy of the image, some seconds and all its bytes) and lets jobs write
+  to it.
+
+Its other modes are not driven: F2 to F4 write into the image's programs; R1 to R3 (runc, crun) need user
+namespaces, with which bubblewrap works and costs less, and end with 1 when there is no terminal.
+
+What P1 and P2 do not keep, beside speed: Landlock says "Permission denied" where a read-only mount says
+"Read-only file system", and does not forbid the owner of the image's files to change their modes and times;
+containers that are started one by one cannot read each other's memory (CMA), those of one torchrun can;
+debuggers, which need ptrace themselves, do not run. Without Landlock (before Linux 5.19) read-only mounts can
+be written to.
+
+Manual: https://indigo-dc.github.io/udocker/ and https://proot-me.github.io/
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from bareboat.engines import (
+    GUARDED_APART,
+    PROGRAMS_IN_STORE,
+    PTRACE,
+    Apart,
+    Container,
+    Host,
+    Seccomp,
+    Suitable,
+    Unsuitable,
+    apptainer,
+    fakechroot,
+    proot_start,
+    python_start,
+    refusal,
+)
+from bareboat.errors import PlanError
+from bareboat.model import Command, EngineFacts, Image, Mount, Outcome, Site
+
+NAME = "udocker"
+CONTAINS = True
+APART = Apart.TRACER
+STACKS = False
+KEEPS_READ_ONLY = False
+FILES: tuple[str, ...] = ()
+LIMITS: dict[str, str] = {
+    "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
+}
+
+#: PRoot's, fastest first: P1 stops a program only at the calls that matter, P2 at every one.
+PROOT_MODES = ("P1", "P2")
+
+#: Measured, see bench/engines: what nobody should have to find out.
+COST = "stat-heavy programs run 27 times slower, import torch half as slow again"
+
+_INSTALL = "udocker install"
+_GET = "bareboat doctor --fix"
+
+#: The job script carries it: the node that runs it may have no Bareboat.
+_STARTER = inspect.getsource(proot_start)
+
+
+def probe(host: Host) -> tuple[EngineFacts, ...]:
+    """Each mode, tried: Apptainer, libfakechroot, then udocker's own PRoot and the one on PATH."""
+    places = _Places(host)
+    found = [*_starter(host, places)]
+    preloaded = fakechroot.probe(host, NAME, places.libraries, places.engine(), places.machine, _GET)
+    found += [preloaded] if preloaded is not None else []
+    proots = []
+    for path, origin in _programs(host, places):
+        proots.append(_try(host, path, origin))
+        if proots[-1].works:
+            break
+    found += proots
+    udocker = host.which("udocker")
+    if not proots and udocker is not None:
+        reason = "udocker is there, but its engine is not installed"
+        found.append(
+            EngineFacts(
+                name=NAME, path=udocker, version="", origin="on PATH", works=False, detail=reason,
+                remedy=_GET, faults=dict.fromkeys(PROOT_MODES, reason),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+class _Places:
+    """Where udocker looks for the programs and libraries of its engine, or where `bareboat doctor --fix` has
+    put them."""
+
+    def __init__(self, host: Host) -> None:
+        machine = os.uname().machine
+        #: As udocker calls the machine in the names of its files (its helper/archinfo.py).
+        self.machine = "arm64" if machine == "aarch64" else machine
+        top = Path(os.environ.get("UDOCKER_DIR") or os.path.expanduser("~/.udocker"))
+        fixed = host.tool(NAME)
+        if fixed is not None and not (top / "bin").is_dir():
+            top = Path(fixed) / "engine"
+        self.programs = Path(os.environ.get("UDOCKER_BIN") or top / "bin")
+        self.libraries = Path(os.environ.get("UDOCKER_LIB") or top / "lib")
+
+    def engine(self) -> str:
+        try:
+            version = (self.libraries / "VERSION").read_text().strip()
+        except OSError:
+            version = "of unknown version"
+        return f"udocker's engine {version}"
+
+    def program(self, *names: str) -> str | None:
+        """The first that is there, by its name with the machine's or without."""
+        return next((path for name in names if os.access(path := str(self.programs / name), os.X_OK)), None)
+
+
+def _programs(host: Host, places: _Places) -> Iterator[tuple[str, str]]:
+    """PRoot where udocker looks for it, in its order, and where from."""
+    own = places.program(f"proot-{places.machine}-4_8_0", f"proot-{places.machine}", "proot")
+    if own is not None:
+        yield own, places.engine()
+    system = host.which("proot")
+    if system is not None:
+        yield system, "on PATH"
+
+
+class _Under:
+    """The host with one program in the place of another, for the probe of the engine that starts it."""
+
+    def __init__(self, host: Host, path: str) -> None:
+        self._host = host
+        self._path = path
+
+    def which(self, name: str) -> str | None:
+        return self._path if name == apptainer.NAME else self._host.which(name)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
+        return self._host.run(argv, timeout_s=timeout_s)
+
+    def tool(self, name: str) -> str | None:
+        return self._host.tool(name)
+
+    def scratch(self) -> str:
+        return self._host.scratch()
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        return self._host.absent(paths)
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        return self._host.user_namespace_obstacle()
+
+
+def _starter(host: Host, places: _Places) -> Iterator[EngineFacts]:
+    """Mode S1, in udocker's order: the program that its setting names, those on PATH, those of its engine."""
+    own = places.program(
+        *(f"{name}{end}" for name in ("apptainer", "singularity") for end in (f"-{places.machine}", ""))
+    )
+    asked = os.environ.get("UDOCKER_USE_SINGULARITY_EXECUTABLE", "")
+    path = (
+        (asked if asked != "UDOCKER" else own) or host.which("apptainer") or host.which("singularity") or own
+    )
+    if path is None:
+        return
+    for facts in apptainer.probe_as(apptainer.NAME, _Under(host, path)):
+        yield msgspec.structs.replace(
+            facts,
+            name=NAME,
+            origin=places.engine() if path == own else "on PATH",
+            detail=f"S1 ran {facts.detail}" if facts.works else f"S1: {facts.detail}",
+            modes=("S1",) if facts.works else (),
+            settings={**facts.settings, _STARTED: ",".join(facts.modes)},
+            faults={} if facts.works else {"S1": facts.detail},
+        )
+
+
+#: The setting that holds the mode of the engine apptainer.
+_STARTED = "S1"
+
+
+def _try(host: Host, path: str, origin: str) -> EngineFacts:
+    outcome = host.run([path, "--version"])
+    # At the end of its banner; some builds do not know their own.
+    number = re.search(r"\d{1,5}\.\d{1,5}(\.\d{1,5})?", outcome.stdout)
+    version = number[0] if number is not None else ""
+    if not outcome.ok:
+        detail = f"`proot --version` said: {outcome.stdout or outcome.stderr}".strip()
+        return EngineFacts(
+            name=NAME, path=path, version="", origin=origin, works=False, detail=detail, remedy=_INSTALL,
+            faults=dict.fromkeys(PROOT_MODES, detail),
+        )  # fmt: skip
+    modes, said, faults = [], [], {}
+    for mode in PROOT_MODES:
+        fault = _fault(host, path, mode)
+        said.append(f"{mode} ran" if fault is None else f"{mode}: {fault}")
+        if fault is None:
+            modes.append(mode)
+        else:
+            faults[mode] = fault
+    if proot_start.landlock_abi() >= proot_start.OLDEST_LANDLOCK:
+        guard = "Landlock keeps the image and read-only mounts from being written to"
+    else:
+        guard = "without Landlock here, each start copies the image, and read-only mounts are not kept"
+    return EngineFacts(
+        name=NAME, path=path, version=version, origin=origin, works=bool(modes), modes=tuple(modes),
+        detail=f"{'; '.join(said)}; {guard}; PRoot: {COST}" if modes else "; ".join(said),
+        remedy="" if modes else _INSTALL, faults=faults,
+    )  # fmt: skip
+
+
+#: What a PRoot may get wrong: paths after an exec, in system calls that came after it, and writes.
+_TRIAL = """\
+sh -c 'cat /seen; stat -c %s /seen; [ -r /seen ] && echo read'
+if [ -e "$0" ]; then echo the host is seen; fi
+{ echo changed >>/seen; echo made >/made; } 2>/dev/null
+exit 0
+"""
+_EXPECTED = "inside\n7\nread\n"
+
+
+def _fault(host: Host, path: str, mode: str) -> str | None:
+    """What is wrong with PRoot in this mode, tried with the host's programs in a tree of our own."""
+    scratch = Path(host.scratch())
+    root, hidden = scratch / "root", scratch / "hidden"
+    root.mkdir()
+    (root / "seen").write_text("inside\n")
+    hidden.write_text("hidden\n")
+    mounts = tuple(
+        Mount(source=folder, target=folder)
+        for folder in ("/bin", "/usr", "/lib", "/lib32", "/lib64", "/nix", "/gnu")
+        if os.path.isdir(folder)
+    )
+    words = python_start.words(
+        _STARTER, _own(path, mode), Container(flat=str(root), mounts=mounts, home="/root"), "/"
+    )
+    argv = [word for word in words if isinstance(word, str)]  # no run, no folders of a run
+    path_variable = f"PATH=/usr/bin:/bin:{os.environ.get('PATH', '')}"
+    outcome = host.run(
+        ["env", "-i", path_variable, "python3", *argv, "--env", path_variable,
+         "--", "sh", "-c", _TRIAL, str(hidden)]
+    )  # fmt: skip
+    if (root / "seen").read_text() != "inside\n" or (root / "made").exists():
+        return "what runs in it can write to the image"
+    if not outcome.ok or outcome.stdout != _EXPECTED:
+        if not outcome.stdout and outcome.stderr:
+            return f"it failed with: {outcome.stderr.strip().splitlines()[0]}"
+        return f"what runs in it sees other files than those of the image: {outcome.stdout!r}"
+    return None
+
+
+def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+    """The verdict on the first mode that can run the image, else on the first."""
+    verdicts = [mode.judge(site, image) for mode in MODES.values()]
+    return next((each for each in verdicts if isinstance(each, Suitable)), verdicts[0])
+
+
+def wrap(command: Command, container: Container, site: Site) -> Command:
+    """In the first mode that works here."""
+    return next(mode for mode in MODES.values() if mode.facts(site) is not None).wrap(
+        command, container, site
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to run: an engine of its own, by what it makes of its facts."""
+
+    mode: str
+    judged: Callable[[EngineFacts, Site, Image], Suitable | Unsuitable]
+    wrapped: Callable[[EngineFacts, Command, Container, Site], Command]
+    LIMITS: Mapping[str, str] = field(default_factory=dict)
+    CONTAINS: bool = True
+    STACKS: bool = False
+    FILES: tuple[str, ...] = ()
+    #: As `engines.keeps_read_only` has it.
+    KEEPS_READ_ONLY: bool = True
+    SECCOMP: Seccomp = Seccomp.TERMINAL
+
+    @property
+    def NAME(self) -> str:
+        return f"{NAME}:{self.mode}"
+
+    def probe(self, host: Host) -> tuple[EngineFacts, ...]:
+        return probe(host)
+
+    def facts(self, site: Site) -> EngineFacts | None:
+        """What was found that works in this mode."""
+        return next((f for f in site.engines if f.name == NAME and self.mode in f.modes), None)
+
+    def judge(self, site: Site, image: Image | None) -> Suitable | Unsuitable:
+        if image is None:
+            return Unsuitable("there is no image to run", remedy="bareboat capture")
+        facts = self.facts(site)
+        if facts is not None:
+            return refusal(site, PROGRAMS_IN_STORE) or self.judged(facts, site, image)
+        failed = next((f for f in site.engines if f.name == NAME and self.mode in f.faults), None)
+        if failed is not None:
+            # What PRoot prints when it may not trace says nothing of why.
+            told = refusal(site, PTRACE) if self.mode in PROOT_MODES else None
+            return told or Unsuitable(failed.faults[self.mode], remedy=failed.remedy)
+        if site.engine(NAME) is None:
+            return Unsuitable("there is no udocker", remedy=_GET)
+        return Unsuitable(f"there is no {_NEEDS[self.mode]}", remedy=_GET)
+
+    def wrap(self, command: Command, container: Container, site: Site) -> Command:
+        facts = self.facts(site)
+        assert facts is not None  # judge() said Suitable
+        return self.wrapped(facts, command, container, site)
+
+
+_NEEDS = {"S1": "Apptainer or Singularity", "F1": "libfakechroot", "P1": "PRoot", "P2": "PRoot"}
+
+
+def _judge_starter(facts: EngineFacts, site: Site, image: Image) -> Suitable | Unsuitable:
+    verdict = apptainer.judge(_apptainer_s(facts, site), image)
+    if isinstance(verdict, Unsuitable):
+        return verdict
+    return dataclasses.replace(verdict, reason=f"mode S1: {verdict.reason}")
+
+
+def _wrap_starter(facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
+    return apptainer.wrap(command, container, _apptainer_s(facts, site))
+
+
+def _apptainer_s(facts: EngineFacts, site: Site) -> Site:
+    """The site as the engine apptainer sees it."""
+    settings = {name: value for name, value in facts.settings.items() if name != _STARTED}
+    modes = tuple(facts.settings[_STARTED].split(","))
+    told = msgspec.structs.replace(
+        facts,
+        name=apptainer.NAME,
+        modes=modes,
+        settings=settings,
+        detail=facts.detail.removeprefix("S1 ran "),
+    )
+    return msgspec.structs.replace(site, engines=(told,))
+
+
+def _judge_proot(mode: str, facts: EngineFacts, _site: Site, _image: Image) -> Suitable | Unsuitable:
+    return Suitable(
+        f"{facts.path} {facts.version or 'of unknown version'}, {facts.origin}; mode {mode} ran "
+        f"here when probed; {COST}",
+        overlay=False,
+        mount_points=True,
+    )
+
+
+def _wrap_proot(mode: str, facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
+    _refuse_mounts(container)
+    start = python_start.words(_STARTER, _own(facts.path, mode), container, command.workdir)
+    return python_start.wrap(start, command, container, site)
+
+
+def _refuse_mounts(container: Container) -> None:
+    """Raises PlanError for mounts that PRoot cannot make, or that Landlock cannot keep read-only."""
+    writable = [mount.source for mount in container.mounts if mount.writable]
+    for mount in container.mounts:
+        for path in (mount.source, mount.target):
+            if ":" in path or path.endswith("!"):
+                raise PlanError(
+                    f"PRoot cannot mount {path!r}: a colon, and an exclamation mark at the end, mean "
+                    "something to it",
+                    remedy="rename it, or choose another engine: bareboat doctor",
+                )
+        own = mount.source.startswith(f"{container.flat}/")  # copied for the run, if need be
+        outer = next((path for path in writable if f"{mount.source}/".startswith(f"{path}/")), None)
+        if outer is not None and not mount.writable and not own:
+            raise PlanError(
+                f"under PRoot {mount.target} cannot be read-only: {mount.source} lies in {outer}, which is "
+                "mounted writable",
+                remedy="mount it writable, or choose another engine: bareboat doctor",
+            )
+
+
+def _own(proot: str, mode: str) -> tuple[str, ...]:
+    return ("--proot", proot, "--no-seccomp") if mode == "P2" else ("--proot", proot)
+
+
+#: Those in which programs run fastest come first, as measured: see docs/engines.md.
+MODES: Mapping[str, Mode] = {
+    "S1": Mode("S1", _judge_starter, _wrap_starter, LIMITS=apptainer.LIMITS),
+    fakechroot.MODE: Mode(fakechroot.MODE, fakechroot.judge, fakechroot.wrap, LIMITS=fakechroot.LIMITS),
+    **{
+        mode: Mode(
+            mode,
+            functools.partial(_judge_proot, mode),
+            functools.partial(_wrap_proot, mode),
+            LIMITS=LIMITS,
+            KEEPS_READ_ONLY=False,  # Landlock's rules add up: nothing in a writable folder can be excepted
+        )
+        for mode in PROOT_MODES
+    },
+}

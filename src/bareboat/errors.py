@@ -1,0 +1,83 @@
+"""Every failure a user can meet: what happened, where, and the command that mends it."""
+
+from __future__ import annotations
+
+
+class BareboatError(Exception):
+    """One clear error.
+
+    `code` is the exit status, `message` one sentence, `context` the facts around it (a file and line,
+    the output of a tool), `remedy` a command or an edit that the user can make.
+    """
+
+    code = 1
+    #: Where the message has none of its own.
+    usual_remedy = ""
+
+    def __init__(self, message: str, *, context: str = "", remedy: str = "", code: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = context
+        self.remedy = remedy or self.usual_remedy
+        if code is not None:
+            self.code = code
+
+
+class UsageError(BareboatError):
+    """The command line, a job file or a setting is wrong: nothing was done. `key`: the job file's key, with
+    dots, whose value is wrong; who has read the file adds the line."""
+
+    code = 2
+
+    def __init__(
+        self, message: str, *, context: str = "", remedy: str = "", code: int | None = None, key: str = ""
+    ) -> None:
+        super().__init__(message, context=context, remedy=remedy, code=code)
+        self.key = key
+
+
+class PlanError(BareboatError):
+    """The job cannot run as asked on this site, and that is known before it starts."""
+
+    code = 3
+
+
+class ProgramError(PlanError):
+    """The job's program is missing or cannot be executed. `status`: the exit code of a shell that
+    runs it, 127 or 126."""
+
+    def __init__(self, message: str, *, context: str = "", remedy: str = "", status: int) -> None:
+        super().__init__(message, context=context, remedy=remedy)
+        self.status = status
+
+
+class StoreError(BareboatError):
+    """The store cannot take or give what was asked: no space, no permission, a damaged entry."""
+
+    code = 4
+
+
+class ToolError(BareboatError):
+    """A tool answered what Bareboat does not understand; the context holds its output."""
+
+    code = 5
+    usual_remedy = "repeat with --verbose, which shows the commands; then run that command by hand"
+
+
+class ImageError(BareboatError):
+    """An image cannot be had, or is not what it says: its source, its documents, its layers."""
+
+    code = 6
+    usual_remedy = "pull or copy the image again; if it stays so, ask its publisher to rebuild it"
+
+
+class RunError(BareboatError):
+    """The workload failed. `code` is the exit status of the rank that failed first."""
+
+
+class Terminated(BaseException):
+    """Bareboat was told to end (SIGTERM or SIGHUP). Like KeyboardInterrupt, no one swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number

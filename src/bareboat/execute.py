@@ -1,0 +1,553 @@
+"""The only room that starts processes: short questions to tools, and live job scripts.
+
+Every process of a run carries BAREBOAT_RUN in its environment, through `env -i`, through containers
+and through new sessions. That mark, not a process group, is how a run is found and measured. A process can
+lose it; so a run is ended by its job script, below which the kernel keeps whatever the run starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from bareboat.errors import Terminated, ToolError
+from bareboat.model import HELPER_VARIABLE, Outcome
+from bareboat.printable import one_line
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+log = logging.getLogger("bareboat")
+
+RUN_VARIABLE = "BAREBOAT_RUN"
+#: The job script gives its ranks 10 s after SIGTERM; Bareboat gives the script a little more.
+STOP_GRACE_S = 15.0
+
+#: SIGKILL works at once, or not at all.
+_KILL_GRACE_S = 5.0
+
+#: What is kept of a tool's output: a line of a queue has 120 bytes, and queues have 100,000 lines.
+MOST_BYTES = 32 * 2**20
+TIMEOUT_VARIABLE = "BAREBOAT_TOOL_TIMEOUT_S"
+#: The setting, once it was read.
+tool_timeout_s: float | None = None
+_PATIENCE_S = 30.0
+#: From SIGTERM to SIGKILL.
+_TERM_GRACE_S = 1.0
+#: How often it is looked whether a silent tool has ended, and how long its output may stay open then.
+_LOOK_S = 0.1
+_LEFT_OPEN_S = 0.5
+#: What tools still get when Bareboat ends.
+_STOPPED_S = 0.5
+_CHUNK_BYTES = 2**16
+_MOST_SHOWN = 400
+
+#: Set while the threads of `side_by_side` are to end what they run.
+_stopped = threading.Event()
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def set_patience(seconds: float | None) -> None:
+    """Use the setting tool_timeout_s."""
+    global tool_timeout_s
+    tool_timeout_s = seconds
+
+
+def patience(default_s: float) -> float:
+    """The time in seconds within which a tool must answer: the setting tool_timeout_s, else the default."""
+    return default_s if tool_timeout_s is None else tool_timeout_s
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    timeout_s: float | None = None,
+    folder: str | None = None,
+    most_bytes: int = MOST_BYTES,
+    may_leave: bool = False,
+) -> Outcome:
+    """Run a short command to its end and keep what it prints.
+
+    It runs in a session of its own, without a terminal. What it leaves of that session is killed, unless it
+    `may_leave` processes. A missing program is exit code 127, not an exception. Raises ToolError after
+    `timeout_s` seconds (None: `patience`), and for more than `most_bytes` on stdout; of stderr the rest is
+    dropped. Then it ends the tool and all processes below it.
+    """
+    log.debug("+ %s", shlex.join(argv))
+    limit_s = patience(_PATIENCE_S) if timeout_s is None else timeout_s
+    began = time.monotonic()
+    try:
+        given = None if stdin is None else stdin.encode("utf-8", "surrogateescape")
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if environment is None else dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+    # Not there, not ours to start, or no program of this machine's; or a word that no program can be given.
+    except (OSError, ValueError) as error:
+        return Outcome(argv=tuple(argv), exit_code=127, stdout="", stderr=str(error), wall_s=0.0)
+    try:
+        stdout, stderr = _converse(process, given or b"", began + limit_s, most_bytes)
+        if not may_leave:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+    except BaseException as error:
+        _end_tool(process)
+        if isinstance(error, TimeoutError):
+            raise _late(argv, limit_s) from None
+        if isinstance(error, _TooMuch):
+            raise _flooded(argv, most_bytes) from None
+        raise
+    finally:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+    return Outcome(
+        argv=tuple(argv),
+        exit_code=process.returncode,
+        stdout=_text(stdout),
+        stderr=_text(stderr),
+        wall_s=time.monotonic() - began,
+    )
+
+
+class _TooMuch(Exception):
+    """A tool prints more than is kept."""
+
+
+def _converse(
+    process: subprocess.Popen[bytes], given: bytes, deadline: float, most_bytes: int
+) -> tuple[bytes, bytes]:
+    """What the tool prints until it ends. Raises TimeoutError and _TooMuch.
+
+    The end of the tool counts, and not that of its output: a process that it left behind may keep that open.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = process.stdout.fileno(), process.stderr.fileno()
+    kept = {out: bytearray(), err: bytearray()}
+    reading, left, hurried = {out, err}, memoryview(given), False
+    poll = select.poll()
+    for descriptor in reading:
+        poll.register(descriptor, select.POLLIN)
+    if process.stdin is not None:
+        os.set_blocking(process.stdin.fileno(), False)
+        poll.register(process.stdin.fileno(), select.POLLOUT)
+    with _told_of_end(process.pid, poll):
+        while reading or process.returncode is None:
+            now = time.monotonic()
+            if now >= deadline:
+                if process.returncode is None:
+                    raise TimeoutError
+                break
+            if _stopped.is_set() and not hurried:  # a moment for what cleans up
+                hurried, deadline = True, min(deadline, now + _STOPPED_S)
+            for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
+                if process.stdin is not None and descriptor == process.stdin.fileno():
+                    try:
+                        left = left[os.write(descriptor, left[:_CHUNK_BYTES]) :]
+                    except BlockingIOError:
+                        continue
+                    except OSError:  # it does not read all of it
+                        left = left[:0]
+                    if not left:
+                        poll.unregister(descriptor)
+                        process.stdin.close()
+                        process.stdin = None
+                elif descriptor not in kept:
+                    poll.unregister(descriptor)  # it has ended
+                else:
+                    data = os.read(descriptor, _CHUNK_BYTES)
+                    if not data:
+                        poll.unregister(descriptor)
+                        reading.discard(descriptor)
+                    elif len(kept[descriptor]) + len(data) <= most_bytes:
+                        kept[descriptor] += data
+                    elif descriptor == out:
+                        raise _TooMuch
+            if process.returncode is None and process.poll() is not None:
+                deadline = min(deadline, time.monotonic() + _LEFT_OPEN_S)
+    return bytes(kept[out]), bytes(kept[err])
+
+
+@contextlib.contextmanager
+def _told_of_end(pid: int, poll: select.poll) -> Iterator[None]:
+    """Inside, the poll returns when the process ends; kernels before 5.3 cannot."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        yield
+        return
+    poll.register(descriptor, select.POLLIN)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _text(data: bytes) -> str:
+    """As text, with a newline at the end of each line; what is not UTF-8 as lone surrogates."""
+    text = data.decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _late(argv: Sequence[str], limit_s: float) -> ToolError:
+    words = one_line(shlex.join(argv), limit=_MOST_SHOWN)
+    return ToolError(
+        f"{argv[0]} did not answer within {limit_s:g} s",
+        context=words,
+        remedy="run the command by hand to see what it waits for; or give tools more time: "
+        f"export {TIMEOUT_VARIABLE}={max(60, round(4 * limit_s))}",
+    )
+
+
+def _flooded(argv: Sequence[str], most_bytes: int) -> ToolError:
+    words = one_line(shlex.join(argv), limit=_MOST_SHOWN)
+    return ToolError(
+        f"{argv[0]} printed more than {most_bytes / 2**20:g} MiB and was stopped",
+        context=words,
+        remedy=f"{words} | head   # shows what it prints",
+    )
+
+
+@contextlib.contextmanager
+def side_by_side(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads that run tools. When the caller is stopped, or fails, the tools end at once: they
+    have no terminal whose Ctrl-C they would get."""
+    from concurrent.futures import ThreadPoolExecutor  # here, because most verbs need none
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="tool") as pool:
+        try:
+            yield pool
+        except BaseException:
+            _stopped.set()
+            try:
+                pool.shutdown(cancel_futures=True)
+            finally:
+                _stopped.clear()
+            raise
+
+
+def _end_tool(process: subprocess.Popen[bytes]) -> None:
+    """End a tool that does not end by itself, and what it started: its session, the processes below it, and
+    those that hold its output open. Not found is only a process that has left all three."""
+    mine = os.getpid()
+    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+    pipes = {f"pipe:[{os.fstat(stream.fileno()).st_ino}]" for stream in streams if not stream.closed}
+    first = _processes()
+    belong = _of_tool(process.pid, first)
+    # A child of our own that was just forked has all our files open for a moment.
+    belong |= {pid for pid in _holders(pipes) if pid in first and first[pid].parent != mine}
+
+    def left() -> list[int]:
+        now = _processes()
+        same = {pid for pid in belong if pid in now and now[pid].started == first[pid].started}
+        return sorted(same | _of_tool(process.pid, now))
+
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        for pid in left():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+    deadline = time.monotonic() + _TERM_GRACE_S
+    while (process.poll() is None or left()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    _end(left)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_GRACE_S)
+
+
+class _Process(NamedTuple):
+    parent: int
+    session: int
+    started: int
+
+
+def _processes() -> dict[int, _Process]:
+    """All processes that have not ended; by proc_pid_stat(5)."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stream:
+            words = stream.read().rpartition(b") ")[2].split()
+            if words[0] not in (b"Z", b"X"):
+                found[int(name)] = _Process(int(words[1]), int(words[3]), int(words[19]))
+    return found
+
+
+def _of_tool(pid: int, processes: Mapping[int, _Process]) -> set[int]:
+    """The tool, the processes below it, and those of its session, of which it is the leader."""
+    found = {pid} if pid in processes else set()
+    return found | set(_below(pid, processes)) | {p for p, each in processes.items() if each.session == pid}
+
+
+def _holders(pipes: Collection[str]) -> Iterator[int]:
+    """The processes of this user, but for this one, that have one of the pipes open."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            folder = f"/proc/{name}/fd"
+            if int(name) != os.getpid() and any(
+                os.readlink(f"{folder}/{each}") in pipes for each in os.listdir(folder)
+            ):
+                yield int(name)
+
+
+def run_in_terminal(argv: Sequence[str]) -> int:
+    """Run a command that has the terminal to itself; its exit code as a shell tells it."""
+    log.debug("+ %s", shlex.join(argv))
+    with interrupts_left_to_child():
+        try:
+            code = subprocess.run(list(argv), check=False).returncode
+        except OSError as error:
+            raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
+    return code if code >= 0 else 128 - code
+
+
+def which(name: str, *, path: str | None = None) -> str | None:
+    """The program that a shell would start."""
+    return shutil.which(name, path=path)
+
+
+class Live:
+    """A job script that is running.
+
+    The script is told by the kernel (PR_SET_PDEATHSIG) when Bareboat dies, however it dies, and then
+    ends its ranks by itself.
+    """
+
+    def __init__(
+        self,
+        script: str,
+        *,
+        run_id: str,
+        environment: Mapping[str, str],
+        output: IO[bytes] | None = None,
+        stdout_apart: bool = False,
+    ) -> None:
+        """Start `bash script`. With `output` it gets a session of its own and no standard input;
+        without, it shares ours and the terminal's signals. `stdout_apart`: ours is for something else, and
+        what it prints goes to stderr."""
+        log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(run_id))
+        self.run_id = run_id
+        bash = which("bash")
+        if bash is None:
+            raise ToolError("there is no bash on PATH", remedy="install bash, or put it on PATH")
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            # bash keeps this: whatever the run starts stays below its script, daemons in new sessions too.
+            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            if os.getppid() != parent:  # it died before the line above
+                os._exit(1)
+
+        self.spawned_ns = time.monotonic_ns()
+        self._process = subprocess.Popen(
+            [bash, script, run_id],
+            env={name: value for name, value in environment.items() if name != RUN_VARIABLE},
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=2 if stdout_apart else output,
+            stderr=None if output is None else subprocess.STDOUT,
+            start_new_session=output is not None,
+            preexec_fn=die_with_parent,
+        )
+        self.pidfd = os.pidfd_open(self._process.pid)
+        self.exited_ns: int | None = None
+        #: Once it has ended: the peak of the largest of its processes, as the kernel counted it.
+        self.peak_process_bytes = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code once the script has ended (128 + N for signal N), else None."""
+        if self._process.returncode is None:
+            # wait4, because Popen.poll() drops what the kernel says of the children's memory.
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid == 0:
+                return None
+            self.exited_ns = time.monotonic_ns()
+            self.peak_process_bytes = usage.ru_maxrss * 1024
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+        code = self._process.returncode
+        return code if code >= 0 else 128 - code
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Block until the script ends or the time is up; the end is timed by the kernel's pidfd."""
+        if self.poll() is None:
+            select.select([self.pidfd], [], [], timeout_s)
+        return self.poll()
+
+    @property
+    def wall_s(self) -> float:
+        end_ns = self.exited_ns if self.exited_ns is not None else time.monotonic_ns()
+        return (end_ns - self.spawned_ns) / 1e9
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM to the script, which passes it on to its ranks."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """End the run and everything that belongs to it; return the script's exit code."""
+        self.ask_to_stop()
+        code = self.wait(STOP_GRACE_S)
+        if code is None:
+            log.warning("the job script %d did not end by itself: killing it", self.pid)
+            self._process.send_signal(signal.SIGSTOP)  # it starts nothing in the place of what is ended
+            _end(lambda: descendants(self.pid))
+            self._process.kill()
+            code = self.wait() or 137
+        end_strays(self.run_id)
+        self.close()
+        return code
+
+    def close(self) -> None:
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def memory_bytes(self, kind: str) -> int:
+        """Memory of all processes of the run now. `kind` is "pss" (shared pages divided among their
+        users; the kernel walks the page tables, about a millisecond each) or "rss" (quick)."""
+        read = _pss_bytes if kind == "pss" else _rss_bytes
+        return sum(read(pid) for pid in processes_of(self.run_id))
+
+
+def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
+    """The process numbers of this user that carry the run's mark, this process excepted. `helpers`: those too
+    that its engine started for it."""
+    marks = {f"{RUN_VARIABLE}={run_id}".encode()}
+    if helpers:
+        marks.add(f"{HELPER_VARIABLE}={run_id}".encode())
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as stream:
+                environment = stream.read()
+        except OSError:
+            continue
+        if not marks.isdisjoint(environment.split(b"\0")):
+            yield int(name)
+
+
+def end_strays(run_id: str) -> None:
+    """Kill what is left of a run whose job script has gone, and wait until it is."""
+    _end(lambda: list(processes_of(run_id, helpers=True)))
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one, however deep, that have not ended."""
+    return _below(pid, _processes())
+
+
+def _below(pid: int, processes: Mapping[int, _Process]) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for each, facts in processes.items():
+        children.setdefault(facts.parent, []).append(each)
+    found = [pid]
+    for each in found:
+        found += children.get(each, ())
+    return found[1:]
+
+
+def _end(left_of: Callable[[], list[int]]) -> None:
+    """Kill what is left of a run, and wait until it is gone."""
+    deadline = time.monotonic() + _KILL_GRACE_S
+    while left := left_of():
+        for pid in left:
+            log.debug("ending process %d, left over from a run", pid)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:  # stuck in the kernel, in a dead file system perhaps
+            log.warning("processes %s of a run cannot be ended", left)
+            return
+        time.sleep(0.01)
+
+
+def _rss_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as stream:
+            return int(stream.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _pss_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as stream:
+            for line in stream:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+@contextlib.contextmanager
+def termination_raised() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP raise Terminated, so that every `finally` runs."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        raise Terminated(number)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def interrupts_left_to_child() -> Iterator[None]:
+    """Inside, Ctrl-C is for the job script, which shares our terminal; we wait for it to clean up."""
+    before = signal.signal(signal.SIGINT, _nothing)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Inside, SIGINT, SIGTERM and SIGHUP wait, also for the commands that are run: they come at the end. They
+    do not come when what is inside fails, which is told instead."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.signal(number, lambda caught, _: came.append(caught)) for number in numbers}
+    # Commands inherit it. It is not enough for ourselves: a library's thread may take the signal.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for held in dict.fromkeys(came):
+        signal.raise_signal(held)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """A handler, not SIG_IGN: an ignored signal would be inherited by the job."""

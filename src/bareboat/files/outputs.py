@@ -1,0 +1,97 @@
+"""Checks files that the user asks for before the work begins, and writes them whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bareboat.errors import StoreError, UsageError
+from bareboat.files import failures, mounts
+from bareboat.files.trees import remove_tree
+from bareboat.paths import lies_in
+
+
+def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False) -> Path:
+    """Return the absolute path of an output. Raises UsageError when it cannot be written, and StoreError when
+    its file system has less than `needed_bytes` free. `is_folder`: a directory that must not exist yet."""
+    if not str(text):
+        raise UsageError("the path of the output is empty", remedy="name a file, for example ./result")
+    if failures.working_directory() is None and not os.path.isabs(text):
+        raise failures.no_working_directory()
+    path = Path(os.path.abspath(text))
+    parent = path.parent
+    shown = shlex.quote(str(parent))
+    try:
+        if not parent.is_dir():
+            if os.path.lexists(parent):
+                raise UsageError(f"{parent} is not a directory", remedy=f"ls -ld {shown}")
+            raise UsageError(f"the directory {parent} does not exist", remedy=f"mkdir -p {shown}")
+        if is_folder:
+            if os.path.lexists(path):
+                quoted = shlex.quote(str(path))
+                raise UsageError(f"{path} exists already", remedy=f"name another, or: rm -r {quoted}")
+        elif path.is_dir():
+            raise UsageError(
+                f"{path} is a directory, and a file is needed", remedy=f"name a file in it: {path}/NAME"
+            )
+        elif path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a regular file", remedy="name a regular file")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be examined: {error.strerror}", remedy=f"ls -ld {shown}") from None
+    if not os.access(parent, os.W_OK | os.X_OK):
+        mount = mounts.mount_of(str(parent))
+        reason = (
+            f"the file system at {mount.point} is read-only" if "ro" in mount.options else "no permission"
+        )
+        raise UsageError(
+            f"{path} cannot be written: {reason}", remedy=f"choose another directory, or: ls -ld {shown}"
+        )
+    check_room(path, needed_bytes)
+    return path
+
+
+def check_room(path: Path, needed_bytes: int) -> None:
+    """Raise StoreError when the output is larger than what its file system has free."""
+    state = os.statvfs(path.parent)
+    free_bytes = state.f_bavail * state.f_frsize
+    if needed_bytes > free_bytes:
+        raise StoreError(
+            f"{path} needs {needed_bytes / 1e6:,.0f} MB, and its file system has "
+            f"{free_bytes / 1e6:,.0f} MB free",
+            remedy=f"df -h {shlex.quote(str(path.parent))}; free some space there, or choose another place",
+        )
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file whole, or leave what was there. Raises StoreError when there is no room."""
+    with beside(path) as part:
+        part.write_bytes(data)
+
+
+@contextlib.contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Give a place on the same file system; what is made there is renamed to `path` in the end, or removed.
+
+    Raises BareboatError when the place of the output refuses it; OSError about anything else.
+    """
+    folder = None
+    try:
+        with failures.at(path):
+            folder = Path(tempfile.mkdtemp(prefix=f".{path.name[:100]}-", dir=path.parent))
+            yield folder / "part"
+            os.replace(folder / "part", path)
+    except OSError as error:
+        place = failures.path_of(error)
+        found = failures.explain(OSError(error.errno, error.strerror, str(path)))
+        if found is None or place is None or not lies_in(place, str(path.parent)):
+            raise
+        message = f"{found.message}; nothing half-made was kept"
+        raise type(found)(message, context=found.context, remedy=found.remedy) from error
+    finally:
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                remove_tree(folder)

@@ -1,0 +1,308 @@
+"""The GPU drivers of a machine, found as their vendors' own container tools find them.
+
+NVIDIA: a CDI file where one was written and still holds; else the loader's cache, then the folders in which
+drivers lie that ldconfig was not told of (WSL, driver containers, NixOS). Which libraries: the lists
+"compute", "utility" and "video" of libnvidia-container. Libraries of another version than the kernel module
+are left behind by updates and cannot work.
+https://github.com/NVIDIA/libnvidia-container/blob/main/src/nvc_info.c
+
+AMD: the devices of https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html and the
+list of Apptainer's etc/rocmliblist.conf.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from bareboat import architectures
+from bareboat.gpu import cdi, elf, ldcache, versions
+from bareboat.gpu.tree import Tree
+from bareboat.model import DriverFile, GpuDriver, Mount
+from bareboat.versions import numbers
+
+_NVIDIA_LIBRARIES = frozenset({
+    "libcuda", "libcudadebugger", "libnvidia-opencl", "libnvidia-gpucomp", "libnvidia-ptxjitcompiler",
+    "libnvidia-fatbinaryloader", "libnvidia-allocator", "libnvidia-compiler", "libnvidia-pkcs11",
+    "libnvidia-pkcs11-openssl3", "libnvidia-nvvm", "libnvidia-nvvm70", "libnvidia-tileiras",
+    "libnvidia-sandboxutils", "libnvidia-ml", "libnvidia-cfg", "libnvidia-nscq",
+    "libnvidia-encode", "libnvidia-opticalflow", "libnvcuvid", "libdxcore",
+})  # fmt: skip
+_NVIDIA_PROGRAMS = (
+    "nvidia-smi", "nvidia-debugdump", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server",
+)  # fmt: skip
+_NVIDIA_FOLDERS = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+                   "/run/opengl-driver/lib", "/usr/lib64")  # fmt: skip
+_AMD_LIBRARIES = frozenset({
+    "libamd_comgr", "libcomgr", "libCXLActivityLogger", "libhc_am", "libhipblas", "libhip_hcc", "libamdhip64",
+    "libhiprand", "libhsakmt", "libhsa-runtime64", "libmcwamp", "libmcwamp_cpu", "libmcwamp_hsa",
+    "libmiopengemm", "libMIOpen", "libdrm_amdgpu", "librccl", "librocblas", "librocfft-device", "librocfft",
+    "librocrand", "librocr_debug_agent64", "libamdcomgr64", "libamdocl64", "libcltrace",
+})  # fmt: skip
+_AMD_PROGRAMS = ("rocm-smi", "rocminfo", "amd-smi")
+_AMD_FOLDERS = ("/opt/rocm/lib", "/opt/rocm/lib64")
+
+_PROGRAM_FOLDERS = (
+    "/usr/lib/wsl/lib", "/usr/local/nvidia/bin", "/usr/bin", "/usr/local/bin", "/bin", "/usr/sbin",
+    "/opt/bin", "/opt/rocm/bin", "/run/current-system/sw/bin",
+)  # fmt: skip
+
+_SOCKETS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
+#: Where the control daemon of MPS is met unless CUDA_MPS_PIPE_DIRECTORY says so.
+_MPS = "/tmp/nvidia-mps"
+
+_LIBRARY = re.compile(r"(?P<stem>lib[\w+-]+)\.so(?:\.[\d.]+)?")
+#: The end of a library's name that is the driver's version; libnvidia-nvvm.so.4.0.0 counts for itself.
+_VERSIONED = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+
+
+def find(
+    root: str = "/", *, machine: str = "", environment: Mapping[str, str] | None = None
+) -> tuple[GpuDriver, ...]:
+    """The drivers of the machine whose files lie below `root`; `environment`: the caller's PATH, and where
+    MPS is met."""
+    tree = Tree(root)
+    machine = machine or os.uname().machine
+    found = (_nvidia(tree, machine, environment or {}), _amd(tree, machine))
+    return tuple(driver for driver in found if driver is not None)
+
+
+def gpus(drivers: Iterable[GpuDriver]) -> tuple[str, ...]:
+    """The device nodes that stand for one GPU each."""
+    each = re.compile(r"/dev/(nvidia\d+|dri/renderD\d+|dxg)")
+    return tuple(path for driver in drivers for path in driver.devices if each.fullmatch(path))
+
+
+def _nvidia(tree: Tree, machine: str, environment: Mapping[str, str]) -> GpuDriver | None:
+    names = [f"/dev/{name}" for name in tree.names("/dev", "nvidia*") if re.fullmatch(r"nvidia\d+", name)]
+    devices = sorted(names, key=numbers)
+    folders = [f"/dev/{name}" for name in ("nvidia-caps", "nvidia-caps-imex-channels")]
+    for path in (
+        "/dev/dxg",
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia-uvm-tools",
+        "/dev/nvidia-modeset",
+    ):
+        devices += [path] if tree.real(path) is not None else []
+    devices += [f"{folder}/{name}" for folder in folders for name in tree.names(folder)]
+    version = _nvidia_version(tree)
+    notes: list[str] = []
+    edits, unread = cdi.read(tree, "nvidia.com/gpu")
+    if (
+        not devices
+        and version is None
+        and edits is None
+        and b"libcuda.so" not in tree.read("/etc/ld.so.cache")
+    ):
+        return None
+    notes += unread
+    libraries: list[DriverFile] = []
+    programs: list[DriverFile] = []
+    variables: dict[str, str] = {}
+    source = "the loader's cache"
+    if edits is not None:
+        libraries, programs, fault = _of_cdi(tree, edits, version)
+        if fault is None:
+            source = edits.path
+            variables = {k: v for k, v in edits.environment.items() if not k.startswith("NVIDIA_VISIBLE")}
+            devices = list(dict.fromkeys([*devices, *(d for d in edits.devices if tree.real(d) is not None)]))
+        else:
+            notes.append(f"{edits.path} is not used: {fault}")
+            libraries, programs = [], []
+    if not libraries:
+        libraries, fallback = _libraries(tree, machine, _NVIDIA_LIBRARIES, _NVIDIA_FOLDERS, version, notes)
+        source = fallback or source
+    if not any(file.name.startswith("libcuda.so") for file in libraries):
+        notes.append("libcuda.so.1 was not found: nothing can compute on these GPUs")
+        libraries = []
+    version = version or next(
+        (told[1] for file in libraries if (told := _VERSIONED.search(file.path)) is not None), ""
+    )
+    if not any(file.name == "libcuda.so" for file in libraries):
+        # Some programs open it by its name for developers.
+        libraries += [
+            DriverFile(name="libcuda.so", path=f.path) for f in libraries if f.name == "libcuda.so.1"
+        ]
+    programs = programs or _programs(tree, _NVIDIA_PROGRAMS, environment.get("PATH", ""))
+    if any(path.startswith("/dev/nvidia") for path in names) and "/dev/nvidia-uvm" not in devices:
+        notes.append(
+            "there is no /dev/nvidia-uvm, without which CUDA does not start: nvidia-modprobe -u -c 0"
+        )
+    notes += _closed(tree, devices)
+    glibc, glibc_by = _glibc(libraries)
+    return GpuDriver(
+        vendor="nvidia", version=version, source=source, cuda=versions.newest_cuda(version),
+        models=_nvidia_models(tree), devices=tuple(devices), majors=_majors(tree, devices),
+        libraries=tuple(libraries), programs=tuple(programs), sockets=tuple(_sockets(tree, environment)),
+        environment=variables, glibc=glibc, glibc_by=glibc_by, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _amd(tree: Tree, machine: str) -> GpuDriver | None:
+    if tree.real("/dev/kfd") is None:
+        return None
+    devices = [f"/dev/dri/{name}" for name in tree.names("/dev/dri", "renderD*")] + ["/dev/kfd"]
+    notes: list[str] = []
+    libraries, source = _libraries(tree, machine, _AMD_LIBRARIES, _AMD_FOLDERS, None, notes)
+    told = re.match(r"\d+(?:\.\d+)+", tree.text("/opt/rocm/.info/version"))
+    glibc, glibc_by = _glibc(libraries)
+    return GpuDriver(
+        vendor="amd", version=told[0] if told else "", source=source or "the loader's cache",
+        devices=tuple(devices), majors=_majors(tree, devices), libraries=tuple(libraries),
+        programs=tuple(_programs(tree, _AMD_PROGRAMS)), glibc=glibc, glibc_by=glibc_by,
+        notes=(*notes, *_closed(tree, devices)),
+    )  # fmt: skip
+
+
+def _nvidia_version(tree: Tree) -> str | None:
+    """Of the kernel module, as in "NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"."""
+    told = re.search(
+        r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", tree.text("/proc/driver/nvidia/version")
+    ) or re.fullmatch(r"(\d+\.\d+(?:\.\d+)?)\n?", tree.text("/sys/module/nvidia/version"))
+    return told[1] if told else None
+
+
+def _nvidia_models(tree: Tree) -> tuple[str, ...]:
+    """Of each GPU; a driver without /proc/driver/nvidia (WSL) tells none."""
+    folder = "/proc/driver/nvidia/gpus"
+    texts = (tree.text(f"{folder}/{name}/information") for name in tree.names(folder))
+    return tuple(
+        told[1].strip() for text in texts if (told := re.search(r"^Model:\s*(.+)$", text, re.MULTILINE))
+    )
+
+
+def _of_cdi(
+    tree: Tree, edits: cdi.Edits, version: str | None
+) -> tuple[list[DriverFile], list[DriverFile], str | None]:
+    """The libraries and programs of a CDI file, and why it does not hold, if so: it may have been written for
+    a driver that has been updated since."""
+    libraries: dict[str, str] = {}
+    programs: dict[str, str] = {}
+    for host, inside in edits.mounts:
+        name = os.path.basename(inside)
+        library = _LIBRARY.fullmatch(name)
+        if not (library and library["stem"] in _NVIDIA_LIBRARIES) and name not in _NVIDIA_PROGRAMS:
+            continue
+        real = tree.real(host)
+        if real is None or not os.path.isfile(real):
+            return [], [], f"{host} is not there"
+        if library is None:
+            programs[name] = real
+            continue
+        if _is_other(real, version):
+            return [], [], f"{host} is not of the kernel module's version {version}"
+        for each in (elf.read(real).soname, name):
+            if each is not None:
+                libraries.setdefault(each, real)
+    if not any(name.startswith("libcuda.so") for name in libraries):
+        return [], [], "it names no libcuda.so"
+    return _files(libraries), _files(programs), None
+
+
+def _libraries(
+    tree: Tree,
+    machine: str,
+    stems: frozenset[str],
+    folders: tuple[str, ...],
+    version: str | None,
+    notes: list[str],
+) -> tuple[list[DriverFile], str | None]:
+    """The libraries of these names, and the folder in which the first was found when the cache has none."""
+    found: dict[str, str] = {}
+    others: list[str] = []
+
+    def take(name: str, path: str) -> None:
+        real = tree.real(path)
+        if real is None or not os.path.isfile(real) or name in found:
+            return
+        if _is_other(real, version):
+            others.append(path)
+        else:
+            found[name] = real
+
+    for entry in _cached(tree, machine, notes):
+        if (named := _LIBRARY.fullmatch(entry.name)) and named["stem"] in stems:
+            take(entry.name, entry.path)
+    stems_found = {name.partition(".so")[0] for name in found}
+    source = None
+    own = architectures.find(machine)
+    for folder in (*folders, *([f"/usr/lib/{own.triplet}"] if own is not None else [])):
+        for name in tree.names(folder, "lib*.so*"):
+            named = _LIBRARY.fullmatch(name)
+            if named and named["stem"] in stems and named["stem"] not in stems_found:
+                before = len(found)
+                take(name, f"{folder}/{name}")
+                if len(found) > before:
+                    source = source or (folder if not stems_found else None)
+                    if (soname := elf.read(found[name]).soname) is not None:
+                        take(soname, f"{folder}/{name}")
+    if others:
+        notes.append(f"not taken, because the kernel module is {version}: {', '.join(dict.fromkeys(others))}")
+    return _files(found), source
+
+
+def _cached(tree: Tree, machine: str, notes: list[str]) -> tuple[ldcache.Entry, ...]:
+    data = tree.read("/etc/ld.so.cache")
+    try:
+        return ldcache.parse(data, machine) if data else ()
+    except ValueError as error:
+        notes.append(f"/etc/ld.so.cache is not understood: {error}")
+        return ()
+
+
+def _is_other(path: str, version: str | None) -> bool:
+    told = _VERSIONED.search(path)
+    return version is not None and told is not None and told[1] != version
+
+
+def _programs(tree: Tree, names: tuple[str, ...], search: str = "") -> list[DriverFile]:
+    """The programs, in the folders where they are installed, then where the caller's PATH has them."""
+    found = {}
+    for name in names:
+        for folder in (*_PROGRAM_FOLDERS, *(f for f in search.split(":") if f.startswith("/"))):
+            real = tree.real(f"{folder}/{name}")
+            if real is not None and tree.is_program(f"{folder}/{name}"):
+                found[name] = real
+                break
+    return _files(found)
+
+
+def _files(found: Mapping[str, str]) -> list[DriverFile]:
+    return [DriverFile(name=name, path=path) for name, path in sorted(found.items())]
+
+
+def _sockets(tree: Tree, environment: Mapping[str, str]) -> Iterator[Mount]:
+    for path in (*_SOCKETS, environment.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS):
+        real = tree.real(path)
+        if real is not None and os.path.isdir(real) and os.access(real, os.X_OK):
+            # Writable, since it is written to pipes in there; the host's own modes guard the rest.
+            yield Mount(source=real, target=path, writable=True)
+
+
+def _majors(tree: Tree, devices: Iterable[str]) -> tuple[int, ...]:
+    return tuple(sorted({major for path in devices if (major := tree.major(path)) is not None}))
+
+
+def _closed(tree: Tree, devices: Iterable[str]) -> list[str]:
+    """Devices that this user may not open; nvidia-caps are for administrators."""
+    closed = [
+        path
+        for path in devices
+        if "nvidia-caps" not in path
+        and (real := tree.real(path)) is not None
+        and not os.access(real, os.R_OK | os.W_OK)
+    ]
+    groups = "the groups render and video" if any("/dri/" in path for path in closed) else "access"
+    return [f"this user cannot open {', '.join(closed)}: ask for {groups}"] if closed else []
+
+
+def _glibc(libraries: Iterable[DriverFile]) -> tuple[str | None, str]:
+    """The newest glibc that any of them asks for, and which one does."""
+    newest, by = None, ""
+    for path in dict.fromkeys(file.path for file in libraries):
+        glibc = elf.read(path).glibc
+        if glibc is not None and numbers(glibc) > numbers(newest or ""):
+            newest, by = glibc, os.path.basename(path)
+    return newest, by

@@ -1,0 +1,153 @@
+"""The flat tree of an image as one tar, which compute nodes read from its beginning to its end and unpack.
+
+Not compressed: on a node gunzip takes longer (some 190 MB/s) than a cluster's file system takes to hand over
+what it saves, and zstd is not on every node. Modes, times and hard links are kept, since Python compares a
+source's time with what its compiled form was made of. What jobs need as places for their mounts is listed
+beside the tar, and grows with the jobs; the tar is written once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bareboat import codec
+from bareboat.images import lease, pack
+from bareboat.images.layers import layer
+from bareboat.images.layers.places import resolve
+from bareboat.images.progress import Progress
+from bareboat.model import Image, Mount, PackedFile
+from bareboat.store import Store
+
+_CHUNK = 1 << 20
+_BLOCK = 512
+_TOLD_BYTES = 32 << 20
+
+
+def provide(
+    store: Store,
+    image: Image,
+    mount_points: Sequence[Mount] = (),
+    *,
+    relinked: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Path:
+    """The archive of the image's flat tree, which is there, written now if there is none; and beside it the
+    list of places, with those for these mounts, which the tree has.
+
+    Raises StoreError where there is no room.
+    """
+    tree = store.relinked(image.digest) if relinked else store.flat(image.digest)
+    path = store.packed(image.digest, "relinked.tar" if relinked else "tar")
+    wanted = {_place(tree, mount) for mount in mount_points}
+
+    def serves() -> bool:
+        return pack.about(path) is not None and wanted <= set(read_places(path))
+
+    if serves():
+        return path
+    with store.guarded():
+        name = f"packed-{path.parent.name}-{path.name.removeprefix('image.')}"
+        with lease.hold(
+            store.lease(name), until=serves, waiting=lambda who: progress(f"waiting for {who}", 0, 0)
+        ) as mine:
+            if mine:
+                # The list first: an archive is not there before all that it needs is.
+                places = sorted(wanted | set(read_places(path)))
+                store.write(places_of(path), b"".join(os.fsencode(place) + b"\0" for place in places))
+                if pack.about(path) is None:
+                    _write(store, image, tree, path, progress)
+    return path
+
+
+def places_of(path: Path) -> Path:
+    """The list: `d/FOLDER` and `f/FILE`, each ended by a NUL, for bash to read."""
+    return path.with_name(path.name + ".places")
+
+
+def read_places(path: Path) -> list[str]:
+    try:
+        return [os.fsdecode(place) for place in places_of(path).read_bytes().split(b"\0") if place]
+    except FileNotFoundError:
+        return []
+
+
+def _place(tree: Path, mount: Mount) -> str:
+    """By the way that the links of the image lead."""
+    place = resolve(tree, mount)
+    return ("d" if place.is_dir() else "f") + str(place)[len(str(tree)) :]
+
+
+def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progress) -> None:
+    size_bytes = sum(each.unpacked_bytes for each in image.layers)
+    store.check_room(
+        needed_bytes=size_bytes, needed_inodes=3, what="the image as one file for the compute nodes"
+    )
+    with store.scratch() as scratch, open(scratch / "tar", "wb") as stream:
+        hashed = hashlib.sha256()
+        told = 0
+
+        def write(data: bytes) -> None:
+            nonlocal told
+            stream.write(data)
+            hashed.update(data)
+            if stream.tell() - told >= _TOLD_BYTES:
+                told = stream.tell()
+                progress("writing the image as one file", min(told, size_bytes), size_bytes)
+
+        progress("writing the image as one file", 0, size_bytes)
+        write_tar(os.fspath(tree), write)
+        stream.flush()
+        os.fsync(stream.fileno())
+        facts = PackedFile(
+            kind=path.name.removeprefix("image."),
+            size_bytes=stream.tell(),
+            sha256=hashed.hexdigest(),
+            places={},
+        )
+        (scratch / "facts").write_bytes(codec.to_json(facts))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(scratch / "tar", path)
+        os.replace(scratch / "facts", pack.facts_of(path))
+
+
+def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
+    """The tree as it is, but for owners, who are whoever unpacks it, and what is no file, folder or link.
+    Source of the format: POSIX.1-2001 pax."""
+    linked: dict[tuple[int, int], str] = {}
+    for path, state in [(".", os.lstat(tree)), *layer.entries(tree)]:
+        full = os.path.join(tree, path)
+        header = tarfile.TarInfo(path)
+        header.mtime = max(int(state.st_mtime), 0)
+        header.mode = stat.S_IMODE(state.st_mode)
+        stream = None
+        if stat.S_ISDIR(state.st_mode):
+            header.type = tarfile.DIRTYPE
+        elif stat.S_ISLNK(state.st_mode):
+            header.type, header.linkname = tarfile.SYMTYPE, os.readlink(full)
+        elif stat.S_ISREG(state.st_mode):
+            # Every file has a name in its layer too, so the count of names tells nothing.
+            first = linked.setdefault((state.st_dev, state.st_ino), path)
+            if first != path:
+                header.type, header.linkname = tarfile.LNKTYPE, first
+            else:
+                # One that even its owner may not read cannot be read in a container either.
+                with contextlib.suppress(PermissionError):
+                    stream = open(full, "rb", buffering=0)  # noqa: SIM115
+                header.size = state.st_size if stream is not None else 0
+        else:
+            continue
+        write(header.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+        if stream is not None:
+            with stream:
+                left = header.size
+                while left and (chunk := stream.read(min(_CHUNK, left))):
+                    write(chunk)
+                    left -= len(chunk)
+                write(bytes(left + -header.size % _BLOCK))
+    write(bytes(2 * _BLOCK))

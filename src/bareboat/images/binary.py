@@ -1,0 +1,219 @@
+"""What one ELF file of an image says of itself, read with every offset checked: the file is a stranger's.
+
+Source: the System V ABI (https://gabi.xinuos.com/) and, for the hash table that finds a symbol without
+reading all of them, https://sourceware.org/gnu-gabi/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bareboat import architectures
+
+_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
+_NEEDED, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 5, 6, 10, 0x6FFFFEF5
+_SEARCH_PATHS = (15, 29)
+
+#: No real file has more program headers, dynamic entries or sections than these.
+_MOST_SEGMENTS, _MOST_TAGS, _MOST_SECTIONS = 256, 4096, 4096
+#: Where a file has no section table, its strings are looked for in so many of its first bytes.
+_MOST_SEARCHED = 64 * 2**20
+
+
+class _Segment(NamedTuple):
+    kind: int
+    offset: int
+    address: int
+    size: int
+
+
+class Binary:
+    """An ELF file of 64 bits (of 32 bits only the machine is told). Nothing here raises for bad content."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        head = data[:64]
+        self.is_elf = len(head) == 64 and head[:4] == b"\x7fELF" and head[5] in (1, 2)
+        self._order = "<" if self.is_elf and head[5] == 1 else ">"
+        self._is_64 = self.is_elf and head[4] == 2
+        self._segments = self._read_segments()
+        self._tags = self._read_tags()
+
+    @property
+    def machine(self) -> str | None:
+        """As `uname -m` would print it."""
+        found = architectures.of_elf(self._data[: architectures.ELF_BYTES])
+        return found.name if found is not None else None
+
+    @property
+    def interpreter(self) -> str | None:
+        """The program loader that the file asks for."""
+        for segment in self._segments:
+            if segment.kind == _INTERPRETER:
+                return os.fsdecode(
+                    self._data[segment.offset : segment.offset + min(segment.size, 4096)].rstrip(b"\0")
+                )
+        return None
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The sonames of the libraries that the loader must find."""
+        return tuple(os.fsdecode(self._string(value)) for tag, value in self._tags if tag == _NEEDED)
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """Where the file asks the loader to look (DT_RPATH, DT_RUNPATH), with $ORIGIN as it is."""
+        found = (os.fsdecode(self._string(value)) for tag, value in self._tags if tag in _SEARCH_PATHS)
+        return tuple(folder for paths in found for folder in paths.split(":") if folder)
+
+    def names(self, name: str) -> bool:
+        """Whether a symbol or library of this name is in the table of dynamic strings."""
+        start, end = self._strings()
+        return self._data.find(b"\0" + name.encode() + b"\0", start, end) >= 0
+
+    def text(self, symbol: str) -> str | None:
+        """The string that an exported variable holds, such as `ompi_version_string`."""
+        address = self._address(symbol.encode())
+        offset = self._offset(address) if address else None
+        if offset is None:
+            return None
+        end = self._data.find(b"\0", offset, offset + 256)
+        found = self._data[offset:end] if end > offset else b""
+        return found.decode("ascii") if found.isascii() and found else None
+
+    def search(self, pattern: bytes, *, group: int = 1) -> str | None:
+        """The first match of a regular expression among the file's constants."""
+        start, end = self._constants()
+        found = re.compile(pattern).search(self._data, start, end)
+        return found[group].decode("ascii", "replace") if found else None
+
+    def holds(self, text: bytes) -> bool:
+        """Whether the bytes occur among the file's constants."""
+        start, end = self._constants()
+        return self._data.find(text, start, end) >= 0
+
+    # -- the tables --------------------------------------------------------------------------------
+
+    def _number(self, kind: str, offset: int) -> int:
+        """One number of the file; 0 beyond its end."""
+        size = struct.calcsize("=" + kind)
+        if offset < 0 or offset + size > len(self._data):
+            return 0
+        return int(struct.unpack_from(self._order + kind, self._data, offset)[0])
+
+    def _read_segments(self) -> tuple[_Segment, ...]:
+        if not self._is_64:
+            return ()
+        table, size, count = self._number("Q", 32), self._number("H", 54), self._number("H", 56)
+        if size < 56:
+            return ()
+        return tuple(
+            _Segment(
+                kind=self._number("I", at),
+                offset=self._number("Q", at + 8),
+                address=self._number("Q", at + 16),
+                size=self._number("Q", at + 32),
+            )
+            for at in range(table, table + size * min(count, _MOST_SEGMENTS), size)
+        )
+
+    def _read_tags(self) -> tuple[tuple[int, int], ...]:
+        for segment in self._segments:
+            if segment.kind == _DYNAMIC:
+                tags = []
+                for at in range(segment.offset, segment.offset + min(segment.size, 16 * _MOST_TAGS), 16):
+                    tag, value = self._number("Q", at), self._number("Q", at + 8)
+                    if tag == 0:
+                        break
+                    tags.append((tag, value))
+                return tuple(tags)
+        return ()
+
+    def _tag(self, wanted: int) -> int:
+        return next((value for tag, value in self._tags if tag == wanted), 0)
+
+    def _offset(self, address: int) -> int | None:
+        """Where in the file the bytes lie that are loaded at an address."""
+        for segment in self._segments:
+            if segment.kind == _LOAD and segment.address <= address < segment.address + segment.size:
+                offset = segment.offset + address - segment.address
+                return offset if offset < len(self._data) else None
+        return None
+
+    def _strings(self) -> tuple[int, int]:
+        start = self._offset(self._tag(_STRTAB))
+        if start is None:
+            return 0, 0
+        return start, min(start + self._tag(_STRSZ), len(self._data))
+
+    def _string(self, index: int) -> bytes:
+        start, end = self._strings()
+        if not 0 <= index < end - start:
+            return b""
+        stop = self._data.find(b"\0", start + index, min(end, start + index + 4096))
+        return self._data[start + index : stop] if stop >= 0 else b""
+
+    def _address(self, name: bytes) -> int:
+        """The value of an exported symbol, by the GNU hash table; 0 when it is not there."""
+        table, symbols = self._offset(self._tag(_GNU_HASH)), self._offset(self._tag(_SYMTAB))
+        if table is None or symbols is None:
+            return 0
+        buckets, first, blooms = (self._number("I", table + at) for at in (0, 4, 8))
+        if buckets == 0:
+            return 0
+        hashed = 5381
+        for byte in name:
+            hashed = (hashed * 33 + byte) & 0xFFFFFFFF
+        start = table + 16 + 8 * blooms
+        index = self._number("I", start + 4 * (hashed % buckets))
+        if index < first:
+            return 0
+        chains = start + 4 * buckets
+        for at in range(index, index + 4096):
+            chained = self._number("I", chains + 4 * (at - first))
+            entry = symbols + 24 * at
+            if chained | 1 == hashed | 1 and self._string(self._number("I", entry)) == name:
+                return self._number("Q", entry + 8)
+            if chained & 1:
+                break
+        return 0
+
+    def _constants(self) -> tuple[int, int]:
+        """The section of read-only data; without a section table the beginning of the file."""
+        everything = 0, min(len(self._data), _MOST_SEARCHED)
+        if not self._is_64:
+            return everything
+        table, size = self._number("Q", 40), self._number("H", 58)
+        count, names = self._number("H", 60), self._number("H", 62)
+        if not table or size < 64:
+            return everything
+        names_at = self._number("Q", table + size * names + 24)
+        for at in range(table, table + size * min(count, _MOST_SECTIONS), size):
+            name = names_at + self._number("I", at)
+            if self._data[name : name + 8] == b".rodata\0":
+                start, length = self._number("Q", at + 24), self._number("Q", at + 32)
+                if start + length <= len(self._data):
+                    return start, start + length
+        return everything
+
+
+@contextlib.contextmanager
+def read(descriptor: int | None) -> Iterator[Binary | None]:
+    """The ELF file that is open there; None for what is none."""
+    if descriptor is None or os.fstat(descriptor).st_size < 64:
+        yield None
+        return
+    try:
+        data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        yield None
+        return
+    with contextlib.closing(data):
+        binary = Binary(data)
+        yield binary if binary.is_elf else None

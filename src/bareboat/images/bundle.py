@@ -1,0 +1,208 @@
+"""Bundles: one file that carries an image to a machine without a network.
+
+It is an OCI archive with the image's own manifest, and so with its digest, which podman and skopeo read too
+where its layers are in it as the manifest names them. In a folder `bareboat/` it has what the image was
+called, and Bareboat itself as wheels with a script that installs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from bareboat import codec, pinning
+from bareboat.errors import ImageError, UsageError
+from bareboat.images import oci
+from bareboat.images.blobs import Blobs
+from bareboat.images.progress import Progress
+from bareboat.images.sources.reference import Transport, parse
+from bareboat.images.sources.source import LARGEST_DOCUMENT
+from bareboat.images.wheels import locked, wheel_set
+from bareboat.model import Image, Pin
+from bareboat.printable import one_line
+from bareboat.store import Store
+
+_PINS = "bareboat/pins.json"
+_INSTALL = "bareboat/install.sh"
+_LOCK = "bareboat/wheels.lock"
+_LARGEST_PINS = 1 << 20
+_MOST_PINS = 100
+#: What reading a stranger's tar may raise; IndexError: in the map of a sparse file that is cut off.
+_DAMAGE = (LookupError, tarfile.TarError, OSError, ValueError, EOFError, OverflowError, RecursionError)
+
+_INSTALL_SCRIPT = """\
+#!/bin/sh
+# Installs Bareboat from this bundle, without a network:
+#   tar -xf BUNDLE bareboat && sh bareboat/install.sh [FOLDER]
+#   FOLDER/bin/bareboat image load BUNDLE
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-$here/venv}
+python=${PYTHON:-python@VERSION@}
+command -v "$python" > /dev/null || python=python3
+[ "$("$python" -c 'import platform, sys
+print("%d.%d" % sys.version_info[:2], platform.machine())')" = "@VERSION@ @MACHINE@" ] || {
+  echo "these wheels are for Python @VERSION@ on @MACHINE@; name it: PYTHON=/path/to/it sh $0" >&2
+  exit 2
+}
+"$python" -m venv "$folder"
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-index \\
+  --find-links "$here/wheels" --require-hashes --requirement "$here/wheels.lock"
+echo "installed: $folder/bin/bareboat"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """What a bundle calls its image, sorted by what speaks for it. `proven`: references with a digest that
+    covers the image; `claimed`: tags, by the word of whoever made the file; `false`: references with another
+    image's digest, and what is no reference to a registry."""
+
+    proven: tuple[Pin, ...] = ()
+    claimed: tuple[Pin, ...] = ()
+    false: tuple[str, ...] = ()
+
+
+def save(
+    image: Image,
+    pins: Sequence[Pin],
+    store: Store,
+    path: Path,
+    *,
+    name: str,
+    blobs: Blobs | None = None,
+    rewrite: bool = False,
+    progress: Progress = lambda *_: None,
+) -> oci.Saved:
+    """Write the bundle, whole or not at all. Raises StoreError for a layer that was changed in the store,
+    BareboatError when Bareboat cannot be packed."""
+    pins = [pin for pin in pins if _names_registry(pin.reference)]
+    indexes: dict[str, bytes] = {}
+    for pin in pins:
+        indexes |= pinning.indexes(pin, store.document)
+    extra = {_PINS: codec.to_json(tuple(pins)), _INSTALL: _install_script().encode()}
+    wheels = wheel_set()
+    extra |= {f"bareboat/wheels/{file}": data for file, data in wheels.items()}
+    extra[_LOCK] = locked(wheels).encode()
+    return oci.save_archive(
+        store,
+        image,
+        path,
+        name=name,
+        blobs=blobs,
+        rewrite=rewrite,
+        documents=indexes,
+        extra=extra,
+        progress=progress,
+    )
+
+
+def called(path: Path, image: Image, *, now: str) -> Called:
+    """What a bundle calls its image, which was loaded from it. Raises ImageError for a damaged list."""
+    listed = pins(path)
+    if len(listed) > _MOST_PINS:
+        raise ImageError(
+            f"{path} has {len(listed):,} names for one image", remedy="do not trust it, or ask who made it"
+        )
+    proven: list[Pin] = []
+    claimed: list[Pin] = []
+    false: list[str] = []
+    with _Documents(path) as documents:
+        for pin in listed:
+            asked = pinning.digest_in(pin.reference)
+            if not _names_registry(pin.reference) or (
+                asked is not None and pinning.chain(asked, image.digest, documents.read) is None
+            ):
+                false.append(one_line(pin.reference))
+                continue
+            # By a root that does not cover the image, a later pull would take the tag to stand for it still.
+            is_true = pinning.chain(pin.root, image.digest, documents.read) is not None
+            root = pin.root if is_true else image.digest
+            known = Pin(reference=pin.reference, digest=image.digest, root=root, pinned_at=now)
+            (claimed if asked is None else proven).append(known)
+    return Called(proven=tuple(proven), claimed=tuple(claimed), false=tuple(false))
+
+
+def bind(pins: Sequence[Pin], store: Store, path: Path) -> None:
+    """Make references of a bundle stand for its image here. Raises StoreError for one with another's
+    digest."""
+    with _Documents(path) as documents:
+        for pin in pins:
+            for digest, data in pinning.indexes(pin, documents.read).items():
+                store.keep_document(digest, data)
+            store.pin(pin)
+
+
+def _names_registry(text: str) -> bool:
+    """Whether the text is a reference to a registry, written in full; paths of another machine mean nothing
+    here."""
+    try:
+        found = parse(text, folder="/")
+    except UsageError:
+        return False
+    return found.transport is Transport.REGISTRY and str(found) == text
+
+
+class _Documents:
+    """The small documents among an archive's blobs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._archive: tarfile.TarFile | None = None
+
+    def __enter__(self) -> _Documents:
+        with contextlib.suppress(*_DAMAGE):
+            self._archive = tarfile.open(self._path, "r:")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def read(self, digest: str) -> bytes | None:
+        """What lies under the digest, not verified."""
+        if self._archive is None:
+            return None
+        try:
+            member = self._archive.getmember("blobs/" + digest.replace(":", "/"))
+            stream = self._archive.extractfile(member) if member.isreg() else None
+            return None if stream is None else stream.read(LARGEST_DOCUMENT)
+        except _DAMAGE:
+            return None
+
+
+def _install_script() -> str:
+    """What is compiled among the wheels is for the Python that runs now."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return _INSTALL_SCRIPT.replace("@VERSION@", version).replace("@MACHINE@", platform.machine())
+
+
+def pins(path: Path) -> tuple[Pin, ...]:
+    """What the image of an archive was called where it was saved; nothing for another tool's archive.
+
+    A verdict on its signatures is left out: whoever wrote the file may have written that, too.
+
+    Raises ImageError for a damaged list.
+    """
+    try:
+        with tarfile.open(path, "r:") as archive:
+            member = archive.getmember(_PINS)
+            # Not of a link, which would stand for another member.
+            stream = archive.extractfile(member) if member.isreg() else None
+            if stream is None:
+                return ()
+            data = stream.read(_LARGEST_PINS)
+    except _DAMAGE:
+        return ()
+    try:
+        read = codec.from_json(data, tuple[Pin, ...], what="the list of names")
+    except Exception as error:
+        raise ImageError(f"{path}: {error}", remedy="copy the bundle again") from None
+    return tuple(msgspec.structs.replace(pin, trust=None) for pin in read)

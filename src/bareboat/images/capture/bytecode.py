@@ -1,0 +1,63 @@
+"""Python's byte code: made where it is missing, and made to fit sources that all have one time."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from bareboat import execute
+from bareboat.images.capture.collect import Collection, read
+from bareboat.images.capture.interpreter import Interpreter
+from bareboat.images.layers import layer
+
+
+def complete(interpreter: Interpreter, collection: Collection) -> bool:
+    """Let Python compile what its first import would compile, so that both arms of a proof, and every
+    later capture, find the same files. Only folders that the user can write; True when any was made."""
+    paths = tuple(os.path.realpath(p) for p in (interpreter.stdlib, *interpreter.path) if os.path.isdir(p))
+    tag = f"cpython-{''.join(interpreter.version.split('.')[:2])}"
+    missing = []
+    for path, item in collection.items.items():
+        if path.endswith(".py") and item.kind != "folder" and path.startswith(paths):
+            folder, name = os.path.split(path)
+            cached = f"{folder}/__pycache__/{name[:-3]}.{tag}.pyc"
+            if cached not in collection.items and os.access(folder, os.W_OK):
+                missing.append(path)
+    if not missing:
+        return False
+    # A file of another Python's syntax fails to compile, there as here: that is no error.
+    execute.run(
+        [interpreter.executable, "-I", "-m", "compileall", "-q", "-j", "0", "-i", "-"],
+        stdin="\n".join(missing) + "\n",
+        timeout_s=1800,
+    )
+    return any(
+        os.path.exists(f"{os.path.dirname(p)}/__pycache__/{os.path.basename(p)[:-3]}.{tag}.pyc")
+        for p in missing
+    )
+
+
+def restamped(path: str, collection: Collection) -> bytes | None:
+    """A .pyc as the image needs it, or None when it is stale.
+
+    Python takes byte code only when it names its source's time and size (PEP 552). All sources in an
+    image have one time, so that time is written into the header; the code itself stays as it is.
+    """
+    try:
+        source = importlib.util.source_from_cache(path)
+    except ValueError:
+        return None
+    item = collection.items.get(source)
+    if item is not None and item.kind == "link":  # Debian's sitecustomize; all of an environment made by uv
+        item = collection.items.get(os.path.realpath(source))
+    if item is None or item.kind != "file":
+        return None
+    data = read(path)
+    if len(data) < 16:
+        return None
+    flags, mtime_s, size = (int.from_bytes(data[at : at + 4], "little") for at in (4, 8, 12))
+    if flags:  # checked by the source's hash, or not at all: valid as it is
+        return data
+    if mtime_s != (item.mtime_ns // 10**9) & 0xFFFFFFFF or size != item.size & 0xFFFFFFFF:
+        return None
+    return data[:8] + layer.EPOCH.to_bytes(4, "little") + data[12:]

@@ -1,0 +1,114 @@
+"""The host's C and C++ compiler, for environments that compile while they run: torch.compile, Triton,
+DeepSpeed's operators, extensions that are built on first use; and what XLA starts of the host's CUDA toolkit.
+
+GCC itself names its parts: https://gcc.gnu.org/onlinedocs/gcc/Developer-Options.html (-print-prog-name,
+-print-file-name, -v).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+from bareboat import execute
+from bareboat.errors import UsageError
+from bareboat.images.capture.collect import shown
+from bareboat.images.capture.interpreter import Interpreter
+
+#: As they are called, on PATH; also with the machine's name before them, as Debian's Python calls them.
+#: PyTorch hashes its headers with openssl before it compiles.
+_PROGRAMS = ("gcc", "g++", "cc", "c++", "cpp", "as", "ld", "ld.bfd", "ld.gold", "ar", "nm", "ranlib", "strip",
+             "objcopy", "gcc-ar", "make", "openssl")  # fmt: skip
+_PARTS = ("cc1", "cc1plus", "collect2", "lto-wrapper", "lto1", "as", "ld")
+_FILES = (
+    "crt1.o", "Scrt1.o", "rcrt1.o", "gcrt1.o", "crti.o", "crtn.o", "libc.so", "libc_nonshared.a", "libm.so",
+    "libmvec.so", "libmvec.so.1", "libm.a", "libc.a", "libdl.so", "libdl.a", "libpthread.so", "libpthread.a",
+    "libpthread_nonshared.a", "librt.so", "librt.a", "libutil.so", "libutil.a", "libresolv.so", "libgcc_s.so",
+    "libgcc_s.so.1", "libstdc++.so", "libgomp.so", "libgomp.so.1", "libatomic.so", "libatomic.so.1",
+)  # fmt: skip
+#: What the folder of a compiler's own files has for other languages and for sanitizers.
+_OTHER = re.compile(
+    r"f951|gnat1|go1|d21|cc1obj.*|cc1gm2|adalib|adainclude|finclude|install-tools|plugin|lib.*san.*"
+)
+_SEARCHED = re.compile(
+    r"#include <\.\.\.> search starts here:\n(?P<folders>.*?)End of search list", re.DOTALL
+)
+#: XLA's assembler and linker, and what NVIDIA's own compiler needs beside them.
+_CUDA = (
+    "bin/ptxas",
+    "bin/nvlink",
+    "bin/fatbinary",
+    "bin/nvdisasm",
+    "bin/cuobjdump",
+    "nvvm/bin",
+    "nvvm/libdevice",
+)
+
+
+def paths(interpreter: Interpreter) -> list[str]:
+    """The files and folders to take along. Raises UsageError where this machine has no GCC."""
+    gcc = _gcc()
+    found = [gcc, *_on_path(gcc)]
+    found += [place for name in _PARTS if (place := _ask(gcc, f"-print-prog-name={name}")).startswith("/")]
+    own = os.path.dirname(_ask(gcc, "-print-libgcc-file-name"))
+    if not os.path.isdir(own):
+        raise UsageError(
+            f"the compiler {shown(gcc)} does not say where its files are",
+            remedy=f"{shlex.quote(gcc)} -print-libgcc-file-name  # GCC answers with a path",
+        )
+    found += [f"{own}/{name}" for name in sorted(os.listdir(own)) if not _OTHER.fullmatch(name)]
+    found += [place for name in _FILES if (place := _ask(gcc, f"-print-file-name={name}")).startswith("/")]
+    for language in ("c", "c++"):
+        asked = execute.run([gcc, f"-x{language}", "-E", "-v", "-"], stdin="", environment=_environment())
+        if asked.ok and (told := _SEARCHED.search(asked.stderr)):
+            found += [line.strip() for line in told["folders"].splitlines()]
+    minor = ".".join(interpreter.version.split(".")[:2])
+    found += [f"{interpreter.base_prefix}/include/python{minor}{suffix}" for suffix in ("", "t")]
+    found += _cuda()
+    return [path for path in dict.fromkeys(map(os.path.normpath, found)) if os.path.exists(path)]
+
+
+def folder() -> str:
+    """Where the compiler is started from, for the image's PATH."""
+    return os.path.dirname(_gcc())
+
+
+def _gcc() -> str:
+    """The first real GCC on PATH: not the cache before it (ccache), nor a site's wrapper (`cc` of Cray)."""
+    for place in os.environ.get("PATH", os.defpath).split(":"):
+        path = os.path.join(place, "gcc")
+        real = os.path.realpath(path)
+        if os.path.isfile(path) and os.access(path, os.X_OK) and "ccache" not in os.path.basename(real):
+            return os.path.abspath(path)
+    raise UsageError(
+        "capture.compiler asks for this machine's C compiler, and gcc is not on PATH",
+        remedy="module load gcc; or install gcc and g++; or leave capture.compiler out",
+    )
+
+
+def _on_path(gcc: str) -> list[str]:
+    machine = _ask(gcc, "-dumpmachine")
+    names = [*_PROGRAMS, *(f"{machine}-{name}" for name in _PROGRAMS)]
+    search = f"{os.path.dirname(gcc)}:{os.environ.get('PATH', os.defpath)}"
+    found = [execute.which(name, path=search) for name in names]
+    return [path for path in found if path is not None and "ccache" not in os.path.realpath(path)]
+
+
+def _ask(gcc: str, question: str) -> str:
+    asked = execute.run([gcc, question], environment=_environment())
+    return asked.stdout.strip() if asked.ok else ""
+
+
+def _environment() -> dict[str, str]:
+    """English, and no folders that only this shell adds."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+
+
+def _cuda() -> list[str]:
+    """The CUDA toolkit, where this machine has one."""
+    nvcc = execute.which("nvcc")
+    places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"),
+              os.path.dirname(os.path.dirname(nvcc)) if nvcc else None, "/usr/local/cuda"]  # fmt: skip
+    top = next((place for place in places if place and os.path.isfile(f"{place}/bin/ptxas")), None)
+    return [] if top is None else [f"{top}/{name}" for name in _CUDA]

@@ -1,0 +1,85 @@
+"""What a Python interpreter says of itself: where it, its library and its packages lie."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+
+import msgspec
+
+from bareboat import execute
+from bareboat.errors import ToolError, UsageError
+
+_QUESTION = """
+import json, os, sys, sysconfig
+print(json.dumps({
+    "executable": sys.executable,
+    "base_executable": getattr(sys, "_base_executable", sys.executable),
+    "prefix": sys.prefix,
+    "base_prefix": sys.base_prefix,
+    "version": ".".join(map(str, sys.version_info[:3])),
+    "stdlib": sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}),
+    "path": [p for p in sys.path if p],
+}))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """Absolute paths, as the interpreter has them; `path` is its sys.path without the script's folder."""
+
+    executable: str
+    base_executable: str
+    prefix: str
+    base_prefix: str
+    version: str
+    stdlib: str
+    path: tuple[str, ...]
+
+    @property
+    def owns_prefix(self) -> bool:
+        """Whether everything under the prefix belongs to this environment: a venv, conda, pyenv."""
+        return self.prefix not in ("/", "/usr", "/usr/local")
+
+
+def choose(asked: str | None) -> str:
+    """The interpreter to capture: the one asked for, the active environment's, or the one that runs
+    Bareboat."""
+    if asked is not None:
+        found = execute.which(asked)
+        if found is None:
+            raise UsageError(f"there is no Python at {asked}", remedy=f"ls -l {asked}")
+        return found
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        prefix = os.environ.get(variable)
+        if prefix and os.path.exists(os.path.join(prefix, "bin", "python")):
+            return os.path.join(prefix, "bin", "python")
+    return sys.executable
+
+
+def ask(python: str) -> Interpreter:
+    """Start the interpreter once, isolated from the caller's PYTHON* variables, and ask it."""
+    try:
+        outcome = execute.run([python, "-I", "-c", _QUESTION])
+    except OSError as error:  # a program of another architecture, or none at all
+        raise ToolError(
+            f"the Python {python} does not start",
+            context=str(error),
+            remedy="name one that does: --python PATH",
+        ) from None
+    if not outcome.ok:
+        raise ToolError(
+            f"the Python {python} does not start",
+            context=(outcome.stderr or outcome.stdout).strip(),
+            remedy="name one that does: --python PATH",
+        )
+    try:
+        return msgspec.json.decode(outcome.stdout, type=Interpreter)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise ToolError(
+            f"the Python {python} answered what cannot be understood: {error}",
+            context=outcome.stdout,
+            remedy=f"{shlex.quote(python)} -I -c pass   # must print nothing; or name another: --python PATH",
+        ) from None

@@ -1,0 +1,105 @@
+"""The shared libraries that an environment's files need and do not bring along."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from bareboat import execute
+from bareboat.images.capture import elf, mpi
+from bareboat.images.capture.collect import NOTHING, Collection, Part
+from bareboat.images.capture.interpreter import Interpreter
+from bareboat.images.capture.sources import Sources
+
+#: Loaded by name at run time, so no file lists them as needed: thread cancellation and name services.
+#: The others are parts of glibc that what comes from the host at run time needs: the GPU driver, an MPI.
+_HIDDEN_LIBRARIES = (
+    "libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2",
+    "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What a capture would take: every path with its kind and layer, and what was left out."""
+
+    interpreter: Interpreter
+    collection: Collection
+    roots: tuple[tuple[str, Part], ...]
+    unresolved: tuple[str, ...]
+    library_folders: tuple[str, ...]
+    program_folders: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(item.size for item in self.collection.items.values())
+
+    @property
+    def inodes(self) -> int:
+        return len(self.collection.items)
+
+
+def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
+    """Add the shared libraries that the collected files need and do not bring along, and theirs."""
+    collection = sources.collection
+    loader = elf.Loader(lambda argv: execute.run(argv), os.environ.get("LD_LIBRARY_PATH", ""))
+    for soname in _HIDDEN_LIBRARIES:
+        path = loader.find(soname, "/", ())
+        if path is not None:
+            collection.add(path, Part.SYSTEM)
+    present = {os.path.basename(path) for path in collection.items}
+    seen: set[str] = set()
+    folders: set[str] = set()
+    unresolved: set[str] = set()
+    # Twice where there is an MPI: its plugins, which no file lists, have needs of their own.
+    while pending := _programs(collection, seen):
+        while pending:
+            path = pending.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            needs = elf.needs(path)
+            if needs is None:
+                continue
+            wanted = [(soname, loader.find(soname, path, needs.search)) for soname in needs.libraries]
+            if needs.interpreter is not None:
+                wanted.append((needs.interpreter, loader.find(needs.interpreter, path, ())))
+            for soname, found in wanted:
+                if found is None:
+                    # Often loaded before by another module, by its own path.
+                    if os.path.basename(soname) not in present:
+                        unresolved.add(soname)
+                    continue
+                real = collection.add(found, Part.SYSTEM)
+                if real not in seen:
+                    pending.append(real)
+                    folder = os.path.dirname(found)
+                    if collection.items.get(real, NOTHING).part == Part.SYSTEM:
+                        folders.add(folder)
+        for path in [place for library in sorted(seen) for place in mpi.runtime(library)]:
+            collection.add(path, Part.SYSTEM)
+        collection.follow_links()
+    collection.check_readable()
+    for path, part in sources.roots:
+        collection.gather(path, part)  # a venv's `python` was met first with the interpreter's layer
+    extra = tuple(sorted(f for f in folders if f not in elf.DEFAULT_FOLDERS))
+    return Inventory(
+        interpreter=interpreter,
+        collection=collection,
+        roots=sources.roots,
+        unresolved=tuple(sorted(unresolved)),
+        library_folders=extra,
+        program_folders=sources.programs,
+    )
+
+
+def _programs(collection: Collection, seen: set[str]) -> list[str]:
+    """Files that may need libraries, without those that were seen."""
+    return [
+        path
+        for path, item in collection.files()
+        if item.data is None
+        and item.size > 64
+        and (item.mode & 0o111 or ".so" in os.path.basename(path))
+        and path not in seen
+    ]

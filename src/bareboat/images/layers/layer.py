@@ -1,0 +1,89 @@
+"""A layer's canonical tar: the one byte sequence that a tree of files stands for.
+
+Equal trees give equal bytes: names in byte order, parents first, owner 0:0, one time stamp, modes 0755,
+0644 and 01777. The tar is never stored: it is hashed once, and written again when an image is exported.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+
+from bareboat import digests
+
+#: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can hold.
+EPOCH = 315532800
+
+_CHUNK = 1 << 20
+_BLOCK = 512
+
+
+def entries(tree: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Every path below the tree, relative to it, parents before children, in byte order of the names."""
+    pending = [""]
+    while pending:
+        relative = pending.pop()
+        folder = os.path.join(tree, relative) if relative else tree
+        if relative:
+            yield relative, os.lstat(folder)
+        children = []
+        with os.scandir(folder) as found:
+            for child in found:
+                children.append((os.fsencode(child.name), child))
+        children.sort(key=lambda pair: pair[0])
+        files = []
+        for _, child in children:
+            path = f"{relative}/{child.name}" if relative else child.name
+            if child.is_dir(follow_symlinks=False):
+                pending.append(path)
+            else:
+                files.append((path, child.stat(follow_symlinks=False)))
+        yield from files
+
+
+def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
+    """Write the canonical tar of a tree, return its size in bytes. Source of the format: POSIX.1-2001 pax.
+
+    Raises ValueError for what a layer of ours never holds (devices, sockets).
+    """
+    written = 0
+
+    def put(data: bytes) -> None:
+        nonlocal written
+        write(data)
+        written += len(data)
+
+    for path, state in entries(tree):
+        header = tarfile.TarInfo(path)
+        header.mtime = EPOCH
+        mode = stat.S_IMODE(state.st_mode)
+        full = os.path.join(tree, path)
+        if stat.S_ISDIR(state.st_mode):
+            header.type, header.mode = tarfile.DIRTYPE, mode
+        elif stat.S_ISLNK(state.st_mode):
+            header.type, header.mode, header.linkname = tarfile.SYMTYPE, 0o777, os.readlink(full)
+        elif stat.S_ISREG(state.st_mode):
+            header.mode, header.size = mode, state.st_size
+        else:
+            raise ValueError(f"{full} is neither file, folder nor symbolic link")
+        put(header.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+        if header.isreg():
+            left = header.size
+            with open(full, "rb", buffering=0) as stream:
+                while left and (chunk := stream.read(min(_CHUNK, left))):
+                    put(chunk)
+                    left -= len(chunk)
+            if left:
+                raise ValueError(f"{full} became shorter while it was read")
+            put(bytes(-header.size % _BLOCK))
+    put(bytes(2 * _BLOCK))
+    return written
+
+
+def digest_tree(tree: str, algorithm: str = "sha256") -> tuple[str, int]:
+    """The digest and the size in bytes of the tree's canonical tar."""
+    hashed = digests.hasher(algorithm)
+    size = write_tar(tree, hashed.update)
+    return digests.written(hashed), size

@@ -1,0 +1,53 @@
+"""How much a layer may be, before it is taken for an attack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bareboat.errors import ImageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one layer may unpack to. `max_ratio` holds after the first 100 MB.
+
+    Deflate cannot do better than 1032:1 (https://zlib.net/zlib_tech.html), and reaches that on nothing but
+    zeros: at 1000:1 a layer holds nothing. The other limits are beyond what any real image has.
+    """
+
+    max_unpacked_bytes: int = 4 << 40
+    max_entries: int = 10_000_000
+    max_ratio: float = 1000.0
+
+
+#: Before this, a ratio says nothing.
+RATIO_FROM_BYTES = 100_000_000
+
+
+def too_many(name: str, limits: Limits) -> ImageError:
+    """The error for a layer with more entries than allowed, those counted that no entry of its own names."""
+    return ImageError(
+        f"{name} has more than the {limits.max_entries:,} entries allowed",
+        remedy=f"if you trust it: --max-entries {10 * limits.max_entries}",
+    )
+
+
+def bomb(name: str, limits: Limits, packed_bytes: int, made_bytes: int) -> ImageError:
+    """The error for a layer that becomes more than the allowed multiple of its size."""
+    return ImageError(
+        f"{name} is a decompression bomb: {packed_bytes / 1e6:,.1f} MB have become "
+        f"{made_bytes / 1e6:,.0f} MB so far",
+        remedy=f"if you trust it: --max-ratio {10 * limits.max_ratio:.0f}",
+    )
+
+
+def too_large(name: str, limits: Limits, entry: bytes = b"") -> ImageError:
+    """The error for a layer that unpacks, or claims to unpack, to more bytes than allowed."""
+    from bareboat.images.layers.tarstream import shown  # here, because limits are set without any tar
+
+    allowed = limits.max_unpacked_bytes
+    return ImageError(
+        f"{name} unpacks to more than the {allowed:,} bytes allowed"
+        + (f": the entry {shown(entry)} alone, or with those before it" if entry else ""),
+        remedy=f"if you trust it: --max-unpacked {4 * allowed}",
+    )

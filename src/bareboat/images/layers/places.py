@@ -1,0 +1,131 @@
+"""Makes the places in a flat tree at which things will be mounted, for engines that cannot make them.
+
+Only what is missing is made, empty; nothing that is there changes, but for a link that leads nowhere,
+which gives way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bareboat.errors import PlanError
+from bareboat.model import Mount
+
+_MOST_LINKS = 40
+
+
+def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
+    """A folder or an empty file at each mount's target, as its source is one or the other.
+
+    Raises PlanError where the image has something else, or a link that an engine would follow out of it.
+    """
+    for mount in mounts:
+        place = resolve(tree, mount)
+        is_folder = os.path.isdir(mount.source)
+        if place.is_symlink():  # it leads nowhere, or resolve() would have followed it
+            with _writable(place.parent):
+                place.unlink()
+        elif place.exists():
+            if place.is_dir() != is_folder:
+                kinds = ("a file", "a folder")
+                raise PlanError(
+                    f"{mount.source} is {kinds[is_folder]} and cannot be mounted at {mount.target}, "
+                    f"where the image has {kinds[not is_folder]}",
+                    remedy="mount it elsewhere",
+                )
+            continue
+        missing = [place]
+        while not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        for folder in reversed(missing[1:]):
+            _make(folder, mount, is_folder=True)
+        _make(place, mount, is_folder=is_folder)
+
+
+def resolve(tree: Path, mount: Mount) -> Path:
+    """Where in the tree a mount's target is, once the links on its way are followed."""
+    pending = [part for part in reversed(mount.target.split("/")) if part]
+    place = tree
+    links = 0
+    while pending:
+        part = pending.pop()
+        if part == ".":
+            continue
+        if part == "..":
+            place = place if place == tree else place.parent
+            continue
+        path = place / part
+        if not path.is_symlink():
+            place = path
+            continue
+        leads = os.readlink(path)
+        links += 1
+        if not pending and not _leads_somewhere(tree, place, leads):
+            return path
+        if leads.startswith("/") or links > _MOST_LINKS:
+            raise PlanError(
+                f"the engine cannot mount at {mount.target}: /{path.relative_to(tree)} is a link to {leads} "
+                "in the image",
+                remedy="mount at what the link leads to, or elsewhere",
+            )
+        pending += reversed(leads.split("/"))
+        pending = [each for each in pending if each]
+    return place
+
+
+def _leads_somewhere(tree: Path, folder: Path, link: str) -> bool:
+    """Whether a link in the folder leads to something, for who has the tree as root."""
+    place = folder
+    pending = [link]
+    for _ in range(1000):
+        if not pending:
+            return True
+        text = pending.pop()
+        if text.startswith("/"):
+            place = tree
+        part, _, rest = text.strip("/").partition("/")
+        if rest:
+            pending.append(rest)
+        if part == "..":
+            place = place if place == tree else place.parent
+        elif part and part != ".":
+            path = place / part
+            if path.is_symlink():
+                pending.append(os.readlink(path))
+            elif path.exists():
+                place = path
+            else:
+                return False
+    return False
+
+
+def _make(place: Path, mount: Mount, *, is_folder: bool) -> None:
+    if not place.parent.is_dir():
+        raise PlanError(
+            f"nothing can be mounted at {mount.target}: the image has a file on the way",
+            remedy="mount it elsewhere",
+        )
+    with _writable(place.parent), contextlib.suppress(FileExistsError):  # another run made it just now
+        if is_folder:
+            place.mkdir(mode=0o755)
+        else:
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Inside, entries of the folder can be made, whatever its mode; its mode and time stay the image's."""
+    state = folder.stat()
+    mode = stat.S_IMODE(state.st_mode)
+    if not mode & stat.S_IWUSR:
+        folder.chmod(mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        if not mode & stat.S_IWUSR:
+            folder.chmod(mode)
+        os.utime(folder, ns=(state.st_atime_ns, state.st_mtime_ns))

@@ -1,0 +1,599 @@
+"""The bytes of a layer: inflated, and read as a tar from front to back, once, without seeking.
+
+Formats: V7, POSIX.1-1988 ustar, POSIX.1-2001 pax, and GNU's long names, base-256 numbers and sparse files.
+https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_01
+https://www.gnu.org/software/tar/manual/html_node/Standard.html
+https://github.com/opencontainers/image-spec/blob/main/layer.md
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import struct
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from typing import IO, NamedTuple, NoReturn, cast
+
+from bareboat.errors import ImageError
+
+BLOCK = 512
+
+#: The most that one step inflates. Blocks pass from thread to thread: large enough that this costs nothing,
+#: small enough that a few dozen of them are little memory.
+STEP_BYTES = 1 << 20
+#: The most compressed bytes that one step is given once a gzip is known to have several members: at the end
+#: of each, the rest of what it was given is copied.
+_MEMBERS_BYTES = 1 << 15
+
+#: Extended headers (names, attributes) larger than this are refused.
+_LARGEST_EXTENSION = 1 << 20
+#: Sparse files of more pieces than this are refused.
+_MOST_SPANS = 1_000_000
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_OTHERS = {b"\xfd7zXZ\0": "xz", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4", b"LZIP": "lzip"}
+_LONGEST_MAGIC = 6
+#: The window that `zstd -22 --ultra` and `--long` use; a frame that claims a larger one is refused.
+_ZSTD_WINDOW_BYTES = 1 << 27
+
+_AGAIN = "bareboat image pull --fresh …   # fetches it again; if that does not help, its maker must mend it"
+
+
+def shown(name: bytes) -> str:
+    """A name as text for messages: one line, no control characters, not too long; it need not be UTF-8."""
+    text = "".join(map(_shown, name[:1024].decode(errors="surrogateescape")))
+    return text if len(text) <= 200 else text[:120] + "…" + text[-60:]
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() and character != "\\":
+        return character
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
+
+
+# --------------------------------------------------------------------------------------------------
+# From compressed bytes to the tar's.
+
+
+def inflate(chunks: Iterator[bytes | memoryview], *, name: str) -> Iterator[bytes]:
+    """The uncompressed bytes of a layer, in blocks of at most STEP_BYTES, told by its first bytes: gzip (also
+    in several members), zstd (also in several frames), or a plain tar.
+
+    A chunk is done with when the next one is asked for. Raises ImageError, with `name`, for damage.
+    """
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= _LONGEST_MAGIC:
+            break
+    for magic, program in _OTHERS.items():
+        if head.startswith(magic):
+            raise ImageError(
+                f"{name} is compressed by {program}, which no image specification knows",
+                remedy="make it again with gzip or zstd layers: skopeo copy --dest-compress-format gzip …",
+            )
+    if head.startswith(_GZIP):
+        return _gunzip(head, chunks, name)
+    if head.startswith(_ZSTD) or (head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5):
+        return _unzstd(head, chunks, name)
+    return _plain(head, chunks)
+
+
+def _plain(head: bytes, chunks: Iterator[bytes | memoryview]) -> Iterator[bytes]:
+    return map(bytes, _slices(head, chunks, STEP_BYTES))
+
+
+def _slices(head: bytes, chunks: Iterator[bytes | memoryview], size: int) -> Iterator[memoryview]:
+    for chunk in itertools.chain((head,), chunks):
+        view = memoryview(chunk)
+        for start in range(0, len(view), size):
+            yield view[start : start + size]
+
+
+def _gunzip(head: bytes, chunks: Iterator[bytes | memoryview], name: str) -> Iterator[bytes]:
+    from isal import igzip_lib
+
+    member: igzip_lib.IgzipDecompressor | None = None
+    between = b""  # what follows a member, until it is told what it is
+    step_bytes = STEP_BYTES
+    for chunk in itertools.chain((head,), chunks):
+        view = memoryview(chunk)
+        while view:
+            data: bytes | memoryview = view[:step_bytes]
+            view = view[step_bytes:]
+            while True:
+                if member is None:
+                    # https://www.rfc-editor.org/rfc/rfc1952: members follow each other with nothing between,
+                    # but tapes and some tools pad with zeros, which gzip ignores.
+                    between = (between + bytes(data)).lstrip(b"\0")
+                    if len(between) < len(_GZIP) and _GZIP.startswith(between):
+                        break
+                    if not between.startswith(_GZIP):
+                        raise _broken(name, "something other than gzip follows its compressed data")
+                    member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+                    data, between = between, b""
+                try:
+                    block = member.decompress(data, STEP_BYTES)
+                except igzip_lib.IsalError as error:  # type: ignore[misc]  # its stub forgets the base
+                    raise _broken(name, f"its gzip data do not inflate ({error})") from None
+                if block:
+                    yield block
+                data = b""
+                if member.eof:
+                    data, member = member.unused_data, None
+                    step_bytes = _MEMBERS_BYTES
+                    if not data:
+                        break
+                elif member.needs_input:
+                    break
+    if member is not None or between:
+        raise _broken(name, "its gzip data end too early")
+
+
+class _Feed(io.RawIOBase):
+    """What zstandard reads from: pieces one after another, then an end."""
+
+    def __init__(self, head: bytes, chunks: Iterator[bytes | memoryview], end: bytes) -> None:
+        super().__init__()
+        self._left = memoryview(head)
+        self._chunks = itertools.chain(chunks, (end,))
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return b""
+            self._left = memoryview(chunk)
+        data = bytes(self._left[:size])
+        self._left = self._left[size:]
+        return data
+
+    def close(self) -> None:
+        # After damaged data zstandard's reader is never freed, and would hold all that is reached from here.
+        self._left, self._chunks = memoryview(b""), itertools.chain()
+        super().close()
+
+
+def _unzstd(head: bytes, chunks: Iterator[bytes | memoryview], name: str) -> Iterator[bytes]:
+    import zstandard
+
+    # The reader does not say whether its last frame was whole. A frame of our own behind it does: it comes
+    # out, last and unchanged, only when everything before it was whole.
+    mark = b"-- the end of the layer, as Bareboat marks it --"
+    with _Feed(head, chunks, zstandard.compress(mark)) as feed:
+        yield from _marked(feed, mark, name)
+
+
+def _marked(feed: _Feed, mark: bytes, name: str) -> Iterator[bytes]:
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).stream_reader(
+        cast(IO[bytes], feed), read_size=STEP_BYTES, read_across_frames=True
+    )
+    held = b""
+    while True:
+        try:
+            block = reader.read(STEP_BYTES)
+        except zstandard.ZstdError as error:
+            raise _broken(name, f"its zstd data do not inflate, or end too early ({error})") from None
+        if not block:
+            break
+        if len(block) < len(mark):
+            held += block
+            continue
+        if held:
+            yield held
+        held = block
+    if not held.endswith(mark):
+        raise _broken(name, "its zstd data end too early")
+    if len(held) > len(mark):
+        yield held[: -len(mark)]
+
+
+def _broken(name: str, reason: str) -> ImageError:
+    return ImageError(f"{name} is damaged: {reason}", remedy=_AGAIN)
+
+
+# --------------------------------------------------------------------------------------------------
+# From the tar's bytes to its entries.
+
+FILE, LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
+#: GNU: the label of a volume, which holds nothing.
+VOLUME = b"V"
+
+_KINDS = frozenset({FILE, LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO, VOLUME})
+_EXTENSIONS = frozenset({b"x", b"X", b"g", b"L", b"K"})
+_GNU_SPARSE = b"S"
+
+#: name, mode, size (and its last byte), mtime (likewise), checksum, type, link, magic and version, prefix
+_HEADER = struct.Struct("100s8s16x11sc11sc8sc100s8s80x155s12x")
+#: https://www.gnu.org/software/tar/manual/html_node/Sparse-Formats.html
+_SPAN = struct.Struct("12s12s")
+_ZEROS = bytes(BLOCK)
+_OCTAL = re.compile(rb"[0-7]+")
+_DECIMAL = re.compile(rb"[0-9]{1,20}")
+_SECONDS = re.compile(rb"(-?)([0-9]{1,20})(?:\.([0-9]*))?")
+_PAX_RECORD = re.compile(rb"([0-9]{1,8}) ")
+_XATTR = b"SCHILY.xattr."
+
+
+class Sparse(NamedTuple):
+    """Where the stored bytes of a sparse file belong: offset, length, offset, length …; its size in bytes."""
+
+    size: int
+    spans: array[int]
+
+
+class Entry(NamedTuple):
+    """One entry, as the layer has it. `size`: the bytes that are stored and follow; 0 for all but files."""
+
+    kind: bytes
+    name: bytes
+    link: bytes
+    mode: int
+    size: int
+    mtime_ns: int
+    xattrs: tuple[tuple[bytes, bytes], ...]
+    sparse: Sparse | None
+
+
+class Tar:
+    """Reads entries, and hands every byte that is no file's content to `keep`, or to who asks for it first.
+
+    `blocks` gives the next uncompressed bytes, None at the end. Raises ImageError with `name` for damage.
+    """
+
+    def __init__(
+        self, blocks: Callable[[], bytes | None], keep: Callable[[bytes], object], *, name: str
+    ) -> None:
+        self._blocks = blocks
+        self._keep = keep
+        self._name = name
+        self._block = b""
+        self._view = memoryview(b"")
+        self._pos = self._end = 0
+        #: What lies in the block between here and the position has not been kept or taken yet.
+        self._mark = 0
+        self._padding = 0
+        self._ended = False
+        self._global: dict[bytes, bytes] = {}
+        self._modes: dict[bytes, int] = {}
+        #: The last entry met, for messages.
+        self.entry = b""
+
+    def next(self) -> Entry | None:
+        """The next entry, None at the end of the archive. The last one's content has been read to its end."""
+        # What most entries are: a plain file, its numbers written as they should be, whole in this block. All
+        # else, and all that is wrong, is for the thorough reading below.
+        pos = self._pos + self._padding
+        if self._end - pos >= BLOCK and not self._global:
+            raw = self._view[pos : pos + BLOCK]
+            name, mode8, size11, _, mtime11, _, sum8, kind, _, _, prefix = _HEADER.unpack(raw)
+            digits = sum8[:6]
+            if kind == FILE and not prefix[0] and size11.isdigit() and mtime11.isdigit() and digits.isdigit():
+                mode = self._modes.get(mode8)
+                try:
+                    size = int(size11, 8)
+                    mtime_s = int(mtime11, 8)
+                    # zlib's Adler-32 has the sum of all bytes in its low half: ten times as fast as sum().
+                    # The field itself counts as eight spaces.
+                    off = (zlib.adler32(raw) & 0xFFFF) - int(digits, 8) + 255 - sum(sum8)
+                except ValueError:  # an 8 or a 9
+                    off = 1
+                if mode is not None and sum8[6] in b"\0 " and not off % 65521:
+                    self._padding = -size % BLOCK
+                    self._pos = pos + BLOCK
+                    self.entry = name = name.partition(b"\0")[0]
+                    # What Entry(…) does, without the detour.
+                    return tuple.__new__(
+                        Entry, (kind, name, b"", mode, size, mtime_s * 1_000_000_000, (), None)
+                    )
+        return self._next()
+
+    def _next(self) -> Entry | None:
+        if self._padding:
+            self.skip(self._padding)
+            self._padding = 0
+        long_name = long_link = None
+        pax: list[tuple[bytes, bytes]] = []
+        extended = False
+        while (raw := self._gather(BLOCK, partial=True)) and raw != _ZEROS:
+            kind, size = raw[156:157], self._checked_size(raw)
+            if kind not in _EXTENSIONS:
+                break
+            extended = True
+            data = self._extension(size)
+            if kind == b"L":
+                long_name = data.partition(b"\0")[0]
+            elif kind == b"K":
+                long_link = data.partition(b"\0")[0]
+            elif kind == b"g":
+                self._set_global(self._pax(data))
+                extended = False
+            else:
+                pax = self._pax(data)
+        else:
+            if extended:
+                self.fail("it ends after an extended header")
+            if raw:
+                self._finish()
+            return None
+
+        name, mode8, _, _, mtime11, mtime1, _, kind, link, magic, prefix = _HEADER.unpack(raw)
+        name = name.partition(b"\0")[0]
+        link = link.partition(b"\0")[0]
+        if prefix[0] and magic.startswith(b"ustar\0"):
+            if raw[508:] == b"tar\0":  # star's variant has times behind a shorter prefix
+                prefix = prefix[:131]
+            name = prefix.partition(b"\0")[0] + b"/" + name
+        fields = {**self._global, **dict(pax)}
+        name = fields.get(b"path") or (name if long_name is None else long_name)
+        link = fields.get(b"linkpath") or (link if long_link is None else long_link)
+        self.entry = name
+        if b"\0" in name or b"\0" in link:
+            self.fail("a name holds a zero byte")
+        mode = self._modes.get(mode8)
+        if mode is None:
+            if len(self._modes) > 4096:
+                self._modes.clear()
+            mode = self._modes[mode8] = self._number(mode8, "mode") & 0o7777
+        if b"mtime" in fields:
+            mtime_ns = self._nanoseconds(fields[b"mtime"])
+        else:
+            mtime_ns = _possible(self._number(mtime11 + mtime1, "time") * 1_000_000_000)
+        if b"size" in fields:
+            size = self._decimal(fields[b"size"], "size")
+        xattrs = tuple((key[len(_XATTR) :], value) for key, value in fields.items() if key.startswith(_XATTR))
+        sparse: Sparse | None = None
+        if kind == b"\0" and name.endswith(b"/"):
+            kind = FOLDER  # V7 knows no folders, only files whose names end in a slash
+        elif kind in (b"\0", b"7"):
+            kind = FILE
+        elif kind == _GNU_SPARSE:
+            kind = FILE
+            sparse = self._old_sparse(raw, size)
+        elif kind not in _KINDS:
+            self.fail(f"the entry is of a type that no layer has ({shown(kind)})")
+        if kind == FILE and sparse is None and any(key.startswith(b"GNU.sparse.") for key in fields):
+            name = self.entry = fields.get(b"GNU.sparse.name", name)
+            sparse, size = self._pax_sparse(pax, fields, size)
+        if kind != FILE:
+            size = 0  # as Go's reader has it, whatever the header claims: these types have no content
+        self._padding = -size % BLOCK
+        return Entry(kind, name, link, mode, size, mtime_ns, xattrs, sparse)
+
+    def _checked_size(self, raw: bytes) -> int:
+        """The size that a header tells, when its checksum is right."""
+        told = self._number(raw[148:156], "checksum")
+        total = sum(raw) - sum(raw[148:156]) + 256
+        if told != total and told != total - 256 * sum(value > 127 for value in raw[:148] + raw[156:]):
+            # The second is the sum of signed bytes, as some historical tars wrote it.
+            self.fail("a header's checksum is wrong, or this is no tar")
+        size = self._number(raw[124:136], "size")
+        if size < 0:
+            self.fail("an entry claims a negative size")
+        return size
+
+    def literal(self) -> bytes:
+        """The bytes before the content that comes next: headers and padding, since the last were kept."""
+        data = self._block[self._mark : self._pos]
+        self._mark = self._pos
+        return data
+
+    def take(self, most_bytes: int) -> memoryview:
+        """Some of the entry's content, at least one byte. `literal` has been called before the first time."""
+        pos = self._pos
+        if pos == self._end:
+            if not self._more():
+                self.fail("it ends in the middle of a file")
+            pos = 0
+        stop = pos + most_bytes
+        if stop > self._end:
+            stop = self._end
+        self._pos = self._mark = stop
+        return self._view[pos:stop]
+
+    def skip(self, size_bytes: int) -> None:
+        """Leave bytes out; they are kept, like headers."""
+        left = size_bytes
+        while True:
+            step = min(left, self._end - self._pos)
+            self._pos += step
+            left -= step
+            if not left:
+                return
+            if not self._more():
+                self.fail("it ends in the middle of a file")
+
+    def fail(self, reason: str) -> NoReturn:
+        """Raise ImageError: the layer is damaged, here."""
+        where = f" at or after the entry {shown(self.entry)}" if self.entry else ""
+        raise ImageError(f"{self._name} is damaged{where}: {reason}", remedy=_AGAIN)
+
+    # -- bytes -------------------------------------------------------------------------------------
+
+    def _more(self) -> bool:
+        """Put the next block in the place of one that is used up. False at the end."""
+        if self._mark < self._end:
+            self._keep(self._block[self._mark :] if self._mark else self._block)
+        block = None if self._ended else self._blocks()
+        self._ended = block is None
+        self._block = block or b""
+        self._view = memoryview(self._block)
+        self._pos = self._mark = 0
+        self._end = len(self._block)
+        return block is not None
+
+    def _gather(self, size: int, *, partial: bool = False) -> bytes:
+        """So many bytes, also across blocks; with `partial`, nothing where the archive ends cleanly."""
+        data = b""
+        while True:
+            piece = self._block[self._pos : self._pos + size - len(data)]
+            data += piece
+            self._pos += len(piece)
+            if len(data) == size:
+                return data
+            if not self._more():
+                if partial and data.count(0) == len(data):
+                    return b""
+                self.fail("it ends in the middle of a header")
+
+    def _finish(self) -> None:
+        """After the first block of zeros: a second one, or the end; what follows is kept, unread."""
+        if self._gather(BLOCK, partial=True).strip(b"\0"):
+            self.fail("data follow a single block of zeros")
+        self._pos = self._end
+        while self._more():
+            self._pos = self._end
+
+    # -- numbers and extensions --------------------------------------------------------------------
+
+    def _number(self, field: bytes, what: str) -> int:
+        if field[0] & 0x80:  # GNU's base-256: two's complement, big-endian, below the marking bit
+            value = int.from_bytes(field, "big") - (0x80 << 8 * (len(field) - 1))
+            return value if field[0] == 0x80 else value - (1 << 8 * len(field) - 1)
+        text = field.strip(b"\0 ").partition(b"\0")[0].rstrip(b" ")
+        if not text:
+            return 0
+        if not _OCTAL.fullmatch(text):
+            self.fail(f"a header's {what} is no number")
+        return int(text, 8)
+
+    def _decimal(self, text: bytes, what: str) -> int:
+        if not _DECIMAL.fullmatch(text):
+            self.fail(f"an extended header's {what} is no number")
+        return int(text)
+
+    def _nanoseconds(self, text: bytes) -> int:
+        found = _SECONDS.fullmatch(text)
+        if not found:
+            self.fail("an extended header's mtime is no time")
+        value = int(found[2]) * 1_000_000_000 + int((found[3] or b"")[:9].ljust(9, b"0"))
+        return _possible(-value if found[1] else value)
+
+    def _extension(self, size: int) -> bytes:
+        if size > _LARGEST_EXTENSION:
+            self.fail(f"an extended header claims {size:,} bytes")
+        data = self._gather(size)
+        self.skip(-size % BLOCK)
+        return data
+
+    def _pax(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """`LENGTH KEY=VALUE\\n`, repeated, in order: GNU's sparse maps repeat keys."""
+        records = []
+        pos = 0
+        while pos < len(data):
+            found = _PAX_RECORD.match(data, pos)
+            stop = pos + int(found[1]) if found else 0
+            key, equals, value = data[found.end() if found else 0 : stop - 1].partition(b"=")
+            if not found or stop <= found.end() or data[stop - 1 : stop] != b"\n" or not equals or not key:
+                if not data[pos:].strip(b"\0"):
+                    break
+                self.fail("an extended header is not written as pax writes it")
+            records.append((key, value))
+            pos = stop
+        return records
+
+    def _set_global(self, records: list[tuple[bytes, bytes]]) -> None:
+        for key, value in records:
+            if key in (b"path", b"linkpath", b"size") or key.startswith((b"GNU.sparse.", _XATTR)):
+                self.fail(f"a header for all entries sets {shown(key)}")
+            # `git archive` writes its commit as a comment; only what changes entries need be remembered.
+            if key == b"mtime":
+                self._global[key] = value
+
+    # -- sparse files ------------------------------------------------------------------------------
+
+    def _sparse(self, real_size: int, spans: array[int], stored: int) -> Sparse:
+        end = total = 0
+        for at in range(0, len(spans), 2):
+            if spans[at] < end:
+                self.fail("the pieces of a sparse file overlap")
+            end = spans[at] + spans[at + 1]
+            total += spans[at + 1]
+        if end > real_size or total != stored or real_size >= 1 << 63:
+            self.fail("the pieces of a sparse file do not fit its size")
+        return Sparse(real_size, spans)
+
+    def _append(self, spans: array[int], *numbers: int) -> None:
+        if len(spans) >= 2 * _MOST_SPANS:
+            self.fail(f"a sparse file has more than {_MOST_SPANS:,} pieces")
+        for number in numbers:
+            if not 0 <= number < 1 << 63:
+                self.fail("a sparse file has an impossible piece")
+            spans.append(number)
+
+    def _old_sparse(self, raw: bytes, stored: int) -> Sparse:
+        """The map in the header itself, at 386, and in further blocks."""
+        spans = array("Q")
+        real_size = self._number(raw[483:495], "size")
+        table, more = raw[386:482], raw[482]
+        while True:
+            for offset, length in _SPAN.iter_unpack(table):
+                if length[0]:  # the unused rest is zero bytes
+                    self._append(spans, self._number(offset, "map"), self._number(length, "map"))
+            if not more:
+                break
+            raw = self._gather(BLOCK)
+            table, more = raw[:504], raw[504]
+        return self._sparse(real_size, spans, stored)
+
+    def _pax_sparse(
+        self, pax: list[tuple[bytes, bytes]], fields: dict[bytes, bytes], stored: int
+    ) -> tuple[Sparse, int]:
+        """Formats 0.0 (repeated keys), 0.1 (one key) and 1.0 (the map before the content)."""
+        spans = array("Q")
+        if fields.get(b"GNU.sparse.major") == b"1":
+            stored -= self._map_before_content(spans, stored)
+        elif b"GNU.sparse.map" in fields:
+            numbers = fields[b"GNU.sparse.map"].split(b",") if fields[b"GNU.sparse.map"] else []
+            if len(numbers) % 2:
+                self.fail("the map of a sparse file has an odd number of numbers")
+            for number in numbers:
+                self._append(spans, self._decimal(number, "sparse map"))
+        else:
+            for key, value in pax:
+                if key == b"GNU.sparse.offset":
+                    if len(spans) % 2:
+                        self.fail("the map of a sparse file lacks a length")
+                    self._append(spans, self._decimal(value, "sparse map"))
+                elif key == b"GNU.sparse.numbytes":
+                    if not len(spans) % 2:
+                        self.fail("the map of a sparse file lacks an offset")
+                    spans.append(self._decimal(value, "sparse map") % (1 << 63))
+            if len(spans) % 2:
+                self.fail("the map of a sparse file lacks a length")
+        claimed = fields.get(b"GNU.sparse.realsize", fields.get(b"GNU.sparse.size"))
+        if claimed is None:
+            self.fail("a sparse file has no size")
+        return self._sparse(self._decimal(claimed, "sparse size"), spans, stored), stored
+
+    def _map_before_content(self, spans: array[int], stored: int) -> int:
+        """Read `COUNT\\nOFFSET\\nLENGTH\\n…`, filled up to whole blocks; how many bytes that was."""
+        read = 0
+        rest = b""
+        expected = -1  # the first number is the count of the pairs that follow
+        while expected < 0 or len(spans) < expected:
+            if read + BLOCK > stored + -stored % BLOCK:
+                self.fail("the map of a sparse file is longer than its content")
+            *lines, rest = (rest + self._gather(BLOCK)).split(b"\n")
+            read += BLOCK
+            if len(rest) > BLOCK:
+                self.fail("the map of a sparse file is not written as GNU tar writes it")
+            for line in lines:
+                if expected < 0:
+                    expected = 2 * self._decimal(line, "sparse map")
+                elif len(spans) < expected:
+                    self._append(spans, self._decimal(line, "sparse map"))
+        return read
+
+
+def _possible(mtime_ns: int) -> int:
+    """A time that 64 bits hold; Go's unpackers, too, make the others the epoch."""
+    return mtime_ns if -(1 << 63) <= mtime_ns < 1 << 63 else 0

@@ -1,0 +1,337 @@
+"""The tree that a layer becomes: what each entry of its tar does there.
+
+The tree is what an overlay mount wants (see `whiteouts`). Where the file system refuses that, the tar's own
+marker files stay, and the layer is not stackable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import NoReturn
+
+from isal import isal_zlib
+
+from bareboat.images.layers import tarstream
+from bareboat.images.layers.copies import FOLDER, copy_entry
+from bareboat.images.layers.folders import ENTRYS_FAULT, FULL, Folders
+from bareboat.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
+from bareboat.images.layers.tarstream import Entry, Tar, shown
+from bareboat.images.layers.whiteouts import AUFS, OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_whiteout
+
+#: Why a link is refused where a copy works.
+_NO_LINK = frozenset({errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS})
+#: What a piece of a sparse file takes at least.
+_PIECE_BYTES = 4096
+
+
+class Tree(Folders):
+    """The folder that is filled, entry by entry, and what was left out or changed."""
+
+    def __init__(self, folder: Path, name: str, limits: Limits) -> None:
+        super().__init__(folder, name, limits)
+        #: What was written beyond the bytes of the tar: copies, and the blocks of sparse files' pieces.
+        self._beyond_bytes = 0
+        #: Of a file that has all the links it can have: the copy that further names are linked to.
+        self._copies: dict[tuple[int, int], bytes] = {}
+        self._left_out: set[bytes] = set()
+        self._notes: dict[str, list[bytes]] = {}
+        self._counts: dict[str, int] = {}
+
+    def place(self, entry: Entry, tar: Tar) -> bytes | None:
+        """Go where a file belongs, return its name there; or do with the entry all that is to be done."""
+        name, kind = entry.name, entry.kind
+        if name[:2] == b"./":
+            name = name[2:]
+        if kind == tarstream.FOLDER:
+            name = name.rstrip(b"/")
+        # All that is not plain names between single slashes.
+        if name[:1] in b"./" or b"/." in name or b"//" in name or name[-1:] == b"/":
+            inside = self._normalise(entry.name)
+            if inside is None:
+                tar.skip(entry.size)
+                return None
+            name = inside
+        folder, _, base = name.rpartition(b"/")
+        if base.startswith(WHITEOUT):
+            self._hide(folder, base, entry.mtime_ns)
+            tar.skip(entry.size)
+            return None
+        if kind != tarstream.FILE:
+            self._write_other(entry, name, tar)
+            return None
+        if not base:
+            self.refuse(entry.name, "has no name")
+        self._enter(folder, entry.mtime_ns)
+        written, _, last = entry.name.rpartition(b"/")
+        self.here = written if last == base else None
+        return base
+
+    def _normalise(self, name: bytes) -> bytes | None:
+        """A name without `.`, `..` and empty parts; None for one that aufs kept for itself."""
+        parts: list[bytes] = []
+        for part in name.split(b"/"):
+            if part == b"..":
+                if not parts:
+                    self.refuse(name, "leads out of the image")
+                parts.pop()
+            elif part not in (b"", b"."):
+                parts.append(part)
+        for part in parts[:-1]:
+            if part.startswith(AUFS):
+                return None
+            if part.startswith(WHITEOUT):
+                self.refuse(name, "lies below a whiteout")
+        return b"/".join(parts)
+
+    def _write_other(self, entry: Entry, path: bytes, tar: Tar) -> None:
+        """Make what is no plain file."""
+        kind, mtime_ns = entry.kind, entry.mtime_ns
+        if kind == tarstream.FOLDER:
+            self._write_folder(entry, path)
+            return
+        if kind in (tarstream.CHARACTER, tarstream.BLOCK_DEVICE):
+            self._note("device nodes were left out, which only root can make", path)
+            if len(self._left_out) < 1000:
+                self._left_out.add(path)
+            return
+        if kind == tarstream.VOLUME:
+            return
+        folder, _, base = path.rpartition(b"/")
+        if not base:
+            self.refuse(entry.name, "has no name")
+        self._enter(folder, mtime_ns)
+        self.here = None
+        if kind == tarstream.LINK:
+            self._write_link(entry, path, tar)
+            return
+        real = self.prefix + base
+        if kind == tarstream.SYMLINK and not entry.link:
+            self.refuse(entry.name, "is a symbolic link to nothing")
+        try:
+            self._make(entry, base)
+        except FileExistsError:
+            self.clear(real)
+            self._make(entry, base)
+        self.inodes += 1
+        os.utime(base, ns=(mtime_ns, mtime_ns), dir_fd=self.here_fd, follow_symlinks=False)
+        if entry.xattrs:
+            self._note("extended attributes could not be kept on links and pipes", path)
+
+    def _make(self, entry: Entry, base: bytes) -> None:
+        if entry.kind == tarstream.SYMLINK:
+            os.symlink(entry.link, base, dir_fd=self.here_fd)
+        else:
+            permissions = entry.mode & 0o777 | 0o600
+            os.mkfifo(base, permissions, dir_fd=self.here_fd)
+            if permissions & self.umask:
+                os.chmod(base, permissions, dir_fd=self.here_fd)
+
+    def _write_folder(self, entry: Entry, path: bytes) -> None:
+        # Group and others as the layer has it; the owner must be able to remove it again.
+        mode = entry.mode & 0o1777 | 0o700
+        if not path:
+            self._root_stamped = True
+            self._stamps.add(b"", mode, entry.mtime_ns)
+            real = b""
+        else:
+            parent, _, base = path.rpartition(b"/")
+            if parent and parent not in self._real:
+                parent = self._resolve(parent, entry.mtime_ns)
+            real = parent + b"/" + base if parent else base
+            try:
+                self._make_folder(real, mode, entry.mtime_ns)
+            except FileExistsError:
+                if real in self._real or stat.S_ISDIR(os.lstat(real, dir_fd=self._root).st_mode):
+                    self._stamps.add(real, mode, entry.mtime_ns)
+                else:
+                    hidden = self.clear(real)
+                    self._make_folder(real, mode, entry.mtime_ns)
+                    if hidden:  # what the layers below have there stays hidden
+                        self._make_opaque(real)
+            self._remember(real)
+        if entry.xattrs:
+            descriptor = os.open(real or b".", FOLDER, dir_fd=self._root)
+            try:
+                self.set_xattrs(descriptor, entry.xattrs)
+            finally:
+                os.close(descriptor)
+
+    def _write_link(self, entry: Entry, path: bytes, tar: Tar) -> None:
+        """A hard link to what this layer has made. Symbolic links on the way are followed inside the layer,
+        the last name is not."""
+        base = path.rpartition(b"/")[2]
+        aim = self._normalise(entry.link)
+        if not aim:
+            self.refuse(entry.name, f"is a hard link to {shown(entry.link)}, which is no file")
+        folder, _, name = aim.rpartition(b"/")
+        try:
+            if folder and folder not in self._real:
+                folder = self._resolve(folder, None)
+            source = folder + b"/" + name if folder else name
+            state = os.lstat(source, dir_fd=self._root)
+            if is_whiteout(state):
+                raise FileNotFoundError
+        except FileNotFoundError:
+            if aim in self._left_out:
+                self._note("device nodes were left out, which only root can make", path)
+                return
+            self._refuse_link(entry)
+        if stat.S_ISDIR(state.st_mode):
+            self.refuse(entry.name, f"is a hard link to the folder {shown(aim)}")
+        real = self.prefix + base
+        if real == source:
+            return
+        copied = False
+        try:
+            copied = self._link(source, base)
+        except FileExistsError:
+            self.clear(real)
+            try:
+                copied = self._link(source, base)
+            except FileNotFoundError:  # it was in the folder that had this name
+                self._refuse_link(entry)
+        if copied:
+            self._note("hard links became copies, as the file system refuses them", path)
+        if stat.S_ISREG(state.st_mode) and self.recorder is not None:
+            self.recorder.link(tar.literal(), real)
+
+    def _refuse_link(self, entry: Entry) -> NoReturn:
+        self.refuse(entry.name, f"is a hard link to {shown(entry.link)}, which this layer does not have")
+
+    def _link(self, source: bytes, base: bytes) -> bool:
+        """Link, or copy where that is refused; whether it was copied. Raises ImageError when the copies
+        become too large."""
+        try:
+            os.link(source, base, src_dir_fd=self._root, dst_dir_fd=self.here_fd, follow_symlinks=False)
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            is_full = error.errno == errno.EMLINK
+        state = os.lstat(source, dir_fd=self._root)
+        identity = (state.st_dev, state.st_ino)
+        if identity in self._copies:
+            path = self._copies[identity]
+            with contextlib.suppress(OSError):
+                os.link(path, base, src_dir_fd=self._root, dst_dir_fd=self.here_fd, follow_symlinks=False)
+                return True
+        if self.unpacked_bytes + state.st_size > self.limits.max_unpacked_bytes:
+            raise too_large(self.name, self.limits, self.prefix + base)
+        self._count_beyond(max(state.st_blocks * 512, _PIECE_BYTES))
+        self.unpacked_bytes += copy_entry(self._root, source, self.here_fd, base)
+        self.inodes += 1
+        if is_full:
+            self._copies[identity] = self.prefix + base
+        return True
+
+    def _count_beyond(self, size: int) -> None:
+        """Count what is written and was not in the tar. Raises ImageError beyond the ratio allowed."""
+        self._beyond_bytes += size
+        packed_bytes = self.packed_bytes()
+        if self._beyond_bytes > max(RATIO_FROM_BYTES, self.limits.max_ratio * packed_bytes):
+            raise bomb(self.name, self.limits, packed_bytes, self._beyond_bytes)
+
+    def _remove(self, path: bytes, state: os.stat_result) -> None:
+        super()._remove(path, state)
+        if self._copies:  # a new file may get the same inode number
+            if state.st_nlink == 1:
+                self._copies.pop((state.st_dev, state.st_ino), None)
+            for identity in [each for each, copied in self._copies.items() if copied == path]:
+                del self._copies[identity]
+
+    def _forget_folders(self) -> None:
+        super()._forget_folders()
+        self._copies.clear()  # something else may lie on the way to them
+
+    def write_sparse(self, out: int, sparse: tarstream.Sparse, tar: Tar, literal: bytes, base: bytes) -> None:
+        """Write the pieces of a sparse file where they belong; holes stay holes."""
+        self.unpacked_bytes += sparse.size
+        if self.unpacked_bytes > self.limits.max_unpacked_bytes:
+            raise too_large(self.name, self.limits, self.prefix + base)
+        first = True
+        spans = sparse.spans
+        self._count_beyond(_PIECE_BYTES * (len(spans) // 2))
+        for at in range(0, len(spans), 2):
+            position, left, crc = spans[at], spans[at + 1], 0
+            if not left:
+                continue
+            offset, length = position, left
+            while left:
+                view = tar.take(left)
+                crc = isal_zlib.crc32(view, crc)
+                left -= len(view)
+                while view:
+                    done = os.pwrite(out, view, position)
+                    position += done
+                    view = view[done:]
+            if self.recorder is not None:
+                if first:
+                    self.recorder.first(literal, self.prefix + base, offset, length, crc)
+                else:
+                    self.recorder.further(offset, length, crc)
+                first = False
+        if first and self.recorder is not None:
+            self.recorder.first(literal, self.prefix + base, 0, 0, 0)
+        os.ftruncate(out, sparse.size)
+
+    def set_xattrs(self, descriptor: int, xattrs: tuple[tuple[bytes, bytes], ...]) -> None:
+        """Set the attributes that belong to users; the others are rights, which nobody can hand on here."""
+        for key, value in xattrs:
+            if not key.startswith(b"user.") or key.startswith(OVERLAY_XATTRS):
+                self._note("extended attributes were left out that are not a user's to set", key)
+                continue
+            try:
+                os.setxattr(descriptor, key, value)
+            except OSError as error:
+                # ENOSPC is also what ext4 says to a value that is too long.
+                if error.errno in (errno.EDQUOT, errno.EIO, errno.EROFS):
+                    raise
+                self._note("extended attributes were refused by the file system", key)
+            except ValueError:  # a zero byte in the name
+                self._note("extended attributes were refused by the file system", key)
+
+    def _hide(self, folder: bytes, base: bytes, mtime_ns: int) -> None:
+        """A whiteout, or the mark of an opaque folder. It speaks of the layers below only: what this layer
+        itself has there, before or after, stays."""
+        hidden = base[len(WHITEOUT) :]
+        if base != OPAQUE and base.startswith(AUFS):
+            return
+        if hidden in (b"", b".", b".."):
+            self.refuse(folder + b"/" + base if folder else base, "is a whiteout of what is no entry")
+        real = folder if not folder or folder in self._real else self._resolve(folder, mtime_ns)
+        if base == OPAQUE:
+            self._make_opaque(real)
+            return
+        path = real + b"/" + hidden if real else hidden
+        try:
+            # Linux lets everybody make this one device since 5.8: it opens nothing.
+            os.mknod(path, stat.S_IFCHR, 0, dir_fd=self._root)
+            self.inodes += 1
+        except FileExistsError:
+            if stat.S_ISDIR(os.lstat(path, dir_fd=self._root).st_mode):
+                self._make_opaque(path)
+        except OSError as error:
+            if error.errno in FULL or error.errno in ENTRYS_FAULT - {errno.EINVAL}:
+                raise
+            self._mark(real + b"/" + base if real else base)
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out or changed, one line each."""
+        lines = []
+        for what, names in self._notes.items():
+            count = self._counts[what]
+            more = f", … ({count:,} in all)" if count > len(names) else ""
+            lines.append(f"{what}: " + ", ".join(map(shown, names)) + more)
+        return tuple(lines)
+
+    def _note(self, what: str, name: bytes) -> None:
+        names = self._notes.setdefault(what, [])
+        if name in names:
+            return
+        self._counts[what] = self._counts.get(what, 0) + 1
+        if len(names) < 8:
+            names.append(name)

@@ -1,0 +1,159 @@
+"""Unpacks one layer: compressed bytes in, a tree of files out, nothing outside it.
+
+Three threads share the work, and the interpreter's lock hardly matters, since each spends its time where it
+is released: one inflates, one hashes the tar, and the caller's reads the tar and writes the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from isal import isal_zlib
+
+from bareboat.images.layers import recipe as recipes
+from bareboat.images.layers import tarstream
+from bareboat.images.layers.copies import NEW_FILE
+from bareboat.images.layers.flow import Flow
+from bareboat.images.layers.limits import Limits, too_many
+from bareboat.images.layers.tarstream import Tar
+from bareboat.images.layers.tree import Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpacked:
+    """What was unpacked. `diff_id`: the digest of the whole uncompressed stream, `tar_bytes` its length;
+    `unpacked_bytes`: the sizes of all files; `stackable`: overlayfs shows it as it should;
+    `rebuildable`: the recipe gives the same tar again."""
+
+    diff_id: str
+    tar_bytes: int
+    unpacked_bytes: int
+    inodes: int
+    stackable: bool
+    rebuildable: bool
+    notes: tuple[str, ...]
+
+
+def unpack(
+    chunks: Iterator[bytes | memoryview],
+    folder: Path,
+    *,
+    name: str,
+    limits: Limits,
+    recipe: Path | None,
+    algorithm: str = "sha256",
+) -> Unpacked:
+    """Unpack a layer (gzip, zstd or plain tar) into an empty folder that nobody else writes to.
+
+    `chunks` is consumed in a thread of ours; what it raises is raised here. `name` is what messages call
+    the layer. With `recipe`, a file is made there from which `recipe.rebuild` writes the same tar again.
+    `algorithm`: of the diff-id.
+
+    Raises ImageError for a layer that is damaged, hostile or over a limit, with the entry's name; OSError
+    for what the file system refuses, such as a full disk. What was made so far is left to the caller.
+    """
+    tree = Tree(folder, name, limits)
+    try:
+        recorder = None if recipe is None else recipes.Recorder(recipe)
+        try:
+            flow = Flow(chunks, name, limits, algorithm)
+            tree.packed_bytes = lambda: flow.in_bytes
+            try:
+                tar = Tar(flow.next, _nothing if recorder is None else recorder.literal, name=name)
+                _write_entries(tar, tree, recorder)
+                if recorder is not None:
+                    recorder.literal(tar.literal())
+                diff_id = flow.finish()
+            finally:
+                flow.stop()
+            tree.finish()
+            rebuildable = recorder is not None and recorder.close()
+        finally:
+            if recorder is not None:
+                recorder.abandon()
+    finally:
+        tree.close()
+    return Unpacked(
+        diff_id=diff_id,
+        tar_bytes=flow.out_bytes,
+        unpacked_bytes=tree.unpacked_bytes,
+        inodes=tree.inodes,
+        stackable=tree.stackable,
+        rebuildable=rebuildable,
+        notes=tree.notes(),
+    )
+
+
+def _nothing(_data: bytes) -> None:
+    pass
+
+
+def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> None:
+    """The loop over all entries. What most of them are, plain files, is written here: calls cost."""
+    max_entries = tree.limits.max_entries
+    umask = tree.umask
+    os_open, os_write, os_utime, os_close, crc32 = os.open, os.write, os.utime, os.close, isal_zlib.crc32
+    take = tar.take
+    tree.recorder = recorder
+    literal = b""
+    count = files = files_bytes = 0
+    while (entry := tar.next()) is not None:
+        kind, name, _, mode, size, mtime_ns, xattrs, sparse = entry
+        count += 1
+        if count + tree.implied > max_entries:
+            raise too_many(tree.name, tree.limits)
+        try:
+            folder, _, base = name.rpartition(b"/")
+            # A plain name where the last one was needs no further look; b"" is in every bytes.
+            if folder != tree.here or base[:1] in b"." or kind != tarstream.FILE or sparse is not None:
+                tree.entries = count
+                tree.unpacked_bytes += files_bytes
+                files_bytes = 0
+                found = tree.place(entry, tar)
+                if found is None:
+                    continue
+                base = found
+            permissions = mode & 0o777 | 0o400
+            try:
+                out = os_open(base, NEW_FILE, permissions, dir_fd=tree.here_fd)
+            except FileExistsError:
+                tree.clear(tree.prefix + base)
+                out = os_open(base, NEW_FILE, permissions, dir_fd=tree.here_fd)
+            files += 1
+            try:
+                if recorder is not None:
+                    literal = tar.literal()
+                crc = 0
+                if sparse is not None:
+                    tree.write_sparse(out, sparse, tar, literal, base)
+                elif size:
+                    left = size
+                    while left:
+                        view = take(left)
+                        if recorder is not None:
+                            crc = crc32(view, crc)
+                        done = os_write(out, view)
+                        left -= done
+                        while done < len(view):
+                            step = os_write(out, view[done:])
+                            done += step
+                            left -= step
+                    files_bytes += size
+                if xattrs:
+                    os.fchmod(out, 0o600)  # attributes are set only on what may be written to
+                    tree.set_xattrs(out, xattrs)
+                if xattrs or permissions & umask:
+                    os.fchmod(out, permissions)
+                os_utime(out, ns=(mtime_ns, mtime_ns))
+            finally:
+                os_close(out)
+            if recorder is not None and sparse is None:
+                recorder.content(literal, tree.prefix + base, size, crc)
+        except OSError as error:
+            tree.explain(error, entry.name)
+    tree.entries = count
+    tree.inodes += files
+    tree.unpacked_bytes += files_bytes

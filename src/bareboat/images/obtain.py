@@ -1,0 +1,43 @@
+"""Obtain: whatever a reference refers to, into the store. The one way in for every verb."""
+
+from __future__ import annotations
+
+from bareboat.images.current import Pulled
+from bareboat.images.layers.limits import Limits
+from bareboat.images.progress import Progress
+from bareboat.images.pull import pull
+from bareboat.images.sources import locate
+from bareboat.images.sources.locate import Access
+from bareboat.images.sources.reference import Reference, Transport
+from bareboat.store import Store
+
+
+def obtain(
+    found: Reference,
+    store: Store,
+    access: Access,
+    *,
+    machine: str,
+    limits: Limits,
+    fresh: bool = False,
+    keep_blobs: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Pulled:
+    """Bring the image into the store, if the signature policy accepts it. Raises ImageError, StoreError,
+    UsageError."""
+    from bareboat.images.signatures.check import check
+
+    state = None if found.transport is Transport.REGISTRY else locate.state_of_file(found)
+    with store.scratch() as scratch:
+        return pull(
+            locate.open_source(found, access, scratch=scratch, max_ratio=limits.max_ratio),
+            store,
+            reference=str(found),
+            machine=machine,
+            limits=limits,
+            root=state,
+            fresh=fresh,
+            keep_blobs=keep_blobs,
+            judge=lambda digests: check(found, digests, access),
+            progress=progress,
+        )

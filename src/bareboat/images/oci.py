@@ -1,0 +1,284 @@
+"""OCI images: manifest and config of what is in the store, and its export as one archive file.
+
+Source: OCI Image Format Specification 1.1, https://github.com/opencontainers/image-spec
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import IO
+
+from bareboat import architectures, codec, digests
+from bareboat.errors import ImageError, StoreError
+from bareboat.files import outputs
+from bareboat.images.blobs import Blobs
+from bareboat.images.layers import layer as layers
+from bareboat.images.layers import rebuild
+from bareboat.images.progress import Progress
+from bareboat.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Manifest, manifest
+from bareboat.images.sources.source import Descriptor, Document
+from bareboat.model import Image, Layer
+from bareboat.store import Store
+
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_CREATED = "1980-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """The two small documents that make layers an image."""
+
+    manifest: bytes
+    manifest_digest: str
+    config: bytes
+    config_digest: str
+
+
+def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str, str]) -> Metadata:
+    """Manifest and config for uncompressed layers. Equal input gives equal bytes."""
+    config = codec.to_json(
+        {
+            "architecture": architectures.oci(machine),
+            "os": "linux",
+            "created": _CREATED,
+            "config": {
+                "Env": [f"{name}={value}" for name, value in sorted(environment.items())],
+                "Cmd": ["/bin/sh"],
+                "WorkingDir": "/",
+            },
+            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in content]},
+            "history": [
+                {"created": _CREATED, "created_by": "bareboat capture", "comment": layer.comment}
+                for layer in content
+            ],
+        }
+    )
+    return join(content, config=config)
+
+
+def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:
+    """The manifest that joins a config and uncompressed layers."""
+    config_digest = digests.of(config)
+    data = codec.to_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "config": {"mediaType": _CONFIG, "digest": config_digest, "size": len(config)},
+            "layers": [
+                {"mediaType": _LAYER, "digest": layer.diff_id, "size": layer.size_bytes} for layer in content
+            ],
+        }
+    )
+    return Metadata(
+        manifest=data,
+        manifest_digest=digests.of(data),
+        config=config,
+        config_digest=config_digest,
+    )
+
+
+def stored_config(store: Store, image: Image) -> bytes:
+    """The config of an image of the store, as it was written by whoever built the image."""
+    document = Document(data=stored_manifest(store, image), media_type="", digest=image.digest)
+    return _stored(store, image, manifest(document, name=image.reference or image.digest).config.digest)
+
+
+def stored_manifest(store: Store, image: Image) -> bytes:
+    """The manifest that the image's digest is of. Raises StoreError when it is not in the store any more."""
+    return _stored(store, image, image.digest)
+
+
+def _stored(store: Store, image: Image, digest: str) -> bytes:
+    with store.guarded():
+        try:
+            data = store.blob(digest).read_bytes()
+        except FileNotFoundError:
+            data = None
+    if data is None or not digests.is_of(digest, data):
+        raise StoreError(
+            f"image {image.digest} lacks a document in the store, or it was changed there",
+            context=digest,
+            remedy=store.how_to_get(image),
+        )
+    return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What was written: `digest`, of the manifest in the archive; `tars`, the number of layers that lie in it
+    as their tars, because their blobs are not to be had. Only Bareboat reads an archive with such layers."""
+
+    digest: str
+    tars: int
+
+
+def save_archive(
+    store: Store,
+    image: Image,
+    path: Path,
+    *,
+    name: str,
+    blobs: Blobs | None = None,
+    rewrite: bool = False,
+    whole: bool = False,
+    documents: Mapping[str, bytes] = MappingProxyType({}),
+    extra: Mapping[str, bytes] = MappingProxyType({}),
+    progress: Progress = lambda *_: None,
+) -> Saved:
+    """Write the image as an OCI archive that `podman load` and `skopeo` read; whole, or not at all.
+
+    Its manifest and config are the image's own, so it has the image's digest. `blobs` gives the compressed
+    layers that the manifest names. With `rewrite`, all layers are written uncompressed under a new manifest,
+    which has another digest where the image's layers were compressed. `documents`: indexes to keep beside the
+    manifest, by their digests; `extra`: more files for the archive, which other tools ignore. Raises
+    ImageError, with `whole`, when a blob is not to be had; StoreError when a layer in the store is no longer
+    what its digest says, or the file cannot be written.
+    """
+    described, read = _described(store, image, rewrite=rewrite)
+    total = image.size_bytes
+    done = tars = 0
+    with (
+        outputs.beside(path) as part,
+        open(part, "wb") as stream,
+        tarfile.open(fileobj=stream, mode="w") as archive,
+    ):
+        # Spelled out, because skopeo tries to give folders that are not to root, which only root can.
+        others = {str(parent) for member in extra for parent in PurePosixPath(member).parents} - {"."}
+        held = {described.manifest_digest, described.config_digest, *documents}
+        held |= {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
+        algorithms = sorted({"sha256", *map(digests.algorithm, held)})
+        folders = (f"blobs/{each}" for each in algorithms)
+        for folder in ("blobs", *folders, *sorted(others)):
+            archive.addfile(_header(folder, 0, tarfile.DIRTYPE, 0o755))
+        _add(archive, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
+        _add(archive, "index.json", _index(described, read.media_type, name))
+        small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
+        for digest, data in (small | dict(documents)).items():
+            _add(archive, _blob_path(digest), data)
+        written: set[str] = set()
+        for descriptor, layer in zip(read.layers, image.layers, strict=True):
+            if {descriptor.digest, layer.diff_id} & written:
+                continue
+            progress(f"writing {path.name}", done, total)
+            if _add_blob(archive, stream, descriptor, layer, blobs, fetch=not tars):
+                written.add(descriptor.digest)
+            else:
+                tars += descriptor.digest != layer.diff_id
+                if whole and tars:
+                    raise _not_whole(image, descriptor, blobs.reason if blobs else "")
+                _add_layer(archive, stream, store, layer, remedy=store.how_to_get(image))
+                written.add(layer.diff_id)
+            done += layer.size_bytes
+        for member, data in extra.items():
+            _add(archive, member, data)
+    return Saved(digest=described.manifest_digest, tars=tars)
+
+
+def _described(store: Store, image: Image, *, rewrite: bool) -> tuple[Metadata, Manifest]:
+    """Manifest and config for the archive, and the manifest as it reads."""
+    config = stored_config(store, image)
+    if rewrite:
+        described = join(image.layers, config=config)
+    else:
+        data = stored_manifest(store, image)
+        named = manifest(Document(data=data, media_type="", digest=image.digest), name=image.digest).config
+        described = Metadata(
+            manifest=data, manifest_digest=image.digest, config=config, config_digest=named.digest
+        )
+    document = Document(data=described.manifest, media_type="", digest=described.manifest_digest)
+    return described, manifest(document, name=image.reference or image.digest)
+
+
+def _not_whole(image: Image, descriptor: Descriptor, reason: str) -> ImageError:
+    again = f"bareboat image pull --keep-blobs {shlex.quote(image.reference)}" if image.reference else ""
+    return ImageError(
+        f"the image's digest cannot be kept: the compressed layer {descriptor.digest} is neither in the "
+        "store nor where the image came from",
+        context=reason or image.digest,
+        remedy="write another digest, for the same files: --rewrite"
+        + (f"; or first: {again}" if again else ""),
+    )
+
+
+def _index(described: Metadata, media_type: str, name: str) -> bytes:
+    return codec.to_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_INDEX,
+            "manifests": [
+                {
+                    "mediaType": media_type,
+                    "digest": described.manifest_digest,
+                    "size": len(described.manifest),
+                    "annotations": {"org.opencontainers.image.ref.name": f"localhost/bareboat/{name}:latest"},
+                }
+            ],
+        }
+    )
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    archive.addfile(_header(name, len(data)), io.BytesIO(data))
+
+
+def _add_blob(
+    archive: tarfile.TarFile,
+    stream: IO[bytes],
+    descriptor: Descriptor,
+    layer: Layer,
+    blobs: Blobs | None,
+    *,
+    fetch: bool,
+) -> bool:
+    """The layer as the manifest names it, where it is compressed and to be had; else nothing is written."""
+    if blobs is None or descriptor.digest == layer.diff_id:
+        return False
+    make = blobs.begin(descriptor, fetch=fetch)
+    if make is None:
+        return False
+    start = stream.tell()
+    header = _header(_blob_path(descriptor.digest), descriptor.size).tobuf()
+    stream.write(header)
+    try:
+        for piece in make():
+            stream.write(piece)
+    except ImageError:  # the source broke off, or gave other bytes
+        stream.seek(start)
+        stream.truncate()
+        return False
+    _pad(archive, stream, len(header), descriptor.size)
+    return True
+
+
+def _add_layer(
+    archive: tarfile.TarFile, stream: IO[bytes], store: Store, layer: Layer, *, remedy: str
+) -> None:
+    """The layer's tar is made on the fly, straight into the archive, and checked at its end."""
+    header = _header(_blob_path(layer.diff_id), layer.size_bytes).tobuf()
+    stream.write(header)
+    rebuild.write_tar(store, layer, stream.write, remedy=remedy)
+    _pad(archive, stream, len(header), layer.size_bytes)
+
+
+def _pad(archive: tarfile.TarFile, stream: IO[bytes], header_bytes: int, size: int) -> None:
+    padding = bytes(-size % tarfile.BLOCKSIZE)
+    stream.write(padding)
+    # addfile() would want the content as a file object; so the archive's position is set.
+    archive.offset += header_bytes + size + len(padding)
+
+
+def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE, mode: int = 0o644) -> tarfile.TarInfo:
+    header = tarfile.TarInfo(name)
+    header.type, header.size, header.mtime, header.mode = kind, size, layers.EPOCH, mode
+    return header
+
+
+def _blob_path(digest: str) -> str:
+    return "blobs/" + digests.place(digest)

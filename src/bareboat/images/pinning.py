@@ -1,0 +1,65 @@
+"""Pinning: references that must have a digest, so that what runs is what was looked at."""
+
+from __future__ import annotations
+
+from bareboat import digests
+from bareboat.errors import BareboatError, UsageError
+from bareboat.images.sources import locate
+from bareboat.images.sources.locate import Access
+from bareboat.images.sources.reference import Reference, Transport
+from bareboat.model import Image
+from bareboat.store import Store
+
+
+def check_reference(found: Reference, store: Store, access: Access, *, ask: bool) -> None:
+    """Raise UsageError for a reference without a digest; with `ask`, a registry is asked for the digest that
+    the remedy names, else the store is."""
+    if found.transport is not Transport.REGISTRY:
+        if found.tag and digests.is_digest(found.tag):
+            return
+        raise UsageError(
+            f"{found} has no digest, and digests are required here",
+            remedy=f"bareboat image load {found.path}   # then name the image by the digest that this prints",
+        )
+    if found.digest is not None:
+        return
+    digest = (_asked(found, access) if ask else None) or _known(found, store)
+    name = f"{found.registry}/{found.repository}"
+    raise UsageError(
+        f"{found} has no digest, and digests are required here",
+        remedy=f"write {name}@{digest}, which it stands for now"
+        if digest
+        else f"write {name}@sha256:…; skopeo inspect docker://{found} shows the digest",
+    )
+
+
+def check_job_image(
+    text: str, image: Image | None, store: Store, access: Access, *, folder: str, ask: bool
+) -> None:
+    """The same for a job's image, which may be a digest of the store. A name of the store is none."""
+    if digests.is_digest(text):
+        return
+    if image is not None and store.knows(text):
+        raise UsageError(
+            f"{text} has no digest, and digests are required here",
+            remedy=f'write image = "{image.digest}", which it stands for now',
+        )
+    check_reference(locate.read(text, folder=folder), store, access, ask=ask)
+
+
+def _known(found: Reference, store: Store) -> str | None:
+    pin = store.pinned(str(found))
+    if pin is None:
+        return None
+    return pin.root if digests.is_digest(pin.root) else pin.digest
+
+
+def _asked(found: Reference, access: Access) -> str | None:
+    from bareboat.images.sources.remote import client
+
+    options = locate.remote_options(found.registry, access)
+    try:
+        with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
+            return source.head_digest()
+    except BareboatError:
+        return None  # the refusal stands; only its remedy is poorer

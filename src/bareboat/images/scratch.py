@@ -1,0 +1,60 @@
+"""What an image has in the folders that become scratch in a container (/tmp, the user's home): it is to be
+seen there all the same, whether an overlay can be mounted or not.
+
+A capture has environments there: ~/.pyenv, ~/miniconda3, an interpreter that a link in ~ leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bareboat.images.view import View
+from bareboat.model import Held, Image, Site
+from bareboat.plan.container import scratch_folders
+from bareboat.store import Store
+
+
+def contents(store: Store, image: Image, site: Site) -> tuple[Held, ...]:
+    """What the image has in the scratch folders, by path.
+
+    A folder that holds nothing but one folder stands for that: for ~/.local/share/uv/python the caller need
+    not keep all of ~/.local. Left out are empty folders (/run/lock, which is to be written to), links that
+    lead nowhere in the image, sockets and the like.
+    """
+    view = View([store.layer(layer.diff_id) for layer in image.layers])
+    folders = scratch_folders(site)
+    found = {held.path: held for folder in folders for held in _in_folder(view, folder, folders)}
+    return tuple(held for _, held in sorted(found.items()))
+
+
+def _in_folder(view: View, folder: str, scratch: Sequence[str]) -> Iterator[Held]:
+    top = view.find(folder)
+    if top is None or top.path != folder or top.node.kind != "folder":
+        # Nothing, or a link, behind which an engine mounts the folder by itself.
+        return
+    pending = [folder]
+    while pending:
+        here = pending.pop()
+        for name, node in view.names(here).items():
+            path = f"{here.rstrip('/')}/{name}"
+            if path in scratch:
+                continue  # it is looked at for itself
+            if node.kind == "folder":
+                if any(each.startswith(f"{path}/") for each in scratch):
+                    pending.append(path)  # not whole, or it would hide the folder in it
+                else:
+                    yield from _whole(view, path)
+                continue
+            leads_to = view.find(path)
+            if leads_to is not None and leads_to.node.kind in ("file", "folder"):
+                yield Held(path=path, leads_to=leads_to.path, is_folder=leads_to.node.kind == "folder")
+
+
+def _whole(view: View, path: str) -> Iterator[Held]:
+    while len(inside := view.names(path)) == 1:
+        ((name, node),) = inside.items()
+        if node.kind != "folder":
+            break
+        path = f"{path}/{name}"
+    if inside:
+        yield Held(path=path, leads_to=path, is_folder=True)

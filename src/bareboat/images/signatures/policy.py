@@ -1,0 +1,255 @@
+"""The signature policy file of skopeo, Podman and Buildah, read as strictly as they read it.
+
+Source: containers-policy.json(5), https://github.com/containers/image/blob/main/docs/containers-policy.json.5.md
+A field that is unknown, repeated or malformed makes the whole file an error: a typing mistake must accept
+no image.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bareboat.errors import UsageError
+from bareboat.files.untrusted import UntrustedFileError, read_bytes
+from bareboat.images.signatures import scopes
+from bareboat.images.signatures.identity import Identity, read_identity
+from bareboat.printable import one_line
+
+_LARGEST_POLICY = 1 << 20
+_LARGEST_KEYS = 4 << 20
+#: What `sigstoreSigned` may name instead of, or besides, public keys. None of it can be checked here.
+_KEYLESS = (
+    "fulcio", "pki", "rekorPublicKeyPath", "rekorPublicKeyPaths", "rekorPublicKeyData", "rekorPublicKeyDatas",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptAnything:
+    """`insecureAcceptAnything`: no signature is required."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """`reject`: no image is accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Where public keys are: files, or the data itself."""
+
+    paths: tuple[str, ...] = ()
+    data: tuple[bytes, ...] = ()
+
+    def read(self) -> list[tuple[str, bytes]]:
+        """Each key file's name and content. Raises UsageError for a file that cannot be read."""
+        found = []
+        for path in self.paths:
+            try:
+                found.append((path, read_bytes(os.path.realpath(path), limit=_LARGEST_KEYS)))
+            except (OSError, UntrustedFileError) as error:
+                raise UsageError(
+                    f"the signature policy names the key file {path}, which cannot be read",
+                    context=str(error.strerror or error),
+                    remedy="restore the file, or correct the policy",
+                ) from None
+        return found + [("keyData", data) for data in self.data]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedBy:
+    """`signedBy`: a simple signature by one of these OpenPGP keys."""
+
+    keys: Keys
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigstoreSigned:
+    """`sigstoreSigned`: a cosign signature by one of these public keys. `keyless`: the fields of this
+    requirement that name an authority or a transparency log, which are not supported."""
+
+    keys: Keys
+    identity: Identity
+    keyless: tuple[str, ...] = ()
+
+
+Requirement = AcceptAnything | Reject | SignedBy | SigstoreSigned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The requirements that apply to one image, all of which must hold, and where the policy has them.
+    `text`: the requirements as the policy has them, as canonical JSON."""
+
+    path: str
+    scope: str
+    requirements: tuple[Requirement, ...]
+    text: str
+
+    @property
+    def needs_signatures(self) -> bool:
+        return any(isinstance(each, SignedBy | SigstoreSigned) for each in self.requirements)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy file's content: for each transport and scope, the requirements."""
+
+    path: str
+    default: Rules
+    transports: Mapping[str, Mapping[str, Rules]] = field(default_factory=dict)
+
+    def rules(self, transport: str, wanted: Iterable[str]) -> Rules:
+        """Those of the first scope of `wanted` that the policy has, of the transport's default, or of the
+        general default."""
+        here = self.transports.get(transport, {})
+        return next((here[scope] for scope in (*wanted, "") if scope in here), self.default)
+
+
+def load(path: str) -> Policy:
+    """Read a policy file. Raises UsageError for one that cannot be read, or has anything wrong in it."""
+    try:
+        data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
+    except (OSError, UntrustedFileError) as error:
+        raise UsageError(
+            f"the signature policy {path} cannot be read",
+            context=str(error.strerror or error),
+            remedy="restore the file, or name another: --policy FILE",
+        ) from None
+    try:
+        return _policy(path, strict_json(data))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"the signature policy {path} is not valid: {one_line(str(error))}",
+            context="a policy with anything wrong in it accepts no image",
+            remedy=f"correct {path}; man 5 containers-policy.json",
+        ) from None
+
+
+def strict_json(data: bytes) -> Any:
+    """JSON without repeated keys and without NaN. Raises ValueError."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise ValueError(f"the key {name!r} occurs twice in one object")
+            found[name] = value
+        return found
+
+    def refuse(text: str) -> None:
+        raise ValueError(f"{text} is no JSON value")
+
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+    except UnicodeDecodeError:
+        raise ValueError("it is not text in UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON, from line {error.lineno}, column {error.colno} on") from None
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+
+
+def fields(value: Any, *, where: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
+    """An object with exactly these keys. Raises ValueError."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} must be an object")
+    needed = tuple(needed)
+    unknown = sorted(set(value) - {*needed, *optional})
+    if unknown:
+        raise ValueError(f"{where} has the unknown key {unknown[0]!r}")
+    missing = [name for name in needed if name not in value]
+    if missing:
+        raise ValueError(f"{where} lacks {missing[0]!r}")
+    return value
+
+
+def _policy(path: str, value: Any) -> Policy:
+    read = fields(value, where="the policy", needed=("default",), optional=("transports",))
+    transports: dict[str, dict[str, Rules]] = {}
+    named = read.get("transports", {})
+    if not isinstance(named, dict):
+        raise ValueError("transports must be an object")
+    for transport, listed in named.items():
+        if not isinstance(listed, dict):
+            raise ValueError(f"transports.{transport} must be an object")
+        for scope in listed:
+            scopes.check(transport, scope)
+        transports[transport] = {
+            scope: _rules(path, each, f'{transport} "{scope}"') for scope, each in listed.items()
+        }
+    return Policy(path=path, default=_rules(path, read["default"], "default"), transports=transports)
+
+
+def _rules(path: str, value: Any, scope: str) -> Rules:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{scope} must be a list of at least one requirement")
+    return Rules(
+        path=path,
+        scope=scope,
+        requirements=tuple(_requirement(each, f"{scope}[{n}]") for n, each in enumerate(value)),
+        text=json.dumps(value, sort_keys=True),
+    )
+
+
+def _requirement(value: Any, where: str) -> Requirement:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} must be an object")
+    match value.get("type"):
+        case "insecureAcceptAnything":
+            fields(value, where=where, needed=("type",))
+            return AcceptAnything()
+        case "reject":
+            fields(value, where=where, needed=("type",))
+            return Reject()
+        case "signedBy":
+            one_of = ("keyPath", "keyPaths", "keyData")
+            fields(value, where=where, needed=("type", "keyType"), optional=(*one_of, "signedIdentity"))
+            if value["keyType"] != "GPGKeys":
+                raise ValueError(f"{where}: the keyType {value['keyType']!r} is unknown; it must be GPGKeys")
+            return SignedBy(keys=_keys(value, where, one_of), identity=_identity(value, where))
+        case "sigstoreSigned":
+            any_of = ("keyPath", "keyPaths", "keyData", "keyDatas")
+            fields(value, where=where, needed=("type",), optional=(*any_of, *_KEYLESS, "signedIdentity"))
+            keyless = tuple(name for name in _KEYLESS if name in value)
+            authority = any(name in value for name in ("fulcio", "pki"))
+            if authority and any(name in value for name in any_of):
+                raise ValueError(f"{where} names both keys and an authority; it must name one of them")
+            keys = Keys() if authority else _keys(value, where, any_of)
+            return SigstoreSigned(keys=keys, identity=_identity(value, where), keyless=keyless)
+        case None:
+            raise ValueError(f"{where} lacks 'type'")
+        case other:
+            raise ValueError(f"{where} has the unknown type {other!r}")
+
+
+def _identity(value: Mapping[str, Any], where: str) -> Identity:
+    if "signedIdentity" not in value:
+        return Identity()
+    return read_identity(value["signedIdentity"], where=f"{where}.signedIdentity")
+
+
+def _keys(value: Mapping[str, Any], where: str, one_of: tuple[str, ...]) -> Keys:
+    given = [name for name in one_of if name in value]
+    if len(given) != 1:
+        raise ValueError(f"{where} must have exactly one of {', '.join(one_of)}")
+    name = given[0]
+    several = name.endswith("s")
+    texts = value[name] if several else [value[name]]
+    if not isinstance(texts, list) or not texts or not all(isinstance(each, str) and each for each in texts):
+        raise ValueError(f"{where}.{name} must be {'a list of texts' if several else 'a text'}")
+    if name.startswith("keyPath"):
+        if relative := next((each for each in texts if not Path(each).is_absolute()), None):
+            raise ValueError(f"{where}.{name}: {relative!r} is not an absolute path")
+        return Keys(paths=tuple(texts))
+    try:
+        return Keys(data=tuple(base64.b64decode(each, validate=True) for each in texts))
+    except binascii.Error:
+        raise ValueError(f"{where}.{name} is not base64") from None

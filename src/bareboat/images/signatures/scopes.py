@@ -1,0 +1,80 @@
+"""Which scopes of a policy an image lies in, from the most specific to the most general.
+
+Source: containers-policy.json(5), "Supported transports and their scopes".
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+
+from bareboat.images.sources.reference import Reference, Transport
+
+_PATHS = ("dir", "oci", "oci-archive", "sif", "squashfs", "rootfs")
+_ATOMIC = re.compile(r"(\*(\.[\w-]+)+|[^/:*]+(:[0-9]+)?)(/[^/:]+){0,2}(:[^/:]+)?")
+
+
+def check(transport: str, scope: str) -> None:
+    """Raise ValueError for a scope that can never match. The scopes of other tools' transports pass."""
+    if not scope:
+        return
+    where = f"the scope {scope!r} of the transport {transport}"
+    if transport in ("docker-archive", "tarball"):
+        raise ValueError(f'{where} is not possible: it has the scope "" alone')
+    if transport in _PATHS:
+        path = scope.partition(":")[0] if transport == "oci" else scope
+        if not path.startswith("/"):
+            raise ValueError(f"{where} is not an absolute path")
+        if path == "/":
+            raise ValueError(f'{where} is forbidden: write ""')
+        if posixpath.normpath(path) != path or path.startswith("//"):
+            raise ValueError(f"{where} is not a plain path; it would never match")
+    if transport == "docker":
+        wildcard = scope.startswith("*.")
+        if "*" in (scope[2:] if wildcard else scope) or (wildcard and "/" in scope):
+            raise ValueError(f"{where} is no wildcard that can match; write *.example.com")
+    if transport == "atomic" and not _ATOMIC.fullmatch(scope):
+        raise ValueError(f"{where} is not of the form HOST[:PORT][/NAMESPACE[/NAME[:TAG]]]")
+
+
+def named(found: Reference) -> str:
+    """A registry's image by its full name. With a digest the tag says nothing, as for Podman."""
+    name = f"{found.registry}/{found.repository}"
+    return f"{name}@{found.digest}" if found.digest else f"{name}:{found.tag or 'latest'}"
+
+
+def of(found: Reference) -> tuple[str, list[str]]:
+    """The transport as policies call it, and the scopes, without the transport's default."""
+    match found.transport:
+        case Transport.REGISTRY:
+            return "docker", [named(found), *namespaces(f"{found.registry}/{found.repository}")]
+        case Transport.DOCKER_ARCHIVE:
+            return "docker-archive", []
+        case other:
+            # A link must not lead round a scope: it is the real folder or file that is judged.
+            path = os.path.realpath(found.path)
+            first = [f"{path}:{found.tag}"] if other is Transport.OCI and found.tag else []
+            return other.value, [*first, *parents(path)]
+
+
+def namespaces(name: str) -> list[str]:
+    """A repository, the namespaces above it, its registry, and the wildcards of the registry's domains."""
+    listed = [name]
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        listed.append(name)
+    host = name.partition(":")[0]
+    while "." in host:
+        host = host.partition(".")[2]
+        listed.append(f"*.{host}")
+    return listed
+
+
+def parents(path: str) -> list[str]:
+    """A path and the folders above it, without the root."""
+    listed = []
+    while len(path) > 1:
+        listed.append(path)
+        path = posixpath.dirname(path)
+    return listed

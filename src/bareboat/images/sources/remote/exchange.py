@@ -1,0 +1,243 @@
+"""One request with all that it takes: redirects followed, breaks repeated, waits kept that a server asks for.
+
+Source: RFC 9110 (HTTP Semantics), https://www.rfc-editor.org/rfc/rfc9110
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bareboat.errors import ImageError
+from bareboat.images.sources.remote.failure import Broken, Closed
+from bareboat.images.sources.remote.http import Body, Response, Transport
+from bareboat.images.sources.remote.location import Url, log_in_name
+from bareboat.images.sources.remote.options import Options
+
+_MOST_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_TOO_MANY = 429
+#: What a busy or restarting server answers; 408 and 425 ask for another try in so many words.
+_PASSING = (408, 425, 500, 502, 503, 504)
+#: A name that is not known, or a port where nobody listens, mostly stays so.
+_TRIES_UNREACHED = 3
+_LONGEST_EXCERPT = 300
+#: A failure this long after the last progress is the last: who is silent, or sends a drop at a time, holds us
+#: no longer than two time-outs for reading.
+_LONGEST_SILENCE = 1.4
+#: Longer than any wait is kept; a date or a number beyond it is no better.
+_LONGEST_RETRY_S = 10.0**9
+_LONGEST_HEADER = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to ask. `authorization` goes to the origin of `url` and to no other; `subject` is what messages
+    call the thing that is asked for. With `once` it is sent a single time: the caller sees what breaks."""
+
+    method: str
+    url: Url
+    subject: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Body = field(default=None, repr=False)
+    authorization: str | None = field(default=None, repr=False)
+    once: bool = False
+
+
+class Patience:
+    """How often and how long one thing is tried. `subject` is what messages call it."""
+
+    def __init__(self, transport: Transport, subject: str) -> None:
+        self._transport = transport
+        self._options: Options = transport.options
+        self._subject = subject
+        self._failures = 0
+        self._waited_s = 0.0
+        self._progress_at = time.monotonic()
+
+    def progressed(self) -> None:
+        self._failures = 0
+        self._progress_at = time.monotonic()
+
+    def after(self, broken: Broken) -> None:
+        """Pause before another try. Raises ImageError when there have been enough."""
+        if isinstance(broken, Closed):
+            raise ImageError(f"{self._subject}: it was ended") from None
+        self._failures += 1
+        most = self._options.attempts
+        if broken.unreached:
+            most = min(most, _TRIES_UNREACHED)
+        silence_s = time.monotonic() - self._progress_at - self._waited_s
+        if self._failures >= most or silence_s > _LONGEST_SILENCE * self._options.read_timeout_s:
+            raise ImageError(
+                f"{self._subject} cannot be had: {broken}",
+                context=f"{self._failures} tries in {silence_s:.0f} s without progress",
+                remedy=_REACH if broken.unreached else "try again: what has been transferred is kept",
+            ) from None
+        pause_s = self._backoff_s()
+        self._options.say(f"{broken}; trying again in {pause_s:.1f} s")
+        self._pause(pause_s)
+
+    def after_status(self, response: Response, *, said: str) -> None:
+        """Pause as a 429 or a 5xx asks. Raises ImageError when it asks for too much, or too often."""
+        who, status = response.url.authority, response.status
+        asked_s = retry_after_s(response)
+        self._failures += 1
+        # Without a Retry-After, 429 is given longer than a break: nothing is wrong, we are just too many.
+        backoff_s = self._backoff_s() * (4 if status == _TOO_MANY else 1)
+        wait_s = backoff_s if asked_s is None else asked_s
+        if self._failures >= self._options.attempts or self._waited_s + wait_s > self._options.longest_wait_s:
+            asks = "" if asked_s is None else f" and asks to wait {asked_s:.0f} s"
+            if status == _TOO_MANY:
+                raise ImageError(
+                    f"{self._subject} cannot be had now: {who} limits how much it gives out (429){asks}",
+                    context=said,
+                    remedy=f"log in, which mostly raises the limit (podman login {log_in_name(who)}); use a "
+                    "mirror (--mirrors REGISTRY=HOST); or try again later: what has come is kept",
+                )
+            raise ImageError(
+                f"{self._subject} cannot be had: {who} answers {status} each time{asks}",
+                context=said,
+                remedy="the registry is out of order: try again later, or use one of --mirrors REGISTRY=HOST",
+            )
+        self._waited_s += wait_s
+        if asked_s is not None:
+            self._options.say(f"waiting {wait_s:.0f} s: {who} asks for it ({status})")
+        else:
+            self._options.say(f"{who} answers {status}; trying again in {wait_s:.1f} s")
+        self._pause(wait_s)
+
+    def _backoff_s(self) -> float:
+        """Doubled each time, and never the same for two of many that were turned away together."""
+        most_s = min(self._options.backoff_s * 2 ** (self._failures - 1), self._options.longest_backoff_s)
+        import random  # 3 ms that only a failure costs
+
+        return float(most_s * random.uniform(0.5, 1.0))
+
+    def _pause(self, seconds: float) -> None:
+        try:
+            self._transport.pause(seconds)
+        except Closed:
+            raise ImageError(f"{self._subject}: it was ended") from None
+
+
+_REACH = (
+    "check the name; if this machine has no way out (compute nodes often have none), pull on a login node, "
+    "or name a proxy: export HTTPS_PROXY=http://HOST:PORT"
+)
+
+
+def exchange(transport: Transport, request: Request) -> Response:
+    """Send a request until there is an answer that means something: anything but a redirect, a busy server
+    or a broken connection. Raises ImageError; Broken only for what is sent once."""
+    patience = Patience(transport, request.subject)
+    while True:
+        try:
+            response = _follow(transport, request)
+        except Broken as broken:
+            if request.once:
+                raise
+            patience.after(broken)
+            continue
+        if request.once or not passing(response):
+            return response
+        patience.after_status(response, said=excerpt(response))
+
+
+def passing(response: Response) -> bool:
+    """Whether the same request may be answered otherwise in a while."""
+    return response.status == _TOO_MANY or response.status in _PASSING
+
+
+def _follow(transport: Transport, request: Request) -> Response:
+    url = request.url
+    for _ in range(_MOST_REDIRECTS + 1):
+        headers = dict(request.headers)
+        # A password or token is for the host it was given to; a redirect may lead to anyone.
+        if request.authorization is not None and url.origin == request.url.origin:
+            headers["Authorization"] = request.authorization
+        response = transport.send(request.method, url, headers, request.body)
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or location is None:
+            return response
+        excerpt(response)
+        if request.body:
+            raise ImageError(
+                f"{request.subject}: {url.authority} wants it sent elsewhere, which Bareboat does not do",
+                remedy="name the registry by the host that it redirects to",
+            )
+        url = _next(url, location, request)
+    raise ImageError(
+        f"{request.subject} cannot be had: {request.url.authority} redirects in a circle",
+        context=f"{_MOST_REDIRECTS} redirects, the last to {url.authority}",
+        remedy="the registry, or a proxy before it, is set up wrongly: tell whoever runs it",
+    )
+
+
+def _next(url: Url, location: str, request: Request) -> Url:
+    try:
+        found = url.joined(location)
+    except ValueError as error:
+        raise ImageError(
+            f"{request.subject} cannot be had: {url.authority} redirects to what is no place: {error}",
+            remedy="the registry, or a proxy before it, is set up wrongly: tell whoever runs it",
+        ) from None
+    if url.scheme == "https" and found.scheme == "http":
+        raise ImageError(
+            f"{request.subject} cannot be had: {url.authority} redirects from HTTPS to plain HTTP "
+            f"({found.authority})",
+            remedy="the registry, or a proxy before it, is set up wrongly: tell whoever runs it",
+        )
+    return found
+
+
+def excerpt(response: Response, limit: int = 16 * 1024) -> str:
+    """What a refusal says, in one printable line; the response is read and closed."""
+    with response:
+        try:
+            data = response.read(limit)
+        except (Broken, ValueError):
+            return ""
+    # Before the JSON is read and after it: a server may repeat what we sent, and how it quotes it, who knows.
+    said = response.without_secrets(_messages(response.without_secrets(data.decode(errors="replace"))))
+    printable = "".join(c if c.isprintable() else " " for c in said)
+    return " ".join(printable.split())[:_LONGEST_EXCERPT]
+
+
+def _messages(text: str) -> str:
+    """The messages of an error document, or whatever came instead.
+
+    Source: Distribution Specification, "Error Codes".
+    """
+    import json
+
+    try:
+        return "; ".join(
+            ": ".join(str(part) for part in (each.get("code"), each.get("message")) if part)
+            for each in json.loads(text)["errors"]
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        if "<" in text:  # a page of a proxy's
+            import re
+
+            text = re.sub(r"<[^>]*>", " ", text)
+        return text
+
+
+def retry_after_s(response: Response) -> float | None:
+    """The seconds that Retry-After asks for; None without it. A date is compared with the server's own
+    clock, because ours may be wrong."""
+    text = (response.headers.get("Retry-After") or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:_LONGEST_HEADER]), _LONGEST_RETRY_S)
+    if not text or len(text) > _LONGEST_HEADER:
+        return None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        until = parsedate_to_datetime(text)
+        now = parsedate_to_datetime(response.headers.get("Date") or "")
+        return min(max(0.0, (until - now).total_seconds()), _LONGEST_RETRY_S)
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+        return None  # the standard library raises each of them for some text

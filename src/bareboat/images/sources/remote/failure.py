@@ -1,0 +1,101 @@
+"""What it means when a connection fails: what another try may mend is Broken, what it cannot an ImageError.
+
+No text of either holds a header, a query or a password.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+
+from bareboat.errors import ImageError
+from bareboat.images.sources.remote.location import Url
+
+
+class Broken(Exception):
+    """The network failed in a way that another try may mend. `unreached`: nobody was there to answer."""
+
+    def __init__(self, reason: str, *, unreached: bool = False) -> None:
+        super().__init__(reason)
+        self.unreached = unreached
+
+
+class NotTls(ImageError):
+    """Who listens there does not understand TLS. `origin`: of which URL."""
+
+    origin = ""
+
+
+class Closed(Broken):
+    """We have closed the transport ourselves: no other try is wanted."""
+
+
+def explained(error: Exception, url: Url, *, way: str, connecting: bool, known: bool) -> Exception:
+    """A Broken or an ImageError for what the socket, TLS or HTTP raised.
+
+    `way` is how messages call where the connection leads; `known` says that the place has answered before:
+    it may be starting again, and is worth more tries than a name that was mistyped.
+    """
+    unreached = connecting and not known
+    match error:
+        case TimeoutError() if connecting:
+            return Broken(f"{way} does not answer", unreached=unreached)
+        case TimeoutError():
+            return Broken(f"{way} has sent nothing for too long")
+        case socket.gaierror():
+            told = (error.strerror or "").lower()
+            return Broken(f"the name {way} is not known here: {told}", unreached=unreached)
+        case ConnectionRefusedError():
+            return Broken(f"{way} refuses the connection", unreached=unreached)
+        case http.client.IncompleteRead():
+            missing = f"{error.expected:,} bytes" if error.expected else "some bytes"
+            return Broken(f"{way} closed the connection {missing} early")
+        case http.client.RemoteDisconnected():
+            return Broken(f"{way} closed the connection without an answer")
+        case http.client.BadStatusLine() if url.scheme == "http" and "\x15\x03" in str(error):
+            return speaks_tls(url)
+        case http.client.HTTPException():
+            return Broken(f"{way} answers what is not HTTP ({type(error).__name__})")
+        case OSError() if (tunnel := str(error)).startswith("Tunnel connection failed"):
+            return _tunnel(tunnel, way)
+        case OSError() if connecting and (final := _handshake(error, url)) is not None:
+            return final
+        case OSError():
+            return Broken(f"{way}: {(error.strerror or str(error)).lower()}", unreached=unreached)
+        case _:
+            return Broken(f"the connection to {way} was lost")
+
+
+def _handshake(error: OSError, url: Url) -> ImageError | None:
+    """What no other try would mend: certificates, versions, an answer that is no TLS."""
+    if url.scheme != "https":
+        return None
+    import ssl
+
+    from bareboat.images.sources.remote import tls
+
+    if not isinstance(error, ssl.SSLError) or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return None
+    return tls.explained(error, url)
+
+
+def speaks_tls(url: Url) -> ImageError:
+    """Plain HTTP was asked for, and is not spoken there."""
+    return ImageError(
+        f"{url.authority} speaks TLS, and was asked over plain HTTP", remedy="leave out --plain-http"
+    )
+
+
+def _tunnel(text: str, where: str) -> Exception:
+    status = text.removeprefix("Tunnel connection failed:").split()[:1]
+    if status == ["407"]:
+        return ImageError(
+            f"{where}: the proxy wants a user name and a password",
+            remedy="export HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT",
+        )
+    if status and status[0].startswith("5"):
+        return Broken(f"{where}: the proxy answers {status[0]}")
+    return ImageError(
+        f"{where}: the proxy refuses to connect ({' '.join(status)})",
+        remedy="if no proxy is needed for it, name the host in NO_PROXY",
+    )

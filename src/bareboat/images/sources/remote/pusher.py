@@ -1,0 +1,259 @@
+"""Content on its way into a registry: only what is not there yet.
+
+Source: OCI Distribution Specification 1.1, "Push", https://github.com/opencontainers/distribution-spec
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, urlencode
+
+from bareboat import digests
+from bareboat.errors import ImageError
+from bareboat.images.sources.remote.endpoint import Endpoint, Missing, Unsent
+from bareboat.images.sources.remote.exchange import Patience, excerpt, passing
+from bareboat.images.sources.remote.failure import Broken
+from bareboat.images.sources.remote.http import Response, Transport
+from bareboat.images.sources.remote.location import Url, registry_url
+from bareboat.images.sources.remote.options import Options
+
+__all__ = ["Options", "Pusher", "open_pusher"]
+
+#: What is handed to the socket at a time: its time-out is for the whole of it.
+_CHUNK = 1 << 20
+
+
+def open_pusher(registry: str, repository: str, *, options: Options) -> Pusher:
+    """A repository to push to. Asks nothing yet; mirrors play no part. Raises UsageError."""
+    transport = Transport(options)
+    endpoint = Endpoint(
+        registry=registry,
+        repository=repository,
+        url=registry_url(registry, plain_http=options.plain_http),
+        name=f"{registry}/{repository}",
+        transport=transport,
+    )
+    return Pusher(endpoint, transport)
+
+
+class Pusher:
+    """One repository that is pushed to. Any number of threads may use it."""
+
+    def __init__(self, endpoint: Endpoint, transport: Transport) -> None:
+        self.name = endpoint.name
+        self._endpoint = endpoint
+        self._transport = transport
+        self._scopes = (endpoint.scope("pull,push"),)
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether the repository has the blob already. Raises ImageError."""
+        response = self._endpoint.ask(
+            "HEAD",
+            f"/blobs/{quote(digest, safe=':')}",
+            subject=self._blob(digest),
+            scopes=self._scopes,
+            accepted=(200, 404),
+        )
+        with response:
+            self._check_registry(response)
+            return response.status == 200
+
+    def mount(self, digest: str, from_repository: str) -> bool:
+        """Have the registry take the blob from another of its repositories, without a byte being sent.
+
+        False where it does not: it lacks the blob there, does not let us read it, or cannot.
+        """
+        query = urlencode({"mount": digest, "from": from_repository})
+        try:
+            response = self._endpoint.ask(
+                "POST",
+                f"/blobs/uploads/?{query}",
+                subject=self._blob(digest),
+                scopes=(*self._scopes, self._endpoint.scope("pull", from_repository)),
+                accepted=(201, 202, 403, 404, 405),
+            )
+        except ImageError:
+            # A token service may refuse the whole for the other repository's sake; a plain upload will tell.
+            return False
+        excerpt(response)
+        if response.status == 202:  # it has begun an upload instead
+            self._cancel(response)
+        return response.status == 201
+
+    def upload(self, digest: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+        """Send a blob of `size` bytes. The registry verifies the digest.
+
+        An upload that breaks is begun anew if `chunks` can be iterated again (a list, or an object with
+        `__iter__`), not if it is an iterator. Raises ImageError.
+        """
+        subject = self._blob(digest)
+        again = iter(chunks) is not chunks
+        patience = Patience(self._transport, subject)
+        while True:
+            begun = self._begin(subject, digest)
+            sent = _Counted(chunks, size, subject)
+            try:
+                response = self._endpoint.ask(
+                    "PUT",
+                    _with_query(begun, digest),
+                    subject=subject,
+                    scopes=self._scopes,
+                    headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
+                    body=sent,
+                    # All are read here: what of them another upload may mend is told below.
+                    accepted=(201, 204, 400, 404, 408, 416, 425, 429, 500, 502, 503, 504),
+                    once=True,
+                )
+            except Broken as broken:
+                if not again:
+                    raise _once(subject, str(broken)) from None
+                patience.after(broken)
+                continue
+            except Unsent as unsent:
+                if not again:
+                    raise _once(subject, str(unsent)) from None
+                patience.after(Broken(str(unsent)))
+                continue
+            if response.status in (201, 204):
+                excerpt(response)
+                return
+            status, said, lost = response.status, excerpt(response), response.status in (404, 416)
+            if again and passing(response):
+                patience.after_status(response, said=said)
+            elif again and lost:
+                patience.after(Broken(f"the registry has lost the upload ({status})"))
+            else:
+                raise ImageError(
+                    f"{self.name} does not take {digest}: the registry answers {status}",
+                    context=said,
+                    remedy="push again; if it stays so, the copy in the store may be damaged: "
+                    "bareboat image verify",
+                )
+
+    def put_manifest(self, reference: str, data: bytes, media_type: str) -> str:
+        """Send a manifest or an index under a tag or its digest; return its digest, by the algorithm that the
+        registry names it by. Raises ImageError."""
+        digest = digests.of(data, digests.algorithm(reference) if digests.is_digest(reference) else "sha256")
+        subject = f"{self.name}{'@' if ':' in reference else ':'}{reference}"
+        response = self._endpoint.ask(
+            "PUT",
+            f"/manifests/{quote(reference, safe=':')}",
+            subject=subject,
+            scopes=self._scopes,
+            headers={"Content-Type": media_type},
+            body=data,
+            accepted=(200, 201, 202),
+        )
+        excerpt(response)
+        self._check_registry(response)
+        told = response.headers.get("Docker-Content-Digest")
+        if told is None and response.status != 201 and not response.headers.get("Location"):
+            raise ImageError(
+                f"{subject} may not be stored: {response.url.authority} answers {response.status}, without "
+                "a place or a digest",
+                remedy="check that the host and the port are those of a registry",
+            )
+        if told is not None and not digests.is_of(told, data):
+            raise ImageError(
+                f"{subject} is not what was sent: the registry has made it {told}",
+                context=f"sent {len(data):,} bytes with {digest}",
+                remedy="push again; if it stays so, the registry or a proxy changes manifests on the way",
+            )
+        return digest if told is None or digests.is_digest(reference) else told
+
+    def close(self) -> None:
+        """Close all connections; an upload that waits in another thread raises ImageError at once."""
+        self._transport.close()
+
+    def __enter__(self) -> Pusher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _blob(self, digest: str) -> str:
+        return f"{digest} in {self.name}"
+
+    def _check_registry(self, response: Response) -> None:
+        """Raise ImageError for a web page: of a proxy that asks for a log-in, or of another server."""
+        kind = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+        if response.status in (200, 202) and kind in ("text/html", "application/xhtml+xml"):
+            raise ImageError(
+                f"{response.url.authority} answers {response.status} with a web page: it is no registry, or "
+                "a proxy answers in its place",
+                context=f"asked for {response.url.path}",
+                remedy="check the host and the port; name a host that needs no proxy in NO_PROXY",
+            )
+
+    def _begin(self, subject: str, digest: str) -> Url:
+        """Open an upload; where it is to be sent. A registry may require the name of an algorithm that is
+        not its own; others ignore that."""
+        algorithm = digests.algorithm(digest)
+        response = self._endpoint.ask(
+            "POST",
+            "/blobs/uploads/" + (f"?digest-algorithm={algorithm}" if algorithm != "sha256" else ""),
+            subject=subject,
+            scopes=self._scopes,
+            accepted=(202,),
+        )
+        excerpt(response)
+        return self._location(response)
+
+    def _location(self, response: Response) -> Url:
+        try:
+            return response.url.joined(response.headers.get("Location") or "")
+        except ValueError as error:
+            raise ImageError(
+                f"{self.name} cannot be pushed to: the registry names no place for an upload: {error}",
+                remedy="the registry is set up wrongly: tell whoever runs it",
+            ) from None
+
+    def _cancel(self, response: Response) -> None:
+        """Tidy up there. Registries drop uploads that nobody ends by themselves, only later."""
+        with contextlib.suppress(ImageError, Missing):
+            excerpt(
+                self._endpoint.ask(
+                    "DELETE",
+                    self._location(response),
+                    subject=self.name,
+                    scopes=self._scopes,
+                    accepted=(200, 202, 204, 404, 405),
+                )
+            )
+
+
+class _Counted:
+    """The chunks of a body whose length has been promised. Raises ImageError when there are more or fewer."""
+
+    def __init__(self, chunks: Iterable[bytes | memoryview], size: int, subject: str) -> None:
+        self._chunks = chunks
+        self._size = size
+        self._subject = subject
+
+    def __iter__(self) -> Iterator[memoryview]:
+        left = self._size
+        for chunk in self._chunks:
+            left -= len(chunk)
+            if left < 0:
+                break
+            view = memoryview(chunk)
+            for at in range(0, len(view), _CHUNK):
+                yield view[at : at + _CHUNK]
+        if left:
+            raise ImageError(
+                f"{self._subject} has {'more' if left < 0 else 'fewer'} bytes than it should",
+                context=f"expected {self._size:,} bytes",
+                remedy="bareboat image verify   # tells whether the copy in the store is damaged",
+            )
+
+
+def _with_query(url: Url, digest: str) -> Url:
+    target = url.target + ("&" if "?" in url.target else "?") + urlencode({"digest": digest})
+    return Url(scheme=url.scheme, host=url.host, port=url.port, target=target)
+
+
+def _once(subject: str, reason: str) -> ImageError:
+    return ImageError(
+        f"{subject} was not sent whole: {reason}", remedy="push again: what is there is not sent twice"
+    )

@@ -1,0 +1,98 @@
+"""Trust: which authorities vouch for a registry, and what a failed handshake means for the user.
+
+Private authorities are also looked for where podman and Docker look, so that what works there works here.
+Source: https://github.com/containers/image/blob/main/docs/containers-certs.d.5.md
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import ssl
+from collections.abc import Iterator
+
+from bareboat.errors import ImageError, UsageError
+from bareboat.files import untrusted
+from bareboat.images.sources.remote.failure import NotTls
+from bareboat.images.sources.remote.location import Url
+from bareboat.images.sources.remote.options import Options
+
+_LARGEST_FILE = 16 * 2**20
+#: What OpenSSL calls an answer that is no TLS: the first bytes of plain HTTP, read as a TLS record.
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+
+
+def context(url: Url, options: Options) -> ssl.SSLContext:
+    """What to trust for one host. Raises UsageError for certificates that cannot be read."""
+    # SSL_CERT_FILE replaces the system's authorities, as for every program that uses OpenSSL.
+    chosen = options.environment.get("SSL_CERT_FILE")
+    try:
+        if chosen:
+            _check_regular(chosen)
+        made = ssl.create_default_context(cafile=chosen or None)
+    except OSError as error:
+        raise _unreadable("SSL_CERT_FILE", str(chosen), error) from None
+    # Python 3.13 refuses authorities that lack extensions of RFC 5280, as many of sites' own do; podman,
+    # Docker and curl take them: https://docs.python.org/3/library/ssl.html#ssl.create_default_context
+    made.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    made.set_alpn_protocols(["http/1.1"])
+    if options.ca_file is not None:
+        try:
+            _check_regular(options.ca_file)
+            made.load_verify_locations(options.ca_file)
+        except OSError as error:
+            raise _unreadable("--ca-file", options.ca_file, error) from None
+    for file in _kept_for(url, options):
+        try:
+            _check_regular(file)
+            made.load_verify_locations(file)
+        except OSError as error:
+            raise _unreadable("the folder of certificates", file, error) from None
+    return made
+
+
+def _kept_for(url: Url, options: Options) -> Iterator[str]:
+    """The authorities that the user or the administrator has put down for this registry."""
+    home = options.environment.get("HOME")
+    folders = ["/etc/docker/certs.d", "/etc/containers/certs.d"]
+    if home:
+        folders.append(os.path.join(home, ".config/containers/certs.d"))
+    for folder in folders:
+        if os.path.isdir(folder):  # mostly not
+            for name in {url.authority, f"{url.host}:{url.port}"}:
+                yield from sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, name)), "*.crt")))
+
+
+def _check_regular(file: str) -> None:
+    """OpenSSL waits at a pipe, and reads a device without end. Raises OSError."""
+    untrusted.read_bytes(file, limit=_LARGEST_FILE, follow=True)
+
+
+def _unreadable(setting: str, file: str, error: OSError) -> UsageError:
+    return UsageError(
+        f"{setting} names {file}, which holds no certificates that can be read",
+        context=error.strerror or str(error),
+        remedy="give a readable file of certificates in PEM",
+    )
+
+
+def explained(error: ssl.SSLError, url: Url) -> ImageError:
+    """A handshake that failed for good."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ImageError(
+            f"the certificate of {url.authority} is not trusted: {error.verify_message}",
+            remedy="if its authority is your site's own: --ca-file FILE, or SSL_CERT_FILE=FILE "
+            "with the authority's certificate in PEM",
+        )
+    if any(word in (error.reason or str(error)) for word in _NOT_TLS):
+        found = NotTls(
+            f"{url.authority} does not speak TLS; it seems to speak plain HTTP",
+            context=error.reason or "",
+            remedy="if nobody can listen in on the way there: --plain-http",
+        )
+        found.origin = url.origin
+        return found
+    return ImageError(
+        f"no secure connection to {url.authority} can be made: {error.reason or error}",
+        remedy="ask whoever runs it; TLS 1.2 or newer is needed",
+    )

@@ -1,0 +1,580 @@
+"""A root file system, as a folder or as a tar of one, seen as an image of one layer.
+
+The layer's tar is made while it is read: names in byte order, owner 0:0, whole seconds. Equal trees give
+equal bytes, whoever owns them. The times stay, because Python trusts a .pyc only while its source has the
+time that it was compiled at (https://peps.python.org/pep-3147/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from bareboat import codec, digests
+from bareboat.architectures import ELF_BYTES, of_elf
+from bareboat.errors import ImageError
+from bareboat.images.sources.archive import MAX_RATIO, Archive, Kind
+from bareboat.images.sources.manifest import OCI_MANIFEST
+from bareboat.images.sources.source import Blob, Descriptor, Document, LocalSource
+
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+_CREATED = "1980-01-01T00:00:00Z"
+_CHUNK = 1 << 20
+_BLOCK = 512
+_LARGEST_TEXT = 1 << 20
+_RATIO_FROM_BYTES = 100 * 10**6
+_MOST_SHOWN = 5
+_MOST_LINKS = 40
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Folders that the kernel fills on a running system.
+_KERNEL = ("dev", "proc", "sys", "run")
+#: In a layer's tar, a file that takes away another, https://github.com/opencontainers/image-spec (layer.md)
+_WHITEOUT = b".wh."
+
+_PROGRAMS = ("bin/sh", "usr/bin/env", "bin/busybox", "usr/bin/sh", "usr/bin/bash", "sbin/ldconfig")
+#: In a tar, where links are not followed.
+_PROGRAM_FILES = (
+    "bin/bash", "bin/busybox", "bin/dash", "bin/sh", "usr/bin/bash", "usr/bin/dash", "usr/bin/env",
+    "usr/bin/sh",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What an image's config says, as far as it is known. `made_from` is for the image's history."""
+
+    made_from: str
+    architecture: str = "unknown"
+    environment: dict[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ("/bin/sh",)
+    workdir: str = "/"
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class FolderSource(LocalSource):
+    """A root file system in a folder. Satisfies `Source`; `notes` tells what is left out."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        name: str,
+        facts: Facts | None = None,
+        max_ratio: float = MAX_RATIO,
+    ) -> None:
+        """Look whether it is a root file system. Raises ImageError."""
+        self.name = name
+        self._left_out: tuple[str, ...] = ()
+        self._folder = os.fspath(folder)
+        self._max_ratio = max_ratio
+        if os.path.realpath(self._folder) == "/":
+            raise ImageError(
+                f"{name} is this machine itself",
+                remedy="bareboat capture   # takes the Python environment, and what it needs",
+            )
+        if not os.path.isdir(self._folder):
+            raise ImageError(f"{name} is not there", context=self._folder, remedy="check the path")
+        self._facts = facts or read_facts(self._folder, made_from="a root file system")
+        self._made: _Made | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is left out of the image, once its document has been asked for."""
+        return self._left_out
+
+    def document(self, digest: str | None = None) -> Document:
+        """The manifest, or its config. The first call reads the whole tree."""
+        return self._documents().document(digest, self.name)
+
+    @contextlib.contextmanager
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
+        """The layer's tar."""
+        self._documents().check(descriptor, self.name)
+        stream = _Joined(self._tar(set()))
+        stream.skip(offset)
+        yield stream
+
+    def _documents(self) -> _Made:
+        if self._made is None:
+            hashed = digests.hasher()
+            size = 0
+            left_out: set[str] = set()
+            for chunk in self._tar(left_out):
+                hashed.update(chunk)
+                size += len(chunk)
+            self._made = _documents(self._facts, digests.written(hashed), size)
+            self._left_out = tuple(sorted(left_out))
+        return self._made
+
+    def _tar(self, left_out: set[str]) -> Iterator[bytes]:
+        try:
+            yield from tar_of(self._folder, left_out, name=self.name, max_ratio=self._max_ratio)
+        except PermissionError:
+            raise self._unreadable() from None
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ImageError(
+                f"{self.name} was changed while it was read: {_shown(str(error.filename))} vanished",
+                remedy="wait until nothing writes to it, then again",
+            ) from None
+
+    def _unreadable(self) -> ImageError:
+        found = []
+        for folder, folders, files in os.walk(self._folder):
+            found += [
+                path
+                for path in (os.path.join(folder, each) for each in folders)
+                if not os.path.islink(path) and not os.access(path, os.R_OK | os.X_OK)
+            ]
+            found += [
+                path
+                for path in (os.path.join(folder, each) for each in files)
+                if not os.path.islink(path) and not os.access(path, os.R_OK)
+            ]
+        found.sort()
+        listed = [_shown(path) for path in found[:_MOST_SHOWN]] + ["…"] * (len(found) > _MOST_SHOWN)
+        first = shlex.quote(_shown(found[0])) if found else shlex.quote(self._folder)
+        return ImageError(
+            f"{self.name}: {len(found)} of its entries cannot be read by this user",
+            context="\n".join(listed),
+            remedy=f"chmod u+rX {first}   # or, when podman made the folder: podman unshare bareboat …",
+        )
+
+
+class TarballSource(LocalSource):
+    """A root file system in a tar file, plain, gzip or zstd, such as `ch-convert` and `mmdebstrap` write.
+    Satisfies `Source`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str,
+        scratch: Path | None = None,
+        max_ratio: float = MAX_RATIO,
+    ) -> None:
+        self.name = name
+        self._archive = Archive(
+            path,
+            name=name,
+            scratch=scratch,
+            max_ratio=max_ratio,
+            keep=lambda each: each.removeprefix("./") in (_CH, *_PROGRAM_FILES),
+        )
+        self._made: _Made | None = None
+
+    def document(self, digest: str | None = None) -> Document:
+        """The manifest, or its config. The first call reads the whole tar."""
+        return self._documents().document(digest, self.name)
+
+    @contextlib.contextmanager
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
+        """The layer's tar, inflated."""
+        self._documents().check(descriptor, self.name)
+        section = self._archive.whole()
+        with contextlib.closing(section):
+            stream = _Joined(iter(lambda: section.read(_CHUNK) or b"", b""))
+            stream.skip(offset)
+            yield stream
+
+    def _documents(self) -> _Made:
+        if self._made is None:
+            hashed = digests.hasher()
+            with contextlib.closing(self._archive.whole()) as section:
+                while chunk := section.read(_CHUNK):
+                    hashed.update(chunk)
+            environment = {"PATH": _DEFAULT_PATH}
+            architecture = "unknown"
+            for each, member in self._archive.members.items():
+                if member.kind is not Kind.FILE:
+                    continue
+                if each == _CH:
+                    environment |= _lines(self._archive.read(member, largest=_LARGEST_TEXT))
+                    continue
+                with contextlib.closing(self._archive.section(member)) as section:
+                    architecture = _machine(section.read(ELF_BYTES)) or architecture
+            facts = Facts(
+                made_from="a tar of a root file system", architecture=architecture, environment=environment
+            )
+            self._made = _documents(facts, digests.written(hashed), self._archive.size_bytes)
+        return self._made
+
+
+# --------------------------------------------------------------------------------------------------
+# The tar of a folder.
+
+
+def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX_RATIO) -> Iterator[bytes]:
+    """The tar, in pieces; what a layer cannot hold is named in `left_out`. Raises OSError, ImageError."""
+    first_names: dict[tuple[int, int], bytes] = {}
+    for path, state in _entries(folder, left_out):
+        raw = os.fsencode(path)
+        full = os.path.join(folder, path)
+        if stat.S_ISDIR(state.st_mode):
+            yield _header(raw + b"/", b"5", state, mode=stat.S_IMODE(state.st_mode) & 0o1777 | 0o700)
+        elif stat.S_ISLNK(state.st_mode):
+            yield _header(raw, b"2", state, mode=0o777, link=os.fsencode(os.readlink(full)))
+        elif not stat.S_ISREG(state.st_mode):
+            left_out.add(f"/{_shown(path)}: neither file, folder nor symbolic link")
+        else:
+            mode = stat.S_IMODE(state.st_mode) & 0o777 | 0o400
+            if state.st_nlink > 1:
+                same = first_names.setdefault((state.st_dev, state.st_ino), raw)
+                if same != raw:
+                    yield _header(raw, b"1", state, mode=mode, link=same)
+                    continue
+            if state.st_size > max(_RATIO_FROM_BYTES, max_ratio * state.st_blocks * _BLOCK):
+                _check_holes(full, state.st_size, max_ratio, name)
+            yield _header(raw, b"0", state, mode=mode, size=state.st_size)
+            yield from _content(full, state.st_size, name)
+            yield bytes(-state.st_size % _BLOCK)
+    yield bytes(2 * _BLOCK)
+
+
+def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Every path below the folder, relative to it, parents before children, in byte order of the names."""
+    device = os.lstat(folder).st_dev
+    pending = [os.fsencode(each) for each in sorted(os.listdir(folder), key=os.fsencode, reverse=True)]
+    while pending:
+        raw = pending.pop()
+        path = os.fsdecode(raw)
+        full = os.path.join(folder, path)
+        state = os.lstat(full)
+        if os.path.basename(raw).startswith(_WHITEOUT):
+            left_out.add(f"/{_shown(path)}: in a layer, this name would take away another file")
+            continue
+        yield path, state
+        if not stat.S_ISDIR(state.st_mode):
+            continue
+        if path in _KERNEL and state.st_dev != device:
+            left_out.add(f"/{path}: the files that the kernel shows there on a running system")
+            continue
+        children = [raw + b"/" + os.fsencode(each) for each in os.listdir(full)]
+        children.sort(reverse=True)
+        pending += children
+
+
+def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:
+    """Refuse a file that is nearly all hole, such as a /var/log/lastlog of 300 GB: in a layer, holes are
+    bytes. The file system is asked where data lies, since it may count new blocks late, as Lustre does."""
+    data_bytes = at = 0
+    with open(path, "rb", buffering=0) as stream:
+        while at < size and data_bytes * max_ratio < size:
+            try:
+                begin = os.lseek(stream.fileno(), at, os.SEEK_DATA)
+            except OSError:  # no more data
+                break
+            at = os.lseek(stream.fileno(), begin, os.SEEK_HOLE)
+            data_bytes += at - begin
+    if data_bytes * max_ratio < size:
+        raise ImageError(
+            f"{name}: {_shown(path)} claims {size:,} bytes and has {data_bytes:,}; the rest are holes",
+            remedy=f"truncate -s 0 {shlex.quote(_shown(path))}, if nobody needs it, "
+            f"or --max-ratio {10 * max_ratio:.0f}",
+        )
+
+
+def _content(path: str, size: int, name: str) -> Iterator[bytes]:
+    left = size
+    with open(path, "rb", buffering=0) as stream:
+        while left and (chunk := stream.read(min(_CHUNK, left))):
+            left -= len(chunk)
+            yield chunk
+    if left:
+        raise ImageError(
+            f"{name} was changed while it was read: {_shown(path)} became shorter",
+            remedy="wait until nothing writes to it, then again",
+        )
+
+
+def _header(
+    name: bytes, flag: bytes, state: os.stat_result, *, mode: int, size: int = 0, link: bytes = b""
+) -> bytes:
+    """A ustar header, after a pax header for what ustar has no room for."""
+    mtime = int(state.st_mtime_ns // 10**9)
+    records = b""
+    for key, value, fits in (
+        (b"path", name, len(name) <= 100),
+        (b"linkpath", link, len(link) <= 100),
+        (b"size", b"%d" % size, size < 8**11),
+        (b"mtime", b"%d" % mtime, 0 <= mtime < 8**11),
+    ):
+        if not fits:
+            records += _record(key, value)
+    plain = _ustar(
+        name[:100],
+        flag,
+        mode=mode,
+        size=size if size < 8**11 else 0,
+        mtime=mtime if 0 <= mtime < 8**11 else 0,
+        link=link[:100],
+    )
+    if not records:
+        return plain
+    before = _ustar(b"././@PaxHeader", b"x", mode=0o644, size=len(records), mtime=0, link=b"")
+    return before + records + bytes(-len(records) % _BLOCK) + plain
+
+
+def _ustar(name: bytes, flag: bytes, *, mode: int, size: int, mtime: int, link: bytes) -> bytes:
+    header = struct.pack(
+        "<100s8s8s8s12s12s8sc100s8s247x",
+        name, b"%07o" % mode, b"%07o" % 0, b"%07o" % 0, b"%011o" % size, b"%011o" % mtime, b" " * 8,
+        flag, link, b"ustar\x0000",
+    )  # fmt: skip
+    return header[:148] + b"%06o\0 " % sum(header) + header[156:]
+
+
+def _record(key: bytes, value: bytes) -> bytes:
+    rest = len(key) + len(value) + 3
+    length = rest + len(str(rest))
+    length = rest + len(str(length))
+    return b"%d %s=%s\n" % (length, key, value)
+
+
+class _Joined:
+    """Pieces of any size as a blob."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readinto(self, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer):
+            if not self._rest:
+                self._rest = memoryview(next(self._pieces, b""))
+                if not self._rest:
+                    if self._ended():
+                        break
+                    continue
+            part = self._rest[: len(buffer) - filled]
+            buffer[filled : filled + len(part)] = part
+            self._rest = self._rest[len(part) :]
+            filled += len(part)
+        return filled
+
+    def skip(self, size: int) -> None:
+        scrap = memoryview(bytearray(_CHUNK))
+        while size > 0 and (got := self.readinto(scrap[: min(size, _CHUNK)])):
+            size -= got
+
+    def _ended(self) -> bool:
+        """An empty piece, such as the padding of a file that needs none, is not the end."""
+        piece = next(self._pieces, None)
+        if piece is None:
+            return True
+        self._rest = memoryview(piece)
+        return False
+
+
+# --------------------------------------------------------------------------------------------------
+# The documents.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """The manifest and the config of an image that had none."""
+
+    manifest: Document
+    config: Document
+    layer_digest: str
+
+    def document(self, digest: str | None, name: str) -> Document:
+        for each in (self.manifest, self.config):
+            if digest in (None, each.digest):
+                return each
+        raise ImageError(f"{name} has no document {digest}")
+
+    def check(self, descriptor: Descriptor, name: str) -> None:
+        if descriptor.digest != self.layer_digest:
+            raise ImageError(f"{name} has no layer {descriptor.digest}")
+
+
+def _documents(facts: Facts, diff_id: str, size: int) -> _Made:
+    config = codec.to_json(
+        {
+            "architecture": facts.architecture,
+            "os": "linux",
+            "created": _CREATED,
+            "config": {
+                "Env": [f"{variable}={value}" for variable, value in sorted(facts.environment.items())],
+                "Entrypoint": list(facts.entrypoint),
+                "Cmd": list(facts.command),
+                "WorkingDir": facts.workdir,
+                "Labels": facts.labels,
+            },
+            "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+            "history": [{"created": _CREATED, "created_by": f"made from {facts.made_from}"}],
+        }
+    )
+    described = document(config, OCI_CONFIG)
+    layers = [Descriptor(media_type=OCI_LAYER, digest=diff_id, size=size)]
+    return _Made(manifest=make_manifest(described, layers), config=described, layer_digest=diff_id)
+
+
+def make_manifest(config: Document, layers: list[Descriptor]) -> Document:
+    """The OCI manifest of a config and its layers. Equal input gives equal bytes."""
+    data = codec.to_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "config": {"mediaType": config.media_type, "digest": config.digest, "size": len(config.data)},
+            "layers": [
+                {"mediaType": each.media_type, "digest": each.digest, "size": each.size} for each in layers
+            ],
+        }
+    )
+    return document(data, OCI_MANIFEST)
+
+
+def document(data: bytes, media_type: str, algorithm: str = "sha256") -> Document:
+    """A document under the digest of its bytes."""
+    return Document(data=data, media_type=media_type, digest=digests.of(data, algorithm))
+
+
+# --------------------------------------------------------------------------------------------------
+# What a tree tells of the image that it was.
+
+_CH = "ch/environment"
+
+
+def read_facts(folder: str, *, made_from: str, architecture: str | None = None) -> Facts:
+    """What Charliecloud or Apptainer left in a tree; nothing of it is run, and shell that does more than
+    set a variable is not understood."""
+    environment = {"PATH": _DEFAULT_PATH}
+    charliecloud = _read(folder, _CH)
+    if charliecloud is not None:
+        environment |= _lines(charliecloud)
+    for script in _scripts(folder):
+        for variable, value in _exports(_read(folder, f".singularity.d/env/{script}") or b"", environment):
+            environment[variable] = value
+    command = ("/bin/sh",)
+    if _read(folder, ".singularity.d/runscript") is not None:
+        command = ("/.singularity.d/runscript",)
+    return Facts(
+        made_from=made_from,
+        architecture=architecture or _architecture(folder),
+        environment=environment,
+        command=command,
+        labels=_labels(_read(folder, ".singularity.d/labels.json")),
+    )
+
+
+def _scripts(folder: str) -> list[str]:
+    """The scripts that set an Apptainer image's own variables; 01 and 94 and up are Apptainer's."""
+    with contextlib.suppress(OSError):
+        inside = _inside(folder, ".singularity.d/env")
+        if inside is not None:
+            return sorted(
+                each for each in os.listdir(inside) if each.endswith(".sh") and "02" <= each[:2] < "94"
+            )
+    return []
+
+
+def _exports(data: bytes, known: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """`export NAME=VALUE` and `export NAME="${NAME:-"VALUE"}"` with VALUE a plain word, and references
+    to variables that are known."""
+    for line in data.decode(errors="surrogateescape").splitlines():
+        words = line.strip().removeprefix("export ").strip()
+        name, equals, value = words.partition("=")
+        if not equals or not name.isidentifier() or words.startswith("#"):
+            continue
+        default = f'"${{{name}:-"'
+        if value.startswith(default) and value.endswith('"}"'):
+            value = value[len(default) - 1 : -2]
+        for each in ("$" + name, "${" + name + "}"):
+            if value.strip('"').endswith(":" + each) and name in known:
+                value = value.replace(each, known[name])
+        if any(mark in value for mark in "$`\\;&|<>()"):
+            continue
+        try:
+            parts = shlex.split(value)
+        except ValueError:
+            continue
+        if len(parts) <= 1:
+            yield name, parts[0] if parts else ""
+
+
+def _lines(data: bytes) -> dict[str, str]:
+    """Charliecloud's file of variables, one `NAME=VALUE` a line, the value as it is."""
+    found = {}
+    for line in data.decode(errors="surrogateescape").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.isidentifier():
+            found[name] = value
+    return found
+
+
+def _labels(data: bytes | None) -> dict[str, str]:
+    if data is None:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=dict[str, str])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {}  # only words about the image: nothing depends on them
+
+
+def _architecture(folder: str) -> str:
+    for program in _PROGRAMS:
+        found = _machine(_read(folder, program, largest=ELF_BYTES) or b"")
+        if found is not None:
+            return found
+    return "unknown"
+
+
+def _machine(header: bytes) -> str | None:
+    """OCI's name for the architecture of an ELF file; None for what is none."""
+    found = of_elf(header)
+    return found.oci if found is not None else None
+
+
+def _read(folder: str, path: str, *, largest: int = _LARGEST_TEXT) -> bytes | None:
+    """The beginning of a plain file of the tree; None when it is not there, or leads nowhere."""
+    with contextlib.suppress(OSError):
+        inside = _inside(folder, path)
+        if inside is not None and stat.S_ISREG(os.lstat(inside).st_mode):
+            with open(inside, "rb") as stream:
+                return stream.read(largest)
+    return None
+
+
+def _inside(folder: str, path: str) -> str | None:
+    """Where a path of the tree leads, its symbolic links understood as inside the tree."""
+    real = ""
+    rest = path.split("/")[::-1]
+    links = 0
+    while rest:
+        part = rest.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            real = os.path.dirname(real)
+            continue
+        step = os.path.join(real, part)
+        full = os.path.join(folder, step)
+        if os.path.islink(full):
+            links += 1
+            if links > _MOST_LINKS:
+                return None
+            target = os.readlink(full)
+            if target.startswith("/"):
+                real = ""
+            rest += target.split("/")[::-1]
+        else:
+            real = step
+    return os.path.join(folder, real)
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode(errors="backslashreplace")

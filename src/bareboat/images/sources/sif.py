@@ -1,0 +1,160 @@
+"""The parts of a SIF, the single file that Apptainer and Singularity run: a header, descriptors, data.
+
+Source: the format as Apptainer's own library writes it, https://github.com/apptainer/sif (pkg/sif). All
+numbers are little-endian; the global header has 128 bytes, a descriptor 585.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import struct
+from dataclasses import dataclass
+
+from bareboat import architectures
+from bareboat.errors import ImageError
+from bareboat.images.sources.archive import open_regular
+
+MAGIC = b"SIF_MAGIC\0"
+#: Before it stands the line that lets a shell start the file.
+MAGIC_OFFSET = 32
+
+_HEADER = struct.Struct("<32s10s3s3s16s8q")
+#: Kind, used, number, group, link; offset, size, size with padding, times of creation and change, owner;
+#: name, and what its kind has besides.
+DESCRIPTOR = struct.Struct("<iBIII7q128s384s")
+_PARTITION = struct.Struct("<ii3s")
+#: Apptainer makes 48.
+_MOST_DESCRIPTORS = 4096
+_LARGEST_JSON = 4 * 2**20
+
+DATA_SIGNATURE = 0x4005
+_DATA_PARTITION = 0x4004
+_DATA_GENERIC_JSON = 0x4006
+_DATA_OCI = (0x4009, 0x400A)
+_SYSTEM_PRIMARY = 2
+_OVERLAY = 4
+_SQUASHFS = 1
+_FILE_SYSTEMS = {
+    2: "an ext3 file system", 3: "an archive", 4: "raw data", 5: "an encrypted squashfs",
+    6: "an encrypted file system (gocryptfs)",
+}  # fmt: skip
+
+_ARCHITECTURES = {
+    b"07": "mips", b"08": "mipsle", b"09": "mips64", b"10": "mips64le",
+    **{each.sif: each.oci for each in architectures.ALL if each.sif is not None},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A file system in a SIF: where it lies in the file, in bytes."""
+
+    number: int
+    offset: int
+    size: int
+    file_system: int
+    role: int
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sif:
+    """What a SIF holds. `oci_config` is the configuration (Env, Cmd, …) of the OCI image it was made from,
+    as JSON; None when it was made from something else, or by an Apptainer of before 1.2."""
+
+    name: str
+    path: str
+    partitions: tuple[Partition, ...]
+    oci_config: bytes | None
+
+    def system(self) -> Partition:
+        """The squashfs with the root file system. Raises ImageError when there is none that can be read."""
+        rest = f"apptainer build --sandbox FOLDER {shlex.quote(self.path)}   # then rootfs:FOLDER"
+        primary = [each for each in self.partitions if each.role == _SYSTEM_PRIMARY]
+        if len(primary) != 1:
+            raise ImageError(
+                f"{self.name} has {len(primary) or 'no'} root file systems; it must have one",
+                context=f"apptainer sif list {shlex.quote(self.path)}",
+            )
+        if primary[0].file_system != _SQUASHFS:
+            kind = _FILE_SYSTEMS.get(primary[0].file_system, "of an unknown kind")
+            raise ImageError(f"the root file system of {self.name} is {kind}, not a squashfs", remedy=rest)
+        overlay = next((each for each in self.partitions if each.role == _OVERLAY), None)
+        if overlay is not None:
+            # Apptainer shows its content over the squashfs: without it, this would be another image.
+            raise ImageError(
+                f"{self.name} has an overlay, whose changes to the image cannot be read",
+                remedy=f"apptainer sif del {overlay.number} {shlex.quote(self.path)}   # takes it away",
+            )
+        return primary[0]
+
+
+def read_sif(path: str | os.PathLike[str], *, name: str) -> Sif:
+    """Read the descriptors. Raises ImageError for a file that is no SIF, is damaged, or is cut off."""
+    with open_regular(path, name=name) as stream:
+        descriptor = stream.fileno()
+        _, table = read_table(descriptor, name=name)
+        return _parts(descriptor, table, os.fstat(descriptor).st_size, name=name, path=os.fspath(path))
+
+
+def read_table(descriptor: int, *, name: str) -> tuple[bytes, bytes]:
+    """The header and the table of descriptors of an open SIF. Raises ImageError."""
+    size = os.fstat(descriptor).st_size
+    header = os.pread(descriptor, _HEADER.size, 0)
+    if len(header) < _HEADER.size or header[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
+        raise ImageError(f"{name} is not a SIF", remedy="check the path")
+    _, _, version, _, _, *numbers = _HEADER.unpack(header)
+    _, _, _, total, offset, _, _, _ = numbers
+    if version[:2] != b"01":
+        shown = version[:2].decode("ascii", "backslashreplace")
+        raise ImageError(f"{name} is a SIF of version {shown}; Bareboat reads version 01")
+    if not 0 <= total <= _MOST_DESCRIPTORS or not _HEADER.size <= offset <= size:
+        raise ImageError(f"{name} is damaged: its header says {total:,} descriptors at byte {offset:,}")
+    table = os.pread(descriptor, total * DESCRIPTOR.size, offset)
+    if len(table) < total * DESCRIPTOR.size:
+        raise _cut_off(name, size)
+    return header, table
+
+
+def _parts(descriptor: int, table: bytes, size: int, *, name: str, path: str) -> Sif:
+    partitions = []
+    oci_config = None
+    for fields in DESCRIPTOR.iter_unpack(table):
+        kind, used, number, _, _, at, length, *_, called, extra = fields
+        if not used:
+            continue
+        if at < 0 or length < 0:
+            raise ImageError(f"{name} is damaged: its part {number} lies at byte {at:,}")
+        if at + length > size:
+            raise _cut_off(name, size)
+        if kind in _DATA_OCI:
+            raise ImageError(
+                f"{name} is an OCI-SIF of Singularity 4, whose layers are squashfs files",
+                remedy="build it without --oci, or push it to a registry: "
+                f"singularity push {shlex.quote(path)} docker://REGISTRY/NAME:TAG",
+            )
+        if kind == _DATA_PARTITION:
+            file_system, role, architecture = _PARTITION.unpack_from(extra)
+            partitions.append(
+                Partition(
+                    number=number,
+                    offset=at,
+                    size=length,
+                    file_system=file_system,
+                    role=role,
+                    architecture=_ARCHITECTURES.get(architecture[:2], "unknown"),
+                )
+            )
+        elif kind == _DATA_GENERIC_JSON and called.rstrip(b"\0") == b"oci-config.json":
+            if length > _LARGEST_JSON:
+                raise ImageError(f"{name} is damaged: its oci-config.json has {length:,} bytes")
+            oci_config = os.pread(descriptor, length, at)
+    return Sif(name=name, path=path, partitions=tuple(partitions), oci_config=oci_config)
+
+
+def _cut_off(name: str, size: int) -> ImageError:
+    return ImageError(
+        f"{name} is cut off: it has only {size:,} bytes, fewer than its header says",
+        remedy="copy or pull the SIF again",
+    )

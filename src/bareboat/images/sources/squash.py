@@ -1,0 +1,353 @@
+"""Squashfs files, alone or in a SIF: read by unsquashfs, written by mksquashfs, made a SIF by Apptainer.
+
+Source of the format: https://www.kernel.org/doc/html/latest/filesystems/squashfs.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shlex
+import stat
+import struct
+import tempfile
+import weakref
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from bareboat import codec, execute
+from bareboat.errors import ImageError, StoreError
+from bareboat.files import outputs
+from bareboat.files.trees import remove_tree
+from bareboat.images.layers import layer
+from bareboat.images.progress import Progress
+from bareboat.images.sources.archive import MAX_RATIO, open_regular
+from bareboat.images.sources.rootfs import Facts, FolderSource, read_facts
+from bareboat.images.sources.sif import read_sif
+from bareboat.images.sources.source import Blob, Descriptor, Document, LocalSource
+
+MAGIC = b"hsqs"
+
+_SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQ")
+#: The listing of the content is held in memory, some hundred bytes a file.
+_MOST_INODES = 2_000_000
+_RATIO_FROM_BYTES = 100 * 10**6
+#: Hours, for tens of gigabytes on a slow file system; a tool that hangs is still ended.
+_TIMEOUT_S = 6 * 3600.0
+#: Its default is a quarter of a gigabyte for each of two queues.
+_QUEUE_MB = "32"
+_MKSQUASHFS_MEMORY = "256M"
+
+_GET_TOOLS = (
+    "install squashfs-tools: apt-get install squashfs-tools, or conda install -c conda-forge squashfs-tools"
+)
+#: `-rwxr-xr-x root/root   1996800 2026-11-21 03:18 ./bin/busybox`, as `unsquashfs -lls` prints.
+_LISTED = re.compile(r"^[-bcdlps]\S{9} \S+ +(?:\d+, *)?(\d+) \d{4}-\d\d-\d\d \d\d:\d\d (.*)$", re.MULTILINE)
+#: What mksquashfs says, and exits with 0, when it could not read something.
+_MISSED = re.compile(r"^.*(?:skipping\.\.\.|creating empty file)$", re.MULTILINE)
+#: What an ordinary user cannot make, no image needs, and no layer holds.
+_HARMLESS = re.compile(r"you're not superuser|could not create (character|block) device|^\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superblock:
+    """What a squashfs says of itself: how many inodes, how many bytes of the file are its."""
+
+    inodes: int
+    bytes_used: int
+
+
+class SquashSource(LocalSource):
+    """The root file system in a squashfs or a SIF. Satisfies `Source`. It is unpacked when it is first
+    asked for a document, into `scratch`, else into the folder for temporary files."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str,
+        is_sif: bool,
+        scratch: Path | None = None,
+        max_ratio: float = MAX_RATIO,
+    ) -> None:
+        """Read what the file says of itself. Raises ImageError."""
+        self.name = name
+        self._path = os.fspath(path)
+        self._scratch = scratch
+        self._max_ratio = max_ratio
+        self._offset = 0
+        self._architecture: str | None = None
+        self._config: bytes | None = None
+        self._made_from = "a squashfs"
+        self._folder: FolderSource | None = None
+        room: int | None = None
+        if is_sif:
+            sif = read_sif(path, name=name)
+            system = sif.system()
+            self._offset, room = system.offset, system.size
+            self._architecture = system.architecture
+            self._config = sif.oci_config
+            self._made_from = "a SIF"
+        read_superblock(path, name=name, offset=self._offset, room=room)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is left out of the image, once its document has been asked for."""
+        return self._folder.notes if self._folder is not None else ()
+
+    def document(self, digest: str | None = None) -> Document:
+        """The manifest, or its config. The first call unpacks the squashfs and reads all of it."""
+        return self._unpacked().document(digest)
+
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> contextlib.AbstractContextManager[Blob]:
+        """The layer's tar."""
+        return self._unpacked().blob(descriptor, offset)
+
+    def _unpacked(self) -> FolderSource:
+        if self._folder is None:
+            # Private: as root, unsquashfs makes setuid files.
+            folder = Path(tempfile.mkdtemp(prefix="squashfs-", dir=self._scratch))
+            weakref.finalize(self, remove_tree, folder)
+            tree = folder / "tree"
+            unpack_squashfs(self._path, tree, name=self.name, offset=self._offset, max_ratio=self._max_ratio)
+            facts = read_facts(str(tree), made_from=self._made_from, architecture=self._architecture)
+            if self._config is not None:
+                facts = _from_oci(self._config, facts, self.name)
+            self._folder = FolderSource(tree, name=self.name, facts=facts, max_ratio=self._max_ratio)
+        return self._folder
+
+
+class _Execution(msgspec.Struct, rename="pascal"):
+    env: list[str] | None = None
+    entrypoint: list[str] | None = None
+    cmd: list[str] | None = None
+    working_dir: str | None = None
+    labels: dict[str, str] | None = None
+
+
+def _from_oci(data: bytes, facts: Facts, name: str) -> Facts:
+    """The facts with what the OCI image said that a SIF was made from; exact, where its scripts are not."""
+    try:
+        read = msgspec.json.decode(data, type=_Execution)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ImageError(f"the oci-config.json of {name} cannot be read: {codec.fault(error)}") from None
+    if read.env is None and read.entrypoint is None and read.cmd is None:
+        return facts
+    pairs = (entry.partition("=") for entry in read.env or ())
+    environment = {variable: value for variable, equals, value in pairs if variable and equals}
+    return replace(
+        facts,
+        environment=facts.environment | environment,
+        entrypoint=tuple(read.entrypoint or ()),
+        command=tuple(read.cmd or ()),
+        workdir=read.working_dir or "/",
+        labels=facts.labels | (read.labels or {}),
+    )
+
+
+def read_superblock(
+    path: str | os.PathLike[str], *, name: str, offset: int = 0, room: int | None = None
+) -> Superblock:
+    """Check that a whole squashfs lies at the offset, within `room` bytes. Raises ImageError."""
+    with open_regular(path, name=name) as stream:
+        data = os.pread(stream.fileno(), _SUPERBLOCK.size, offset)
+        rest = os.fstat(stream.fileno()).st_size - offset
+    if len(data) < _SUPERBLOCK.size or not data.startswith(MAGIC):
+        raise ImageError(f"{name} holds no squashfs", context=f"at byte {offset:,}", remedy="check the path")
+    _, inodes, _, block_size, _, _, block_log, _, _, major, minor, _, bytes_used = _SUPERBLOCK.unpack(data)
+    if (major, minor) != (4, 0):
+        raise ImageError(
+            f"{name} is a squashfs of version {major}.{minor}, from before 2009; tools of today read 4.0"
+        )
+    if not 12 <= block_log <= 20 or block_size != 1 << block_log or inodes == 0:
+        raise ImageError(f"{name} is damaged: its squashfs has blocks of {block_size:,} bytes")
+    if bytes_used > (rest if room is None else min(room, rest)):
+        raise ImageError(
+            f"{name} is cut off: its squashfs has {bytes_used:,} bytes, and only {max(rest, 0):,} are there",
+            remedy="copy or make the file again",
+        )
+    if inodes > _MOST_INODES:
+        raise ImageError(f"{name} says that it holds {inodes:,} files; Bareboat takes {_MOST_INODES:,}")
+    return Superblock(inodes=inodes, bytes_used=bytes_used)
+
+
+def unpack_squashfs(
+    path: str | os.PathLike[str], folder: Path, *, name: str, offset: int = 0, max_ratio: float = MAX_RATIO
+) -> None:
+    """Unpack a squashfs into a folder that is not there yet, as this user's, without extended attributes.
+
+    Raises ImageError when there is no unsquashfs, and for what is wrong with the file.
+    """
+    unsquashfs = _tool("unsquashfs", f"{name} cannot be read: there is no unsquashfs on PATH")
+    superblock = read_superblock(path, name=name, offset=offset)
+    # A path that begins with a dash would be an option.
+    file = os.path.abspath(path)
+    _check_listing(unsquashfs, file, offset, name, superblock.bytes_used * max_ratio, max_ratio)
+    done = execute.run(
+        (
+            unsquashfs, "-no-progress", "-no-xattrs", "-da", _QUEUE_MB, "-fr", _QUEUE_MB,
+            *_at(offset), "-d", str(folder), file,
+        ),
+        environment=_plain_environment(),
+        timeout_s=_TIMEOUT_S,
+    )  # fmt: skip
+    # 2 is what newer versions answer when something, such as a device node, could not be made.
+    wrong = [line for line in done.stderr.splitlines() if not _HARMLESS.search(line)]
+    if done.exit_code not in (0, 2) or (done.exit_code == 2 and wrong) or not folder.is_dir():
+        full = any("No space left" in line or "Disk quota" in line for line in wrong)
+        if full:
+            raise StoreError(
+                f"there is no room to unpack {name} into {folder.parent}",
+                context=wrong[0],
+                remedy="free some space there, or choose another place: TMPDIR=DIR, BAREBOAT_STORE=DIR",
+            )
+        raise ImageError(
+            f"{name} cannot be unpacked: unsquashfs failed (exit code {done.exit_code})",
+            context="\n".join((done.stdout.splitlines() + wrong)[-5:]),
+            remedy="copy or make the file again; or it is compressed in a way that this unsquashfs does not "
+            "know: unsquashfs -help lists what it does",
+        )
+    _own(str(folder))
+
+
+def _check_listing(
+    unsquashfs: str, file: str, offset: int, name: str, most_bytes: float, max_ratio: float
+) -> None:
+    """Look at names and sizes before anything is written. Old versions of unsquashfs follow names that
+    lead out (CVE-2021-40153), and any will write a file of the size that it claims."""
+    done = execute.run(
+        (unsquashfs, "-no-progress", *_at(offset), "-d", ".", "-lls", file),
+        environment=_plain_environment(),
+        timeout_s=_TIMEOUT_S,
+    )
+    if not done.ok:
+        raise ImageError(
+            f"{name} is damaged: unsquashfs cannot list it (exit code {done.exit_code})",
+            context="\n".join((done.stdout.splitlines() + done.stderr.splitlines())[-5:]),
+            remedy="copy or make the file again",
+        )
+    total = 0
+    for size, path in _LISTED.findall(done.stdout):
+        total += int(size)
+        if ".." in path.partition(" -> ")[0].split("/"):
+            raise ImageError(
+                f"{name}: the entry {path!r} lies outside of the image",
+                remedy="no tool writes such a squashfs; do not trust it",
+            )
+    if total > max(most_bytes, _RATIO_FROM_BYTES):
+        raise ImageError(
+            f"{name} becomes more than {max_ratio:.0f} times as large when it is unpacked ({total:,} bytes); "
+            "that is a decompression bomb, or very unusual",
+            remedy=f"if you trust it: --max-ratio {10 * max_ratio:.0f}",
+        )
+
+
+def _own(tree: str) -> None:
+    """Let the owner read all of it, as the owner of every layer's tree can."""
+    folders = [tree]
+    while folders:
+        folder = folders.pop()
+        mode = stat.S_IMODE(os.lstat(folder).st_mode)
+        if mode & 0o700 != 0o700:
+            os.chmod(folder, mode | 0o700)
+        with os.scandir(folder) as found:
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+                    if not mode & 0o400:
+                        os.chmod(entry.path, mode | 0o400)
+
+
+def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: None) -> None:
+    """Write a tree as one squashfs file; whole, or not at all. Equal trees give equal bytes.
+
+    Owners are root's, extended attributes are left out. Raises ImageError when mksquashfs is missing or
+    fails, OSError when there is no room.
+    """
+    mksquashfs = _tool("mksquashfs", f"{path} cannot be made: there is no mksquashfs on PATH")
+    told = execute.run((mksquashfs, "-help"))
+    can = told.stdout + told.stderr
+    options = ["-noappend", "-no-progress", "-no-xattrs", "-all-root"]
+    # 474 MB of Python packages on two cores: level 3 takes 3 s, gzip 31 s, the default of 15 takes 43 s; of
+    # the three files, that of level 3 is 4 % larger than gzip's and 15 % larger than the default's.
+    options += ["-comp", "zstd", "-Xcompression-level", "3"] if re.search(r"^\s+zstd\b", can, re.M) else []
+    # Not -all-time: Python trusts a .pyc only while its source has the time that it was compiled at.
+    options += ["-mkfs-time", "0"] if "-mkfs-time" in can else ["-fstime", "0"] if "-fstime" in can else []
+    options += ["-mem", _MKSQUASHFS_MEMORY] if re.search(r"^-mem ", can, re.M) else []
+    with contextlib.suppress(OSError):
+        # The root folder is in no layer, so its time is that of the unpacking.
+        os.utime(tree, (layer.EPOCH, layer.EPOCH))
+    progress("packing the squashfs", 0, 0)
+    with outputs.beside(path) as part:
+        done = execute.run(
+            (mksquashfs, os.path.abspath(tree), str(part), *options),
+            environment=_plain_environment(),
+            timeout_s=_TIMEOUT_S,
+        )
+        output = done.stderr + done.stdout
+        if not done.ok or not part.is_file():
+            raise _failed(f"{path} cannot be made: mksquashfs failed", output, path)
+        if missing := _MISSED.findall(output):
+            raise ImageError(
+                f"{path} cannot be made: {len(missing)} entries of {tree} cannot be read",
+                context="\n".join(missing[:5]),
+                remedy=f"chmod -R u+rX {shlex.quote(str(tree))}",
+            )
+
+
+def make_sif(archive: Path, path: Path, *, progress: Progress = lambda *_: None) -> None:
+    """Write an OCI archive as a SIF by Apptainer, or Singularity; whole, or not at all.
+
+    Raises ImageError when neither is there, or when it fails.
+    """
+    program = execute.which("apptainer") or execute.which("singularity")
+    if program is None:
+        raise ImageError(
+            f"{path} cannot be made: a SIF is made by Apptainer, and there is no apptainer on PATH",
+            remedy="module load apptainer, or run this where Apptainer is; a squashfs needs none: "
+            f"bareboat image convert … squashfs:{shlex.quote(str(path.with_suffix('.sqfs')))}",
+        )
+    progress("building the SIF", 0, 0)
+    with outputs.beside(path) as part, tempfile.TemporaryDirectory() as short:
+        # Apptainer takes what follows a colon in a path for a tag.
+        source = Path(short) / "image.tar"
+        source.symlink_to(os.path.abspath(archive))
+        # It unpacks the image there, which /tmp may have no room for.
+        places = {name: str(part.parent) for name in ("APPTAINER_TMPDIR", "SINGULARITY_TMPDIR")}
+        done = execute.run(
+            (program, "build", "--force", "--disable-cache", str(part), f"oci-archive:{source}"),
+            environment=os.environ | places,
+            timeout_s=_TIMEOUT_S,
+        )
+        if not done.ok or not part.is_file():
+            raise _failed(f"{path} cannot be made: {program} failed", done.stdout + done.stderr, path)
+
+
+def _at(offset: int) -> tuple[str, ...]:
+    # Only where it is needed: old versions, which read a plain squashfs well, do not know it.
+    return ("-o", str(offset)) if offset else ()
+
+
+def _failed(message: str, output: str, path: Path) -> ImageError | OSError:
+    for code, words in ((errno.ENOSPC, "No space left"), (errno.EDQUOT, "Disk quota")):
+        if words in output:
+            return OSError(code, os.strerror(code), str(path))
+    return ImageError(message, context="\n".join(output.splitlines()[-5:]))
+
+
+def _tool(name: str, message: str) -> str:
+    found = execute.which(name)
+    if found is None:
+        raise ImageError(message, remedy=_GET_TOOLS)
+    return found
+
+
+def _plain_environment() -> dict[str, str]:
+    """One language and one time zone for what is parsed; no settings that change what is written."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

@@ -1,0 +1,12 @@
+"""What keeps a store in order: what it holds, whether that is whole, and what can go."""
+
+from __future__ import annotations
+
+from bareboat.images.upkeep.removal import Collected, Freed, Removed, collect_garbage, meant, remove
+from bareboat.images.upkeep.space import Amount, ImageUsage, Usage, usage
+from bareboat.images.upkeep.verification import LayerCheck, State, Verified, verify
+
+__all__ = [
+    "Amount", "Collected", "Freed", "ImageUsage", "LayerCheck", "Removed", "State", "Usage", "Verified",
+    "collect_garbage", "meant", "remove", "usage", "verify",
+]  # fmt: skip

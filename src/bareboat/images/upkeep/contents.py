@@ -1,0 +1,130 @@
+"""What is in a store: images, what they are called, what work in progress counts on, and how old it is.
+
+Ages are taken from the file system's own clock, since this machine's may differ from it, or jump.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bareboat import digests, pinning
+from bareboat.errors import StoreError
+from bareboat.model import Image
+from bareboat.store import Store
+
+_DAY_NS = 86_400 * 10**9
+
+
+def images(store: Store) -> tuple[list[Image], list[tuple[Path, str]]]:
+    """Every image, by digest, and the entries that cannot be read, with the reason."""
+    images, unreadable = [], []
+    for path in store.entries():
+        if not path.exists():  # removed meanwhile
+            continue
+        try:
+            images.append(store.read(path, Image))
+        except StoreError as error:
+            if path.exists():
+                unreadable.append((path, error.message))
+    return images, unreadable
+
+
+def names(store: Store) -> dict[str, set[str]]:
+    """Digest -> what it is called."""
+    found: dict[str, set[str]] = {}
+    for name, digest in store.names().items():
+        found.setdefault(digest, set()).add(name)
+    for pin in store.pins():
+        found.setdefault(pin.digest, set()).add(pin.reference)
+    return found
+
+
+def claims(store: Store) -> set[str]:
+    """The layers that work in progress counts on."""
+    found: set[str] = set()
+    folder = store.root / "tmp"
+    for path in folder.glob("*/claims") if folder.is_dir() else []:
+        with contextlib.suppress(OSError):
+            found.update(path.read_text(errors="replace").split())
+    return found
+
+
+def entry(store: Store, digest: str) -> Path:
+    """The file by which the store knows an image."""
+    return store.entry(digest)
+
+
+def pin_file(store: Store, reference: str) -> Path:
+    """The file that keeps what a reference was pinned to."""
+    hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
+    return store.root / "pins" / f"{hashed}.json"
+
+
+def config_digest(store: Store, manifest: str) -> str | None:
+    """As the manifest tells it, in whatever state that is."""
+    try:
+        data = store.blob(manifest).read_bytes()
+    except FileNotFoundError:
+        return None
+    found = re.search(rb'"config"\s*:\s*\{[^{}]*"digest"\s*:\s*"(' + digests.PATTERN.encode() + rb')"', data)
+    return found[1].decode() if found else None
+
+
+def blobs(store: Store, manifest: str) -> set[str]:
+    """All that a manifest names, and itself: its config, and its layers where they are kept."""
+    data = store.document(manifest) or b""
+    return {manifest, *digests.find(data)}
+
+
+def indexes(store: Store) -> set[str]:
+    """The indexes by which pins cover their images."""
+    found: set[str] = set()
+    for pin in store.pins():
+        found.update(pinning.indexes(pin, store.document))
+    return found
+
+
+def named(folder: Path) -> list[str]:
+    """The digests that name what is in a folder's sha256/ and sha512/."""
+    found = []
+    for algorithm in digests.DIGITS:
+        place = folder / algorithm
+        names = os.listdir(place) if place.is_dir() else ()
+        found += sorted(filter(None, (digests.at(algorithm, name.removesuffix(".json")) for name in names)))
+    return found
+
+
+def states(place: Path) -> Iterator[os.stat_result]:
+    """Of everything below a folder. What goes away meanwhile, or cannot be read, is left out."""
+    pending = [str(place)]
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    yield entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+
+
+def now_ns(store: Store) -> int:
+    """The file system's time; this machine's where the store cannot be written."""
+    folder = store.root / "tmp"
+    try:
+        os.utime(folder)
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return time.time_ns()
+
+
+def age_days(path: Path, now_ns: int) -> float:
+    """Since the last change; a path that is gone has no age."""
+    try:
+        return (now_ns - path.lstat().st_mtime_ns) / _DAY_NS
+    except OSError:
+        return 0.0

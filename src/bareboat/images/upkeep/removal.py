@@ -1,0 +1,357 @@
+"""What can go (`image gc`, `image rm`), and how it goes.
+
+Nothing is removed under its name: a tree is first renamed into the store's tmp/, so a reader finds all of it
+or nothing. To make room, nothing is written: that must work on a full disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bareboat import digests
+from bareboat.errors import StoreError, UsageError
+from bareboat.files import ownership
+from bareboat.files.trees import remove_tree
+from bareboat.images.upkeep import contents
+from bareboat.images.upkeep.space import Amount, file_amount, layer_amount, total, walked
+from bareboat.model import Image
+from bareboat.store import VERSION, Store, owner
+
+#: A blob that nobody has fetched on for so long is not going to be finished; nor is a pull.
+_PARTS_KEPT_DAYS = 7.0
+#: An image's documents are written moments before its entry.
+_BLOBS_YOUNG_DAYS = 1 / 24
+
+_serials = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed:
+    """One thing that was removed, or would be: `kind` is image, layer, flat tree, packed image, blob, part,
+    capture, lease or unfinished work."""
+
+    kind: str
+    name: str
+    amount: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What a garbage collection removed (or would), and what it left alone for a reason that can be told."""
+
+    freed: tuple[Freed, ...]
+    kept: tuple[str, ...] = ()
+
+    @property
+    def amount(self) -> Amount:
+        return total(freed.amount for freed in self.freed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What a removal did. `references` are the names and pins that are gone; `image_gone`: no other was left,
+    and so the image went with what it alone needed."""
+
+    digest: str
+    references: tuple[str, ...]
+    image_gone: bool
+    freed: tuple[Freed, ...] = ()
+
+    @property
+    def amount(self) -> Amount:
+        return total(freed.amount for freed in self.freed)
+
+
+def collect_garbage(
+    store: Store, *, dry_run: bool = False, older_than_days: float | None = None
+) -> Collected:
+    """Remove what no image needs: layers, flat trees, packed files, documents, blobs that were never fetched
+    to their end.
+
+    Images go only when they have neither name nor pin and are older than `older_than_days`; None keeps all.
+    What a pull in progress claims stays. Raises StoreError for a store that cannot be written.
+    """
+    if not store.root.is_dir():
+        return Collected(freed=())
+    freed: list[Freed] = []
+    kept: list[str] = []
+    with store.guarded():
+        if not dry_run:
+            _prepare(store)
+        now_ns = contents.now_ns(store)
+        images, unreadable = contents.images(store)
+        kept += [f"{path.name}: {error}" for path, error in unreadable]
+        if older_than_days is not None:
+            named = contents.names(store)
+            for image in images:
+                entry = contents.entry(store, image.digest)
+                if _obstacle(entry) is not None:
+                    continue
+                if image.digest not in named and contents.age_days(entry, now_ns) > older_than_days:
+                    freed.append(Freed(kind="image", name=image.digest, amount=file_amount(entry)))
+                    if not dry_run:
+                        entry.unlink(missing_ok=True)
+        gone = {item.name for item in freed}
+        images = [image for image in images if image.digest not in gone]
+        if unreadable:
+            # What a damaged entry needs is not known, so nothing that it may need can go.
+            kept.append("layers and documents: an image's entry cannot be read")
+        else:
+            freed += _sweep_layers(store, images, dry_run=dry_run)
+            freed += _sweep_flat_and_blobs(store, images, now_ns, dry_run=dry_run)
+        freed += _sweep_captures(store, gone, dry_run=dry_run)
+        freed += _sweep_old(store, now_ns, dry_run=dry_run)
+    return Collected(freed=tuple(freed), kept=tuple(kept))
+
+
+def remove(store: Store, reference: str) -> Removed:
+    """Remove a name, a pinned reference, or an image by its digest or the beginning of one.
+
+    By a name or a pin only that goes, and the image with it when it was the last; by a digest the image goes
+    with all of its names and pins. Layers that other images need stay. Raises StoreError when there is
+    nothing of that name.
+    """
+    with store.guarded():
+        digest, references = meant(store, reference)
+        entry = contents.entry(store, digest)
+        gone = {name for name, _ in references}
+        left = contents.names(store).get(digest, set()) - gone
+        _check_removable(store, digest, [path for _, path in references], image_too=not left)
+        _prepare(store)
+        indexes = contents.indexes(store)
+        for _, path in references:
+            path.unlink(missing_ok=True)
+        left = contents.names(store).get(digest, set())  # another may have been given meanwhile
+        if left:
+            return Removed(digest=digest, references=tuple(name for name, _ in references), image_gone=False)
+        freed = [Freed(kind="image", name=digest, amount=file_amount(entry))] if entry.exists() else []
+        try:
+            layers = {layer.diff_id for layer in store.read(entry, Image).layers}
+        except StoreError:  # a damaged entry can go, too; what it needed is then for a garbage collection
+            layers = set()
+        documents = contents.blobs(store, digest) | indexes
+        entry.unlink(missing_ok=True)
+        images, unreadable = contents.images(store)
+        if not unreadable:
+            freed += _sweep_layers(store, images, only=layers)
+            freed += _sweep_flat_and_blobs(store, images, contents.now_ns(store), only=documents)
+    return Removed(
+        digest=digest,
+        references=tuple(name for name, _ in references),
+        image_gone=True,
+        freed=tuple(freed),
+    )
+
+
+def _check_removable(store: Store, digest: str, references: list[Path], *, image_too: bool) -> None:
+    """Raise StoreError, with nothing touched, unless this user may remove all that a removal takes away: in a
+    group's store names are everybody's, and an image is of who pulled it."""
+    paths = list(references)
+    if image_too:
+        images, unreadable = contents.images(store)
+        needed = {layer.diff_id for image in images if image.digest != digest for layer in image.layers}
+        own = {layer.diff_id for image in images if image.digest == digest for layer in image.layers}
+        config = contents.config_digest(store, digest)
+        alone = [contents.entry(store, digest), store.blob(digest)]
+        alone += [] if config is None else [store.blob(config)]
+        alone += [
+            store.flat(digest),
+            store.roots(digest),
+            store.relinked(digest),
+            store.packed(digest, "sif").parent,
+        ]
+        if not unreadable:
+            alone += [store.layer_folder(diff_id) for diff_id in own - needed]
+        paths += alone
+    for path in paths:
+        if (obstacle := _obstacle(path)) is not None:
+            raise StoreError(
+                f"this user may not remove {digests.short(digest)} from the store {store.root}; "
+                "nothing was removed",
+                context=obstacle,
+                remedy="ask its owner to remove it"
+                + ("" if image_too else ", or remove a name of your own: bareboat image ls"),
+            )
+
+
+def _obstacle(path: Path) -> str | None:
+    """Why this user cannot take a file or a tree out of its directory and remove it; None when they can."""
+    own = os.geteuid()
+    try:
+        state, above = path.lstat(), path.parent.stat()
+    except FileNotFoundError:
+        return None
+    if own == 0:
+        return None
+    whose = f"{path} belongs to {ownership.name_of(state.st_uid)}"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"{path.parent} cannot be written; {whose}"
+    if above.st_mode & stat.S_ISVTX and own not in (state.st_uid, above.st_uid):
+        return whose
+    # What is in a tree goes one by one, and a tree of another's can neither be renamed nor emptied.
+    return whose if stat.S_ISDIR(state.st_mode) and state.st_uid != own else None
+
+
+def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
+    """The digest that a reference stands for, and the names and pins, with their files, that go with it.
+    Raises StoreError when there is nothing of that name."""
+    names = store.names()
+    if reference in names:
+        return names[reference], [(reference, store.root / "names" / reference)]
+    pins = {pin.reference: (pin.digest, contents.pin_file(store, pin.reference)) for pin in store.pins()}
+    for written in (reference, _in_full(reference)):
+        if written in pins:
+            digest, path = pins[written]
+            return digest, [(written, path)]
+    found = digests.beginning_with(reference, contents.named(store.root / "images"))
+    if not found:
+        raise StoreError(
+            f"there is no image {reference!r} in the store {store.root}", remedy="bareboat image ls"
+        )
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(found)} images in the store begin with {reference!r}",
+            remedy="write more digits of the digest",
+        )
+    digest = found[0]
+    own = [(name, store.root / "names" / name) for name, named in names.items() if named == digest]
+    own += [(pinned, path) for pinned, (target, path) in pins.items() if target == digest]
+    return digest, own
+
+
+def _in_full(reference: str) -> str:
+    """As a pull pins it: `debian:12` becomes `docker.io/library/debian:12`."""
+    from bareboat.images.sources.reference import parse
+
+    try:
+        return str(parse(reference, folder="/"))
+    except UsageError:
+        return reference
+
+
+def _sweep_layers(
+    store: Store,
+    images: Iterable[Image],
+    *,
+    only: set[str] | None = None,
+    dry_run: bool = False,
+) -> list[Freed]:
+    """Remove layers of no image. They are all set aside first, and what has been claimed meanwhile goes back:
+    a pull writes its claims before it looks for layers, so it either finds them claimed or not at all."""
+    needed = {layer.diff_id for image in images for layer in image.layers} | contents.claims(store)
+    candidates = [
+        diff_id
+        for diff_id in contents.named(store.root / "layers")
+        if diff_id not in needed
+        and (only is None or diff_id in only)
+        and _obstacle(store.layer_folder(diff_id)) is None
+    ]
+    amounts = {diff_id: layer_amount(store, diff_id) for diff_id in candidates}
+    if not dry_run and candidates:
+        aside: dict[str, Path] = {}
+        for diff_id in candidates:
+            with contextlib.suppress(FileNotFoundError):  # another collection was quicker
+                aside[diff_id] = _set_aside(store, store.layer_folder(diff_id))
+        again, _ = contents.images(store)
+        needed = {layer.diff_id for image in again for layer in image.layers} | contents.claims(store)
+        for diff_id, path in aside.items():
+            if diff_id in needed:
+                store.publish(path, store.layer_folder(diff_id))
+            remove_tree(path)
+        candidates = [diff_id for diff_id in candidates if diff_id not in needed]
+    return [Freed(kind="layer", name=diff_id, amount=amounts[diff_id]) for diff_id in candidates]
+
+
+def _sweep_flat_and_blobs(
+    store: Store, images: Iterable[Image], now_ns: int, *, only: set[str] | None = None, dry_run: bool = False
+) -> list[Freed]:
+    """Flat trees, packed files and documents of no image. A document is written before its image's entry:
+    young ones stay, unless their image has just been removed."""
+    needed = {image.digest for image in images}
+    documents = contents.indexes(store).union(*(contents.blobs(store, digest) for digest in needed))
+    freed = []
+    kinds = {"flat": "flat tree", "roots": "flat tree", "relinked": "flat tree", "packed": "packed image"}
+    for name, kind in kinds.items():
+        folder = store.root / name
+        for digest in contents.named(folder):
+            path = folder / digests.place(digest)
+            if digest not in needed and (only is None or digest in only) and _obstacle(path) is None:
+                freed.append(Freed(kind=kind, name=digest, amount=walked(path, linked=False)))
+                if not dry_run:
+                    _discard(store, path)
+    for digest in contents.named(store.root / "blobs"):
+        if digest in documents:
+            continue
+        path = store.blob(digest)
+        if _obstacle(path) is not None:
+            continue
+        if digest in only if only is not None else contents.age_days(path, now_ns) > _BLOBS_YOUNG_DAYS:
+            freed.append(Freed(kind="blob", name=digest, amount=file_amount(path)))
+            if not dry_run:
+                _discard(store, path)
+    return freed
+
+
+def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Freed]:
+    """What says that an environment is an image which is not there."""
+    folder = store.root / "captures"
+    freed = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        digest = path.read_text(errors="replace")
+        if (digest in gone or not contents.entry(store, digest).exists()) and _obstacle(path) is None:
+            freed.append(Freed(kind="capture", name=path.name, amount=file_amount(path)))
+            if not dry_run:
+                _discard(store, path)
+    return freed
+
+
+def _sweep_old(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
+    """Parts that nobody goes on with; unfinished work and leases of machines not heard of any more."""
+    freed = []
+    parts = [("part", f"parts/{algorithm}") for algorithm in digests.DIGITS]
+    old = [*parts, ("unfinished work", "tmp"), ("lease", "leases")]
+    for kind, folder in ((kind, store.root / name) for kind, name in old):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if contents.age_days(path, now_ns) > _PARTS_KEPT_DAYS and _obstacle(path) is None:
+                freed.append(Freed(kind=kind, name=path.name, amount=walked(path) + file_amount(path)))
+                if not dry_run:
+                    _discard(store, path)
+    return freed
+
+
+def _prepare(store: Store) -> None:
+    """Raise StoreError for a store that this Bareboat does not know; clear away what the dead left."""
+    try:
+        version = (store.root / "version").read_text(errors="replace").strip()
+    except FileNotFoundError:
+        version = ""
+    if version not in ("", VERSION):
+        raise StoreError(
+            f"the store {store.root} has version {version}; this Bareboat knows version {VERSION}",
+            remedy="use the Bareboat that made it, or remove it",
+        )
+    (store.root / "tmp").mkdir(exist_ok=True)
+    store.sweep()
+
+
+def _set_aside(store: Store, path: Path) -> Path:
+    """Take a tree out, at once for every reader. It stands in tmp/ as this process's own work in progress
+    would, so that it is swept away when we are killed; that takes no new inode."""
+    target = store.root / "tmp" / f"{owner()}-g{next(_serials)}"
+    os.rename(path, target)
+    return target
+
+
+def _discard(store: Store, path: Path) -> None:
+    """Remove a tree or a file, which is gone under its name before any of it is removed."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():
+            remove_tree(_set_aside(store, path))
+        else:
+            path.unlink()

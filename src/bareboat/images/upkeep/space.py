@@ -1,0 +1,153 @@
+"""What a store takes (`image du`): by what it is for, and by image."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bareboat.errors import StoreError
+from bareboat.images.upkeep import contents
+from bareboat.store import Store
+
+#: Where small files are: manifests and configs, facts, names.
+_DOCUMENTS = ("blobs", "images", "captures", "names", "pins", "leases")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """Space on the store's file system."""
+
+    size_bytes: int = 0
+    inodes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(size_bytes=self.size_bytes + other.size_bytes, inodes=self.inodes + other.inodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageUsage:
+    """What one image takes. `own` would be free without it; `shared` is in layers of other images too.
+
+    `names`: what it is called, by name or by pinned reference.
+    """
+
+    digest: str
+    names: tuple[str, ...]
+    own: Amount
+    shared: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the store takes, by what it is for. `unused` is in layers of no image; see `collect_garbage`.
+
+    `flat` counts what flat trees add to the layers whose files they link; `total` counts nothing twice.
+    """
+
+    images: tuple[ImageUsage, ...]
+    layers: Amount
+    unused: Amount
+    flat: Amount
+    packed: Amount
+    documents: Amount
+    parts: Amount
+    runs: Amount
+    in_progress: Amount
+    total: Amount
+
+
+def usage(store: Store) -> Usage:
+    """What is in the store, and what of it each image needs. Layers are not walked: their facts are kept.
+
+    Raises StoreError for what this user may not read.
+    """
+    with store.guarded():
+        images, _ = contents.images(store)
+        amounts = {diff_id: layer_amount(store, diff_id) for diff_id in contents.named(store.root / "layers")}
+        users: dict[str, set[str]] = {}
+        for image in images:
+            for layer in image.layers:
+                users.setdefault(layer.diff_id, set()).add(image.digest)
+        names = contents.names(store)
+        per_image = []
+        for image in images:
+            own = shared = Amount()
+            for diff_id in dict.fromkeys(layer.diff_id for layer in image.layers):
+                amount = amounts.get(diff_id, Amount())
+                if len(users[diff_id]) == 1:
+                    own += amount
+                else:
+                    shared += amount
+            per_image.append(
+                ImageUsage(
+                    digest=image.digest,
+                    names=tuple(sorted(names.get(image.digest, ()))),
+                    own=own,
+                    shared=shared,
+                )
+            )
+        layers = total(amounts.values())
+        flat = total(walked(store.root / name, linked=False) for name in ("flat", "roots", "relinked"))
+        packed = walked(store.root / "packed")
+        documents = total(walked(store.root / name) for name in _DOCUMENTS)
+        parts = walked(store.root / "parts")
+        runs = walked(store.root / "runs")
+        in_progress = walked(store.root / "tmp")
+    return Usage(
+        images=tuple(per_image),
+        layers=layers,
+        unused=total(amount for diff_id, amount in amounts.items() if diff_id not in users),
+        flat=flat,
+        packed=packed,
+        documents=documents,
+        parts=parts,
+        runs=runs,
+        in_progress=in_progress,
+        total=total((layers, flat, packed, documents, parts, runs, in_progress)),
+    )
+
+
+def layer_amount(store: Store, diff_id: str) -> Amount:
+    """By the facts kept with the layer; a damaged layer is walked."""
+    folder = store.layer_folder(diff_id)
+    try:
+        facts = store.stored_layer(diff_id)
+        beside = [entry.stat(follow_symlinks=False) for entry in os.scandir(folder) if entry.name != "tree"]
+    except (StoreError, OSError):
+        return walked(folder)
+    return Amount(
+        size_bytes=facts.unpacked_bytes + sum(state.st_size for state in beside),
+        inodes=facts.inodes + 2 + len(beside),  # with the layer's folder, and its tree's
+    )
+
+
+def walked(place: Path, *, linked: bool = True) -> Amount:
+    """What is below a folder, each file once; without `linked`, files of several names are not counted."""
+    size_bytes = inodes = 0
+    seen: set[tuple[int, int]] = set()
+    for state in contents.states(place):
+        if stat.S_ISREG(state.st_mode):
+            if state.st_nlink > 1:
+                if not linked or (state.st_dev, state.st_ino) in seen:
+                    continue
+                seen.add((state.st_dev, state.st_ino))
+            size_bytes += min(state.st_size, state.st_blocks * 512)  # a sparse file takes what is in it
+        elif not linked and state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
+            continue
+        inodes += 1
+    return Amount(size_bytes=size_bytes, inodes=inodes)
+
+
+def file_amount(path: Path) -> Amount:
+    try:
+        state = path.lstat()
+    except OSError:
+        return Amount()
+    return Amount(size_bytes=0 if stat.S_ISDIR(state.st_mode) else state.st_size, inodes=1)
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    return sum(amounts, start=Amount())

@@ -1,0 +1,198 @@
+"""The layers of an image seen as one tree, without mounting them: names, links and files, read only.
+
+The rules are overlayfs's (https://docs.kernel.org/filesystems/overlayfs.html) and, for layers that were
+unpacked where overlayfs has no marks of its own, those of the OCI image layer specification
+(https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts). A folder is read when it is
+asked for, and once; symbolic links are followed inside the image only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bareboat.images.layers.whiteouts import is_whiteout
+
+#: As many as Linux follows (path_resolution(7)).
+_MOST_LINKS = 40
+
+_WHITEOUT = ".wh."
+_OPAQUE = ".wh..wh..opq"
+_OPAQUE_ATTRIBUTES = ("user.overlay.opaque", "trusted.overlay.opaque")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One name. `places` holds where it lies on this machine: for a folder in each layer that adds to it,
+    top first."""
+
+    kind: Literal["folder", "file", "link", "other"]
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a path leads to: the path itself without any links, and what is there."""
+
+    path: str
+    node: Node
+
+
+_NOTHING: Mapping[str, Node] = {}
+
+
+class View:
+    """The tree that a process in the image would see. Paths are absolute, in the image."""
+
+    def __init__(self, layers: Sequence[Path]) -> None:
+        """`layers`: the unpacked layers, bottom first."""
+        self._root = Node("folder", tuple(str(layer) for layer in reversed(layers)))
+        self._children: dict[str, Mapping[str, Node]] = {}
+        #: Folders that this user may not read, or that are gone: what lies in them is not known.
+        self.unreadable: list[str] = []
+
+    def names(self, path: str) -> Mapping[str, Node]:
+        """What is in a folder, links on the way to it followed; nothing where there is no such folder."""
+        found = self.find(path)
+        return self._inside(found) if found is not None and found.node.kind == "folder" else _NOTHING
+
+    def find(self, path: str) -> Found | None:
+        """Follow a path and its links to their end; None when there is nothing, or no end."""
+        pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        trail: list[Found] = [Found("/", self._root)]
+        links = 0
+        while pending:
+            part = pending.pop()
+            here = trail[-1]
+            if here.node.kind != "folder":
+                return None
+            if part == "..":
+                if len(trail) > 1:
+                    trail.pop()
+                continue
+            node = self._inside(here).get(part)
+            if node is None:
+                return None
+            if node.kind != "link":
+                trail.append(Found(f"{here.path.rstrip('/')}/{part}", node))
+                continue
+            links += 1
+            target = _link_target(node)
+            if links > _MOST_LINKS or not target:
+                return None
+            if target.startswith("/"):
+                del trail[1:]
+            pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+        return trail[-1]
+
+    def is_file(self, path: str) -> bool:
+        found = self.find(path)
+        return found is not None and found.node.kind == "file"
+
+    def read(self, path: str, *, most: int) -> bytes | None:
+        """The first `most` bytes of a file; None when there is no such file, or not for this user."""
+        with self.open(path) as descriptor:
+            if descriptor is None:
+                return None
+            with contextlib.suppress(OSError):
+                return os.read(descriptor, most)
+        return None
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[int | None]:
+        """A descriptor of a regular file, links followed; None when there is none for this user."""
+        found = self.find(path)
+        if found is None or found.node.kind != "file":
+            yield None
+            return
+        try:
+            # Neither a link nor a pipe that took the file's place after the folder was read holds us up.
+            descriptor = os.open(
+                found.node.places[0], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+        except OSError:
+            yield None
+            return
+        try:
+            yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        finally:
+            os.close(descriptor)
+
+    def _inside(self, folder: Found) -> Mapping[str, Node]:
+        known = self._children.get(folder.path)
+        if known is None:
+            known = self._children[folder.path] = self._merge(folder)
+        return known
+
+    def _merge(self, folder: Found) -> Mapping[str, Node]:
+        """The names of all layers, the upper ones first, down to the first opaque folder."""
+        merged: dict[str, Node] = {}
+        closed: set[str] = set()  # names that lower layers no longer add to
+        places = folder.node.places
+        for number, place in enumerate(places):
+            hidden: list[str] = []
+            opaque = False
+            try:
+                with os.scandir(place) as entries:
+                    for entry in entries:
+                        name = entry.name
+                        if name.startswith(_WHITEOUT):
+                            if name == _OPAQUE:
+                                opaque = True
+                            elif not name.startswith(".wh..wh."):
+                                hidden.append(name[len(_WHITEOUT) :])
+                        elif name not in closed:
+                            _add(merged, closed, entry)
+            except OSError:
+                self.unreadable.append(folder.path)
+            if opaque or (number + 1 < len(places) and _is_opaque(place)):
+                break
+            closed.update(hidden)
+        return merged
+
+
+def _add(merged: dict[str, Node], closed: set[str], entry: os.DirEntry[str]) -> None:
+    name = entry.name
+    above = merged.get(name)  # only ever an open folder: all else is closed
+    if entry.is_dir(follow_symlinks=False):
+        merged[name] = Node("folder", (entry.path,) if above is None else (*above.places, entry.path))
+        return
+    closed.add(name)
+    if above is not None or _is_whiteout(entry):
+        return
+    if entry.is_symlink():
+        merged[name] = Node("link", (entry.path,))
+    elif entry.is_file(follow_symlinks=False):
+        merged[name] = Node("file", (entry.path,))
+    else:
+        merged[name] = Node("other", (entry.path,))
+
+
+def _is_whiteout(entry: os.DirEntry[str]) -> bool:
+    if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+        return False
+    try:
+        state = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return is_whiteout(state)
+
+
+def _is_opaque(place: str) -> bool:
+    for attribute in _OPAQUE_ATTRIBUTES:
+        with contextlib.suppress(OSError):
+            if os.getxattr(place, attribute, follow_symlinks=False) == b"y":
+                return True
+    return False
+
+
+def _link_target(node: Node) -> str:
+    try:
+        return os.readlink(node.places[0])
+    except OSError:
+        return ""

@@ -1,0 +1,268 @@
+"""Job files: TOML -> Job, with everything that can be seen to be wrong told before anything is done."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from bareboat import registry, sweep
+from bareboat.config import Settings
+from bareboat.errors import PlanError, UsageError
+from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, Scheduling, Topology, check_variable
+from bareboat.printable import one_line
+from bareboat.sweep import Sweep
+from bareboat.toml import TomlFile
+
+T = TypeVar("T")
+
+_KEYS = Job.__struct_fields__
+_TABLES = {
+    "topology": Topology,
+    "scheduling": Scheduling,
+    "capture": CaptureRequest,
+    "prove": ProveRequest,
+}
+_CAPTURE = "capture"
+_STARTS_SCRIPT = re.compile(r"(python[0-9.]*|torchrun)")
+
+
+def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job:
+    """The job of a file. Relative paths in it are relative to its folder. `image` goes over the file's.
+
+    Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
+    """
+    file = TomlFile(path)
+    values = file.values
+    file.check_keys(values, _KEYS)
+    for name, kind in _TABLES.items():
+        table = values.get(name, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
+        file.check_keys(table, kind.__struct_fields__, name)
+
+    def given(key: str, kind: type[T], default: T) -> T:
+        if values.get(key) == "":
+            raise UsageError(
+                f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or leave it out"
+            )
+        return file.convert(values[key], kind, key) if key in values else default
+
+    image = image or given("image", str, _CAPTURE)
+    if "command" not in values and image == _CAPTURE:
+        raise UsageError(
+            "the job has no command", context=str(path), remedy='add command = ["python", "train.py"]'
+        )
+    folder = path.resolve().parent
+    points = _sweep(file)
+    workdir = _workdir(file, folder)
+    if workdir is not None and not os.path.isdir(workdir):
+        raise UsageError(
+            f"the working folder {workdir} does not exist",
+            context=file.at("workdir") if "workdir" in values else str(path),
+            remedy=f"mkdir -p {shlex.quote(workdir)}, or correct workdir",
+        )
+    try:
+        command = _words(values["command"], file, "command") if "command" in values else ()
+        if "command" in values:
+            for each in _at_every_point(command, points):
+                check_script(each, workdir, image=image, wrapped=bool(values.get("entrypoint")))
+    except UsageError as error:
+        raise file.placed(error, "command") from None
+    entrypoint = values.get("entrypoint")
+    if entrypoint is not None and not isinstance(entrypoint, bool):
+        entrypoint = _words(entrypoint, file, "entrypoint")
+    environment = file.convert(values.get("environment", {}), dict[str, str], "environment")
+    for variable, value in environment.items():
+        try:
+            check_variable(variable, value)
+            _at_every_point((value,), points)
+        except UsageError as error:
+            raise file.placed(error, "environment", variable) from None
+    capture = file.convert(values.get("capture", {}), CaptureRequest, "capture")
+    prove = values.get("prove", {})
+    file.convert(prove, ProveRequest, "prove")  # alone first: a flag's mistake is not one of the file
+
+    try:
+        return Job(
+            name=given("name", str, "".join(c if c.isprintable() else "-" for c in path.stem)),
+            command=command,
+            entrypoint=entrypoint,
+            workdir=workdir,
+            image=image,
+            topology=file.convert(values.get("topology", {}), Topology, "topology"),
+            mounts=_mounts(values, file, folder),
+            environment=environment,
+            environment_from=given("environment_from", tuple[str, ...], ()),
+            walltime_s=file.convert(values["walltime_s"], int, "walltime_s")
+            if "walltime_s" in values
+            else None,
+            engine=_known("engine", given("engine", str, "") or None),
+            launcher=_known("launcher", given("launcher", str, "") or None),
+            scheduler=_known("scheduler", given("scheduler", str, "") or None),
+            scheduling=file.convert(values.get("scheduling", {}), Scheduling, "scheduling"),
+            modules=given("modules", tuple[str, ...], ()),
+            writable=given("writable", bool, False),
+            form=given("form", str, "") or None,
+            delivery=given("delivery", str, "") or UNSET,
+            node_scratch=given("node_scratch", str, "").rstrip("/") or UNSET,
+            site_layer=file.convert(values["site_layer"], tuple[str, ...], "site_layer")
+            if "site_layer" in values
+            else UNSET,
+            fabric=given("fabric", str, "") or UNSET,
+            # On is what nobody need ask for.
+            seccomp=UNSET if given("seccomp", bool, True) else False,
+            capture=CaptureRequest(
+                python=None if capture.python is None else _program(folder, capture.python),
+                include=tuple(_resolved(folder, p) for p in capture.include),
+                compiler=capture.compiler,
+            ),
+            prove=file.convert(settings.over_job(prove), ProveRequest),
+            sweep=points,
+        )
+    except UsageError as error:
+        raise file.placed(error) from None
+
+
+def job_of_command(
+    command: Sequence[str], settings: Settings, *, workdir: str, image: str | None = None
+) -> Job:
+    """The job of `bareboat … [--image REF] -- COMMAND`: one process, in the current folder. Without a
+    command it is the image's own process, in the image's own folder."""
+    if not command and image in (None, _CAPTURE):
+        raise UsageError("there is no command after --", remedy="bareboat prove -- python train.py")
+    image = image or _CAPTURE
+    if command:
+        check_script(tuple(command), workdir, image=image)
+    name = os.path.basename(command[0]) if command else os.path.basename(image).partition("@")[0]
+    return Job(
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command",
+        command=tuple(command),
+        workdir=workdir if command else None,
+        image=image,
+        prove=ProveRequest(**settings.over_job({})),
+    )
+
+
+def _known(kind: str, name: str | None) -> str | None:
+    """The name of an engine, launcher or scheduler. Raises UsageError for one that there is not."""
+    if name is not None:
+        try:
+            getattr(registry, kind)(name)
+        except PlanError as error:
+            raise UsageError(error.message, remedy=error.remedy, code=error.code, key=kind) from None
+    return name
+
+
+def _sweep(file: TomlFile) -> Sweep | UnsetType:
+    if "sweep" not in file.values:
+        return UNSET
+    if not isinstance(file.values["sweep"], dict):
+        raise UsageError("sweep must be a table", context=file.at("sweep"), remedy="write [sweep]")
+    try:
+        return sweep.read(file.values["sweep"])
+    except UsageError as error:
+        raise file.placed(error, "sweep") from None
+
+
+def _at_every_point(words: tuple[str, ...], points: Sweep | UnsetType) -> Iterable[tuple[str, ...]]:
+    """The words as the sweep's points have them. Raises UsageError for a placeholder of no value."""
+    if points is UNSET:
+        return (words,)
+    if not any(isinstance(part, sweep.Field) for word in words for part in sweep.parse(word, points.names)):
+        return (tuple(sweep.fill(word, points, 0) for word in words),)
+    return dict.fromkeys(
+        tuple(sweep.fill(word, points, index) for word in words) for index in range(len(points.points))
+    )
+
+
+def check_script(
+    command: tuple[str, ...], workdir: str | None, *, image: str = _CAPTURE, wrapped: bool = False
+) -> None:
+    """Raise UsageError when there is no command, or the script that it starts is not there. `wrapped`: it
+    stands behind an entrypoint, and need not start with a program."""
+    if not command or not command[0]:
+        raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
+    if workdir is None or wrapped:
+        return
+    script = None
+    if "/" in command[0]:
+        script = command[0]
+    elif _STARTS_SCRIPT.fullmatch(command[0]) and "-m" not in command[:2] and "-c" not in command[:2]:
+        script = next((word for word in command[1:] if word.endswith(".py")), None)
+    if script is not None and script.startswith("/") and image != _CAPTURE:
+        return  # it may be the image's
+    if script is not None and not os.path.exists(os.path.join(workdir, script)):
+        folder = os.path.dirname(os.path.join(workdir, script))
+        raise UsageError(
+            f"there is no {one_line(script)} in {one_line(workdir)}",
+            remedy=f"ls {shlex.quote(folder)}   # then correct the command or workdir",
+        )
+
+
+def _workdir(file: TomlFile, folder: Path) -> str | None:
+    """None: the image's. What an image runs without a command is written for its own folder."""
+    text = file.convert(
+        file.values.get("workdir", "." if "command" in file.values else "image"), str, "workdir"
+    )
+    if not text.strip():
+        raise UsageError(
+            "workdir is empty",
+            context=file.at("workdir"),
+            remedy='set workdir = "." (the directory of the job file) or workdir = "image"',
+        )
+    return None if text == "image" else _resolved(folder, text)
+
+
+def _words(value: Any, file: TomlFile, key: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise UsageError(
+                f"the {key} cannot be split into words: {error}",
+                remedy='write it as a list: ["python", "train.py"]',
+            ) from None
+    return file.convert(value, tuple[str, ...], key)
+
+
+def _mounts(values: dict[str, Any], file: TomlFile, folder: Path) -> tuple[Mount, ...]:
+    mounts = []
+    for text in file.convert(values.get("mounts", []), list[str], "mounts"):
+        try:
+            mount = parse_mount(text, folder)
+        except UsageError as error:
+            raise file.placed(error, "mounts") from None
+        mounts.append(mount)
+    return tuple(mounts)
+
+
+def parse_mount(text: str, folder: Path) -> Mount:
+    """`SOURCE`, `SOURCE:TARGET`, or either with `:rw` or `:ro` behind. The source must exist."""
+    parts = text.split(":")
+    mode = parts.pop() if len(parts) > 1 and parts[-1] in ("rw", "ro") else "ro"
+    if not 1 <= len(parts) <= 2 or not all(parts):
+        raise UsageError(
+            f"{text!r} is not a mount",
+            remedy='write mounts as "SOURCE", "SOURCE:TARGET" or "SOURCE:TARGET:rw"',
+        )
+    source = _resolved(folder, parts[0])
+    if not os.path.exists(source):
+        raise UsageError(f"the mount source {source} does not exist", remedy=f"ls -d {shlex.quote(source)}")
+    # Normal, because the planner compares targets to find what hides what.
+    target = os.path.normpath(os.path.expanduser(parts[1])) if len(parts) == 2 else source
+    return Mount(source=source, target=target, writable=mode == "rw")
+
+
+def _resolved(folder: Path, path: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+
+
+def _program(folder: Path, name: str) -> str:
+    """A program given as a path is relative to the job file; a bare name is looked up on PATH later."""
+    return _resolved(folder, name) if "/" in name else name

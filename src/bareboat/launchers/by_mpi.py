@@ -1,0 +1,246 @@
+"""What the launchers of MPI programs share: each of them is one rung of the ladder (bareboat.mpi.ladder)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import assert_never
+
+import msgspec
+
+from bareboat import __version__, codec
+from bareboat.fabric import told
+from bareboat.launchers import (
+    RANK_NAMES,
+    RANK_VARIABLES,
+    Launchable,
+    NotLaunchable,
+    Passed,
+    Surroundings,
+    threads,
+)
+from bareboat.model import Claim, Command, Image, Job, Where, digestible
+from bareboat.mpi import inject, proven, proving, rules
+from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
+from bareboat.mpi.ladder import users as users_of
+from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
+
+#: How long the proof waits for ranks that do not come.
+PROOF_TIMEOUT_S = 120.0
+
+#: The launchers of MPI programs.
+NAMES = ("srun", "mpirun", "image-mpirun", "host-mpi")
+
+
+def ground(job: Job, around: Surroundings) -> Ground:
+    found = ground_of(around.site, plugins=around.mpi_plugins, in_slurm=around.scheduler == "slurm")
+    broken = {**around.site.broken_launches, **proven.broken(around.proofs, site(job, around))}
+    refuted = proven.refuted(around.proofs, context(job, around)) if around.proofs else {}
+    return dataclasses.replace(found, refuted=refuted, broken=broken)
+
+
+def context(job: Job, around: Surroundings) -> str:
+    """A digest of what decides, beside the step, whether ranks become one world."""
+    topology = job.topology
+    return codec.digest(
+        {
+            "bareboat": __version__,
+            "image": around.image.digest if around.image is not None else None,
+            "engine": around.engine,
+            "scheduler": around.scheduler,
+            "partition": job.scheduling.partition,
+            "several": [topology.nodes > 1, topology.ranks_per_node > 1],
+            "environment": digestible(job.environment),
+            "environment_from": job.environment_from,
+            "modules": job.modules,
+            "plugins": around.mpi_plugins,
+            "mpis": [[mpi.title, mpi.launcher, mpi.library] for mpi in around.site.mpis],
+            "system": [around.site.distribution, around.site.glibc],
+        }
+    )
+
+
+def site(job: Job, around: Surroundings) -> str:
+    """A digest of what decides, whatever the image, whether a launcher starts ranks."""
+    return codec.digest(
+        {
+            "bareboat": __version__,
+            "scheduler": around.scheduler,
+            "partition": job.scheduling.partition,
+            "modules": job.modules,
+            "plugins": around.mpi_plugins,
+            "mpis": [mpi.launcher for mpi in around.site.mpis],
+            "system": [around.site.distribution, around.site.glibc],
+        }
+    )
+
+
+def layout(job: Job, around: Surroundings) -> Layout:
+    return Layout(
+        nodes=job.topology.nodes,
+        ranks_per_node=job.topology.ranks_per_node,
+        container_per_rank=around.engine != "native",
+    )
+
+
+def climb(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refusal:
+    """The step that this launcher would be; the same at every call, since all of it is pure."""
+    return walk(
+        around.image,
+        ground(job, around),
+        layout(job, around),
+        asked=job.launcher == name,
+        only=frozenset({rung}),
+    )
+
+
+def step(rung: Rung, name: str, job: Job, around: Surroundings) -> Step:
+    found = climb(rung, name, job, around)
+    assert isinstance(found, Step)  # judge() said Launchable
+    return found
+
+
+def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable | NotLaunchable:
+    if job.launcher != name and not needs_mpi(around.image):
+        return NotLaunchable(
+            "nothing in the environment uses MPI", remedy=f'set launcher = "{name}", if something does'
+        )
+    found = climb(rung, name, job, around)
+    if isinstance(found, Refusal):
+        reasons = "; ".join(f"{each.choice}: {each.reason}" for each in found.rejected)
+        return NotLaunchable(
+            reasons or found.reason,
+            remedy=next((each.remedy for each in found.rejected if each.remedy), found.remedy),
+        )
+    own = library_of(around.image) if around.image is not None else None
+    library = found.library or own
+    users = ", ".join(sorted(users_of(around.image)))
+    why = f"{users} use{'s' if ',' not in users else ''} " if users else "it uses "
+    given: dict[str, list[str]] = {}
+    for each in found.settings:
+        if each.value is not None:
+            given.setdefault(each.reason, []).append(f"{each.name}={each.value}")
+    settings = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in given.items())
+    proves, warning = None, ""
+    if job.topology.world_size > 1 and not has_python(around.image):
+        warning = (
+            "nothing checks that the ranks find each other: the MPI check needs Python 3 in the image; "
+            "compare the world size that the program prints"
+        )
+    elif job.topology.world_size > 1:
+        launch = found.launch.title if found.launch is not None and not found.launch.own else ""
+        proves = Claim(step=found.key, context=context(job, around), launch=launch, site=site(job, around))
+    before = proven.held(around.proofs, proves) if proves is not None else None
+    return Launchable(
+        f"{why}{library.title if library else 'MPI'}; {found.choice}: {found.reason}"
+        + (f"; with {settings}" if settings else ""),
+        host_mpi=found.library if found.rung is Rung.HOST_LIBRARY else None,
+        proves=proves,
+        note=f"{found.choice} was proved here on {before.day}: {before.said}" if before is not None else "",
+        warning=warning,
+    )
+
+
+def has_python(image: Image | None) -> bool:
+    """Whether the container can run the MPI check; an environment that is only described has one."""
+    return image is None or not image.digest or image.python is not None
+
+
+def unjudged(image: Image | None, job: Job) -> str:
+    """A warning where the job's program may use MPI, of which its launcher tells it nothing."""
+    program = image.program if image is not None else None
+    if program is None or job.topology.world_size == 1:
+        return ""
+    if program.mpi:
+        return f"{program.program} is linked to {program.mpi[0]}: each rank will be a world of its own"
+    return (
+        f"it is not known whether {program.program} uses MPI ({program.unknown}); if it does, each rank "
+        "becomes a world of its own: set launcher to one of srun, mpirun, image-mpirun"
+    )
+
+
+def alone(name: str, job: Job, around: Surroundings) -> NotLaunchable | None:
+    """Why a launcher that tells ranks nothing of MPI is not to be taken unasked: programs that use MPI would
+    run as N worlds of one rank each, and nobody would notice. None when there is no such program."""
+    if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
+        return None
+    found = walk(around.image, ground(job, around), layout(job, around))
+    users = ", ".join(sorted(users_of(around.image)))
+    return NotLaunchable(
+        f"{users} would find N worlds of one rank each",
+        remedy=found.remedy
+        if isinstance(found, Refusal)
+        else f'set launcher = "{name}", if nothing uses MPI',
+    )
+
+
+def singleton(name: str, image: Image | None) -> tuple[Setting, ...]:
+    """What a process that this launcher starts is given so that its MPI library starts as a singleton."""
+    library = library_of(image) if image is not None and name not in NAMES else None
+    return rules.singleton(library) if library is not None else ()
+
+
+def wrap(found: Step, command: Command, job: Job) -> Command:
+    """Every rank's environment."""
+    given = {each.name: each.value for each in found.settings if each.value is not None}
+    return msgspec.structs.replace(
+        command, environment={**threads(job), **given, **command.environment}, where=Where.RANK
+    )
+
+
+def ranks(starter: Starter, job: Job) -> tuple[str, ...]:
+    """How many ranks, where, and what they see of the job script's environment beside the launcher's own:
+    srun and Hydra pass all of it on. Within the CPUs that the scheduler gives they are not bound, as training
+    starts threads of its own."""
+    topology = job.topology
+    size, each = str(topology.world_size), topology.ranks_per_node
+    match starter:
+        case Starter.ORTE | Starter.PRRTE:
+            names = [word for name in job.environment_from for word in ("-x", name)]
+            return (
+                *("-n", size, "--map-by", f"ppr:{each}:node", "--bind-to", "none", "--oversubscribe"),
+                *names,
+            )
+        case Starter.HYDRA:
+            return ("-n", size, "-ppn", str(each))
+        case Starter.SRUN:
+            raise AssertionError("srun has a launcher of its own")
+        case _:
+            assert_never(starter)
+
+
+def passed() -> Passed:
+    return Passed(RANK_VARIABLES, PASSED, (*RANK_NAMES, *OWN))
+
+
+def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
+    """Names that PyTorch and others read, from those that the starter gave; and away with what the starter
+    exported for itself. `rank`, `local_rank`: bash."""
+    taken = sorted({each.name for each in found.settings})
+    lines = [
+        f"RANK={rank} LOCAL_RANK={local_rank}",
+        f"LOCAL_WORLD_SIZE={job.topology.ranks_per_node}",
+        *([f"unset {' '.join(taken)}"] if taken else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def proof(job: Job, around: Surroundings, found: Step | None = None) -> tuple[str, ...] | None:
+    """What the ranks run before the job: they must find each other. The library that is asked is mpi4py's, or
+    else the one that Horovod and other programs load. `found`: a step that brings a library of its own."""
+    image = around.image
+    if job.topology.world_size == 1 or not has_python(image):
+        return None
+    library = library_of(image) if image is not None else None
+    if found is not None and found.library is not None:
+        library = inject.inside(found.library)
+    direct = image is None or "mpi4py" not in users_of(image)
+    # Between nodes it matters which way the messages go, and here it costs the job nothing to be told.
+    asked = told.asked(library.family) if library is not None and job.topology.nodes > 1 else {}
+    set_already = {*job.environment, *(image.environment if image is not None else ())}
+    return proving.command(
+        around.python,
+        size=job.topology.world_size,
+        timeout_s=PROOF_TIMEOUT_S,
+        library=library.library if library is not None and direct else None,
+        tell={name: value for name, value in asked.items() if name not in set_already},
+    )

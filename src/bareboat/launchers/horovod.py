@@ -1,0 +1,86 @@
+"""horovod: Horovod over Gloo. The job script starts every rank and tells it who it is; they meet at a small
+store beside rank 0 (bareboat.mpi.rendezvous). Neither MPI nor ssh takes part.
+
+What the ranks are told is what `horovodrun --gloo` tells them (horovod/runner/gloo_run.py). Horovod over MPI
+is started by the launchers srun, mpirun and image-mpirun.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bareboat.launchers import (
+    INTERFACE,
+    RANK_NAMES,
+    RANK_VARIABLES,
+    SECRET,
+    Launchable,
+    NotLaunchable,
+    Passed,
+    Surroundings,
+    threads,
+)
+from bareboat.model import Command, Job, Position, Start, Where, Word
+from bareboat.mpi import door, rendezvous, text
+
+NAME = "horovod"
+POSITION = Position.OUTSIDE
+START = Start.RANKS
+KEEPS_OUTPUT = True
+
+_RENDEZVOUS = text.program(door, rendezvous)
+
+_PRELUDE = """\
+HOROVOD_RANK=$RANK HOROVOD_SIZE=$WORLD_SIZE
+HOROVOD_LOCAL_RANK=$LOCAL_RANK HOROVOD_LOCAL_SIZE=$LOCAL_WORLD_SIZE
+HOROVOD_CROSS_RANK=$BAREBOAT_NODE HOROVOD_CROSS_SIZE={nodes}
+HOROVOD_HOSTNAME=$BAREBOAT_HOST
+HOROVOD_CONTROLLER=gloo HOROVOD_CPU_OPERATIONS=gloo
+HOROVOD_GLOO_RENDEZVOUS_ADDR=$BAREBOAT_MASTER HOROVOD_GLOO_RENDEZVOUS_PORT=$BAREBOAT_PORT
+unset HOROVOD_GLOO_IFACE
+[ -z "$BAREBOAT_INTERFACE" ] || HOROVOD_GLOO_IFACE=$BAREBOAT_INTERFACE
+"""
+
+
+#: Of these the rest is settings, which the job may make.
+_OWN = (
+    *(f"HOROVOD_{level}{name}" for level in ("", "LOCAL_", "CROSS_") for name in ("RANK", "SIZE")),
+    "HOROVOD_HOSTNAME",
+    "HOROVOD_CONTROLLER",
+    "HOROVOD_CPU_OPERATIONS",
+    "HOROVOD_GLOO_RENDEZVOUS_*",
+)
+
+
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    image = surroundings.image
+    if image is not None and "horovod" not in image.frameworks:
+        return NotLaunchable(
+            "Horovod is not in the environment", remedy='set site_layer = ["horovod"] in the job file'
+        )
+    return Launchable("Horovod over Gloo: neither MPI nor ssh takes part")
+
+
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
+    return msgspec.structs.replace(
+        command,
+        argv=(surroundings.python, "-c", _RENDEZVOUS, *command.argv),
+        environment={**threads(job), **command.environment},
+        where=Where.RANK,
+    )
+
+
+def passed(job: Job) -> Passed:
+    return Passed((*RANK_VARIABLES, SECRET), ("HOROVOD_",), (*RANK_NAMES, *_OWN, SECRET))
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return ()
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return INTERFACE + _PRELUDE.format(nodes=job.topology.nodes)
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

@@ -1,0 +1,127 @@
+"""image-mpirun: the image's own mpirun, inside the container, so that the host's MPI does not matter.
+
+On several nodes it starts its daemons through bareboat.mpi.relay, which runs in the container of every node:
+the image needs neither ssh nor srun, only its Python.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from bareboat.launchers import (
+    RANK_NAMES,
+    SECRET,
+    Launchable,
+    NotLaunchable,
+    Passed,
+    Surroundings,
+    by_mpi,
+    threads,
+)
+from bareboat.model import Command, Job, Position, Start, Variable, Where, Word
+from bareboat.mpi import door, relay, text
+from bareboat.mpi.ladder import Rung, Step
+from bareboat.mpi.rules import Starter
+
+NAME = "image-mpirun"
+POSITION = Position.INSIDE
+START = Start.NODES
+KEEPS_OUTPUT = False
+
+_RELAY = text.program(door, relay)
+
+#: mpirun tells one exit code for all. This keeps each rank's own, and gives it the names that others read.
+_RANK = """\
+RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
+LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
+[ -z "${BAREBOAT_MARK:-}" ] || BAREBOAT_RUN=$BAREBOAT_MARK
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE ${BAREBOAT_RUN+BAREBOAT_RUN}
+"$@"
+code=$?
+[ -z "${BAREBOAT_RUN_DIR:-}" ] || echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$RANK"
+exit "$code"
+"""
+
+
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    if not by_mpi.has_python(surroundings.image):
+        return NotLaunchable(
+            "its ranks are started through a small Python program, and the image has no Python 3",
+            remedy="install python3 in the image",
+        )
+    return by_mpi.judge(Rung.IMAGE_LAUNCHER, NAME, job, surroundings)
+
+
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
+    found = by_mpi.step(Rung.IMAGE_LAUNCHER, NAME, job, surroundings)
+    topology = job.topology
+    assert found.library is not None
+    assert found.library.launcher is not None
+    start = (found.library.launcher, *_options(found, job))
+    proof = by_mpi.proof(job, surroundings) or ()
+    given = {each.name: each.value for each in found.settings if each.value is not None}
+    environment = {
+        **threads(job),
+        **given,
+        "WORLD_SIZE": str(topology.world_size),
+        "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
+    }
+    where: tuple[Word, ...] = ()
+    if topology.nodes > 1:
+        where = (
+            "--node", Variable("BAREBOAT_NODE"),
+            "--master", Variable("BAREBOAT_MASTER"), "--port", Variable("BAREBOAT_PORT"),
+        )  # fmt: skip
+    return Command(
+        argv=(
+            surroundings.python, "-c", _RELAY,
+            "--nodes", str(topology.nodes), "--ranks", str(topology.ranks_per_node), *where,
+            "--launcher", str(len(start)), "--proof", str(len(proof)),
+            "--", *start, *proof, "/bin/sh", "-c", _RANK, "rank", *command.argv,
+        ),
+        environment={**environment, **command.environment},
+        workdir=command.workdir,
+        where=Where.NODE,
+    )  # fmt: skip
+
+
+def _options(found: Step, job: Job) -> tuple[str, ...]:
+    """How many ranks, where, and by what it reaches the other nodes. AGENT, HOSTS, NAMES are the relay's."""
+    topology = job.topology
+    several = topology.nodes > 1
+    way: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    assert found.launch is not None
+    match found.launch.starter:
+        case Starter.ORTE:
+            # Without an "ssh" it does not even start on one node.
+            options = ("--mca", "plm", "rsh", "--mca", "plm_rsh_agent", "AGENT")
+            way = ("--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached", "--host", "HOSTS")
+        case Starter.PRRTE:
+            way = ("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", "AGENT",
+                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--leave-session-attached",
+                   "--host", "HOSTS")  # fmt: skip
+        case Starter.HYDRA:
+            way = ("-launcher", "ssh", "-launcher-exec", "AGENT", "-hosts", "NAMES")
+        case Starter.SRUN:
+            raise AssertionError("no image has an srun of its own")
+        case _:
+            assert_never(found.launch.starter)
+    return (*options, *(way if several else ()), *by_mpi.ranks(found.launch.starter, job))
+
+
+def passed(job: Job) -> Passed:
+    own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
+    return Passed((SECRET,) if job.topology.nodes > 1 else (), own=(*own, SECRET))
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return ()
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return ""
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

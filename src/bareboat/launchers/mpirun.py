@@ -1,0 +1,70 @@
+"""mpirun: the host's launcher starts every rank, each in a container of its own, and speaks to the image's
+library by PMIx (OpenMPI) or PMI (MPICH).
+
+Documentation: https://docs.open-mpi.org/en/main/man-openmpi/man1/mpirun.1.html
+https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
+"""
+
+from __future__ import annotations
+
+from bareboat.launchers import Launchable, NotLaunchable, Passed, Surroundings, by_mpi
+from bareboat.model import Command, Job, Position, Start, Word
+from bareboat.mpi.ladder import Rung, Step
+from bareboat.mpi.rules import Starter
+
+NAME = "mpirun"
+POSITION = Position.OUTSIDE
+START = Start.PROGRAM
+KEEPS_OUTPUT = False
+#: How a rank is numbered, in bash.
+NAMES = {
+    "rank": "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}",
+    "local_rank": "${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}",
+}
+
+
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    return by_mpi.judge(Rung.HOST_LAUNCHER, NAME, job, surroundings)
+
+
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
+    return by_mpi.wrap(_step(job, surroundings), command, job)
+
+
+def passed(job: Job) -> Passed:
+    return by_mpi.passed()
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return words(_step(job, surroundings), job)
+
+
+def words(found: Step, job: Job) -> tuple[Word, ...]:
+    """Those that start the ranks."""
+    assert found.host is not None
+    assert found.host.launcher is not None
+    assert found.launch is not None
+    match found.launch.starter:
+        case Starter.PRRTE:
+            # The containers share /dev/shm with the node, and not /tmp: OpenMPI 5 dies when it does not find
+            # there what PRRTE says of the node's CPUs.
+            here: tuple[str, ...] = ("--prtemca", "prte_tmpdir_base", "/dev/shm")
+            before: tuple[str, ...] = ()
+        case Starter.HYDRA:
+            # It starts one process on each node by srun, which would take the job's number for that.
+            before, here = ("env", "-u", "SLURM_NTASKS_PER_NODE"), ()
+        case _:
+            before, here = (), ()
+    return (*before, found.host.launcher, *here, *by_mpi.ranks(found.launch.starter, job))
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return by_mpi.prelude(_step(job, surroundings), job, **NAMES)
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return by_mpi.proof(job, surroundings)
+
+
+def _step(job: Job, surroundings: Surroundings) -> Step:
+    return by_mpi.step(Rung.HOST_LAUNCHER, NAME, job, surroundings)

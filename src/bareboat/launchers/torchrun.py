@@ -1,0 +1,117 @@
+"""torchrun: PyTorch's own launcher, one per node, inside the container.
+
+Documentation: https://docs.pytorch.org/docs/stable/elastic/run.html
+"""
+
+from __future__ import annotations
+
+from bareboat.launchers import INTERFACE, Launchable, NotLaunchable, Passed, Surroundings, threads
+from bareboat.model import Command, Job, Joined, Position, Start, Variable, Where, Word
+from bareboat.mpi import text
+
+NAME = "torchrun"
+POSITION = Position.INSIDE
+START = Start.NODES
+KEEPS_OUTPUT = True
+
+#: torchrun itself ends with 1 whatever its ranks said. This keeps each rank's own exit code, in the order
+#: of their ends, so that the first failure is known and passed on; and its output, which torchrun's own way
+#: (--tee) looks for ten times a second, and for once more at the end.
+_KEEP = (
+    'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; '
+    'echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
+)
+
+#: The other nodes are told by a connection that the first one is there. torchrun's own tries are up to 0.7 s
+#: apart, and all nodes take about as long until the first.
+_MEET = (
+    text.OWN_FIRST
+    + """\
+import random, socket, sys, time
+from torch.distributed.run import main
+
+node, host, port = sys.argv[1:4]
+pause_s, deadline = 0.01, time.monotonic() + 60
+while node != "0" and time.monotonic() < deadline:
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+        break
+    except OSError:
+        time.sleep(pause_s * random.uniform(0.5, 1))
+        pause_s = min(2 * pause_s, 0.5)
+sys.argv[:4] = ["torchrun"]
+main()
+"""
+)
+
+
+def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    program = job.command[0]
+    if not program.rpartition("/")[2].startswith("python"):
+        return NotLaunchable(
+            f"it starts Python scripts, and the command starts {program!r}",
+            remedy='write the command as ["python", "train.py", …]',
+        )
+    if surroundings.image is not None and "torch" not in surroundings.image.frameworks:
+        return NotLaunchable("PyTorch is not in the environment", remedy="pip install torch")
+    if job.launcher != NAME and surroundings.image is not None and "horovod" in surroundings.image.frameworks:
+        return NotLaunchable(
+            "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
+            remedy='set launcher = "torchrun", for a script that uses torch.distributed',
+        )
+    nodes = f" on each of {job.topology.nodes} nodes" if job.topology.nodes > 1 else ""
+    return Launchable(
+        f"PyTorch's launcher starts {job.topology.ranks_per_node} ranks{nodes} and gives them their names"
+    )
+
+
+def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
+    topology = job.topology
+    environment = threads(job)
+    start: tuple[Word, ...]
+    if topology.nodes == 1:
+        # Everything goes over loopback. Otherwise gloo looks the host's name up, which fails or waits where
+        # the name does not resolve.
+        environment["GLOO_SOCKET_IFNAME"] = "lo"
+        # --standalone: a free port is found, so two jobs on one machine never meet.
+        start = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1")
+    else:
+        # Worked out by the job script, outside the container: no look-up inside, no fall-back to localhost.
+        start = (
+            "-c", _MEET, Variable("BAREBOAT_NODE"), Variable("BAREBOAT_MASTER"), Variable("BAREBOAT_PORT"),
+            f"--nnodes={topology.nodes}",
+            Joined(("--node-rank=", Variable("BAREBOAT_NODE"))),
+            Joined(("--master-addr=", Variable("BAREBOAT_MASTER"))),
+            Joined(("--master-port=", Variable("BAREBOAT_PORT"))),
+        )  # fmt: skip
+    node = "0" if topology.nodes == 1 else Variable("BAREBOAT_NODE")
+    argv = (
+        surroundings.python, *start,
+        f"--nproc-per-node={topology.ranks_per_node}",
+        "--max-restarts=0",
+        Joined(("--log-dir=", Variable("BAREBOAT_RUN_DIR"), "/torchrun/", node)), # errors that it is told
+        "--no-python",
+        "/bin/sh", "-c", _KEEP, "rank",
+    )  # fmt: skip
+    return Command(
+        argv=(*argv, *command.argv),
+        environment={**environment, **command.environment},
+        workdir=command.workdir,
+        where=Where.NODE,
+    )
+
+
+def passed(job: Job) -> Passed:
+    return Passed() if job.topology.nodes == 1 else Passed(("GLOO_SOCKET_IFNAME",))
+
+
+def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
+    return ()
+
+
+def prelude(job: Job, surroundings: Surroundings) -> str:
+    return INTERFACE if job.topology.nodes > 1 else ""
+
+
+def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
+    return None

@@ -1,0 +1,40 @@
+"""The end of a run that failed: its cause, and the key of the job file that changes it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from bareboat.model.submission import JobState
+
+
+class Cause(StrEnum):
+    MEMORY = "memory"
+    GPU_MEMORY = "GPU memory"
+    TIME = "time limit"
+    NODE = "node failure"
+    PREEMPTED = "preemption"
+    CANCELLED = "cancelled"
+    NEVER_STARTED = "never started"
+    HUNG = "hung"
+    DISK = "full file system"
+    QUOTA = "quota"
+    EXCEPTION = "Python exception"
+    SIGNAL = "signal"
+    EXIT_CODE = "exit code"
+
+
+class End(Struct, frozen=True, kw_only=True):
+    """Why a run ended with another exit code than 0. `text`: the evidence. `key`: the key of the job file
+    that changes it, "" when none does; `remedy`: what to do."""
+
+    state: JobState
+    cause: Cause
+    text: str
+    key: str = ""
+    remedy: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.cause.value}: {self.text}" + (f"; try: {self.remedy}" if self.remedy else "")

@@ -1,0 +1,29 @@
+"""Files and folders of the host, as a container sees them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from bareboat.errors import UsageError
+
+
+class Mount(Struct, frozen=True, kw_only=True):
+    """A file or folder of the host, seen inside the container."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.target.startswith("/"):
+            raise UsageError(
+                f"the mount target {self.target!r} is not absolute",
+                remedy='write mounts as "SOURCE", "SOURCE:TARGET" or "SOURCE:TARGET:rw"',
+            )
+
+
+class DriverFile(Struct, frozen=True, kw_only=True):
+    """A library or program of the host's: the name by which it is looked for, and where it really lies."""
+
+    name: str
+    path: str

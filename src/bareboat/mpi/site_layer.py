@@ -1,0 +1,206 @@
+"""What a site layer can hold: an MPI that the site's launchers can start, and packages that use it.
+
+A site layer is one more layer on an image, made once for a site; the image itself stays as it is. All of it
+lies in one folder of its own, so that nothing of the image's is overwritten, and is found before the image's
+by PATH, LD_LIBRARY_PATH and PYTHONPATH. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from bareboat.errors import UsageError
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
+from bareboat.versions import numbers
+
+#: Changes whenever the same image and contents would give another layer.
+RECIPE = 1
+PREFIX = "/opt/bareboat-site"
+
+#: Horovod's last release, of 2023, and what it is built with here.
+HOROVOD = "0.28.1"
+MPI4PY = "4.1.2"
+
+#: What Horovod is built for -> its package, as facts about images name them.
+FRAMEWORKS = {"torch": "horovod.torch", "tensorflow": "horovod.tensorflow"}
+_TENSORFLOWS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu")
+
+#: Docker's, for images that name none.
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_REQUIREMENT = re.compile(r"(?P<name>[a-z0-9]+)(?:==(?P<version>[0-9][0-9A-Za-z.]*))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An MPI that comes as a wheel for every Python. `glibc`: the oldest that it runs with."""
+
+    name: str
+    facts: MpiFacts
+    glibc: str
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.name}=={self.facts.version}"
+
+
+def _openmpi(version: str, *, pmix: str) -> Offer:
+    facts = MpiFacts(
+        family=MpiFamily.OPENMPI, version=version, library=f"{PREFIX}/lib/libmpi.so.40",
+        launcher=f"{PREFIX}/bin/mpirun", prefix=PREFIX, moved=True, speaks=(Pmi.PMIX,),
+        pmix_version=pmix, pmix_bundled=True, slurm=True, origin="the site layer",
+    )  # fmt: skip
+    return Offer(name="openmpi", facts=facts, glibc="2.28")
+
+
+#: Best first. What is told of them here is told again by the files once the layer is made.
+OFFERS = (
+    _openmpi("5.0.11", pmix="5.0.11"),
+    _openmpi("4.1.8", pmix="3.2.5"),
+    Offer(
+        name="mpich",
+        facts=MpiFacts(
+            family=MpiFamily.MPICH, version="5.0.2", library=f"{PREFIX}/lib/libmpi.so.12",
+            launcher=f"{PREFIX}/bin/mpirun", prefix=PREFIX, speaks=(Pmi.PMI2, Pmi.PMI1),
+            origin="the site layer",
+        ),
+        glibc="2.28",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a job asks for: names of contents -> a version, or None for the one that fits."""
+
+    contents: Mapping[str, str | None]
+
+    @property
+    def mpi(self) -> tuple[str, str | None] | None:
+        return next(((n, v) for n, v in self.contents.items() if n in ("openmpi", "mpich")), None)
+
+    def packages(self) -> tuple[str, ...]:
+        known = {"mpi4py": MPI4PY, "horovod": HOROVOD}
+        return tuple(f"{n}=={self.contents[n] or v}" for n, v in known.items() if n in self.contents)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a layer holds: an MPI and packages, each as NAME==VERSION."""
+
+    mpi: str
+    packages: tuple[str, ...] = ()
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        return (self.mpi, *self.packages)
+
+    @property
+    def horovod(self) -> str | None:
+        return next((each for each in self.packages if each.startswith("horovod==")), None)
+
+
+def read_wish(words: tuple[str, ...]) -> Wish:
+    """Raises UsageError for what no layer can hold."""
+    contents: dict[str, str | None] = {}
+    for word in words:
+        told = _REQUIREMENT.fullmatch(word)
+        if told is None or told["name"] not in ("openmpi", "mpich", "mpi4py", "horovod"):
+            raise UsageError(
+                f"{word!r} is nothing that a site layer can hold",
+                remedy="it can hold openmpi or mpich, mpi4py and horovod, each also as NAME==VERSION",
+            )
+        contents[told["name"]] = told["version"]
+    if "openmpi" in contents and "mpich" in contents:
+        raise UsageError(
+            "a site layer holds one MPI, and openmpi and mpich are two", remedy="leave one of them out"
+        )
+    if "horovod" in contents and contents["horovod"] not in (None, HOROVOD):
+        raise UsageError(
+            f"Horovod {contents['horovod']} is not known here",
+            remedy=f'write "horovod": {HOROVOD} is its last release',
+        )
+    if "horovod" in contents and "mpich" in contents:
+        raise UsageError(
+            "Horovod is built with OpenMPI here, and mpich was asked for", remedy='leave "mpich" out'
+        )
+    return Wish(contents=contents)
+
+
+def offers(image: Image, wish: Wish | None = None) -> tuple[Offer, ...]:
+    """The MPIs that run in the image, best first. A version that is not known here is taken for one of its
+    line: what it really is, its files tell."""
+    if image.glibc is None:
+        return ()
+    found = [each for each in OFFERS if numbers(each.glibc) <= numbers(image.glibc)]
+    mpi = wish.mpi if wish is not None else None
+    if mpi is None:
+        # Horovod is built with OpenMPI's headers.
+        only = wish is not None and "horovod" in wish.contents
+        return tuple(each for each in found if not only or each.name == "openmpi")
+    name, version = mpi
+    of_name = [each for each in found if each.name == name]
+    if version is None:
+        return tuple(of_name)
+    for each in of_name:
+        if each.facts.version == version:
+            return (each,)
+    line = [each for each in of_name if numbers(each.facts.version or "")[:1] == numbers(version)[:1]]
+    return tuple(
+        Offer(name=name, facts=msgspec.structs.replace(each.facts, version=version), glibc=each.glibc)
+        for each in line[:1]
+    )
+
+
+def frameworks(image: Image) -> tuple[str, ...]:
+    """Those of the image for which Horovod can be built."""
+    found = ["torch"] if "torch" in image.frameworks else []
+    if any(name in image.frameworks or name.replace("_", "-") in image.frameworks for name in _TENSORFLOWS):
+        found.append("tensorflow")
+    return tuple(found)
+
+
+def environment(image: Image) -> dict[str, str]:
+    """The image's variables with the layer's folders before its own."""
+    found = dict(image.environment)
+    folders = {"PATH": f"{PREFIX}/bin", "LD_LIBRARY_PATH": f"{PREFIX}/lib"}
+    if image.python_version is not None:
+        folders["PYTHONPATH"] = packages_folder(image)
+    for name, folder in folders.items():
+        before = found.get(name, _PATH if name == "PATH" else "")
+        found[name] = f"{folder}:{before}" if before else folder
+    return found
+
+
+def packages_folder(image: Image) -> str:
+    """Where the layer's Python packages lie, for the image's Python only."""
+    return f"{PREFIX}/lib/python{'.'.join((image.python_version or '3').split('.')[:2])}/site-packages"
+
+
+def expected(image: Image, contents: Contents, *, made: bool = False) -> Image:
+    """The image as it will be with the layer: enough to plan with, nothing to run."""
+    name, _, version = contents.mpi.partition("==")
+    offer = next(each for each in OFFERS if each.name == name and _line(each.facts.version) == _line(version))
+    abi = "libmpi.so.40" if name == "openmpi" else "libmpi.so.12"
+    users = dict(image.mpi_users)
+    added = {each.partition("==")[0]: each.partition("==")[2] for each in contents.packages}
+    if "mpi4py" in added:
+        users["mpi4py"] = ("libmpi.so.12", "libmpi.so.40")
+    if "horovod" in added:
+        users |= {FRAMEWORKS[each]: (abi,) for each in frameworks(image)}
+    return msgspec.structs.replace(
+        image,
+        digest="",
+        environment=environment(image),
+        frameworks=dict(sorted({**image.frameworks, **added}.items())),
+        mpis=(msgspec.structs.replace(offer.facts, version=version), *image.mpis),
+        mpi_users=users,
+        site_layer=SiteLayer(base=image.digest, contents=contents.requirements, made=made),
+    )
+
+
+def _line(version: str | None) -> tuple[int, ...]:
+    return numbers(version or "")[:1]

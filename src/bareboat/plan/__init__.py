@@ -1,0 +1,316 @@
+"""The planner: (job, image, site) -> Plan. A pure function: no disk, no process, no environment.
+
+What can be known to fail fails here, with the reason and the command that mends it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import architectures, registry
+from bareboat.engines import ENV, Engine, Suitable
+from bareboat.errors import PlanError
+from bareboat.files.kinds import IN_MEMORY, common_name
+from bareboat.launchers import SECRET, Surroundings, by_mpi
+from bareboat.model import (
+    Command,
+    Decision,
+    Executable,
+    Image,
+    Job,
+    Plan,
+    Rootfs,
+    Site,
+    Start,
+    Variable,
+)
+from bareboat.mpi.proven import Proven
+from bareboat.plan import frameworks, sweep
+from bareboat.plan.container import lies_under, make_container, mount_points, own_points, places, requirements
+from bareboat.plan.delivery import archive_needed, at_run_time, choose_delivery
+from bareboat.plan.engine import choose_engine
+from bareboat.plan.environment import check_size, is_own, settle
+from bareboat.plan.fabric import choose_fabric
+from bareboat.plan.gpus import choose_driver
+from bareboat.plan.guard import choose_guard, filter_needed
+from bareboat.plan.host_mpi import bind
+from bareboat.plan.launcher import choose_launcher, compose
+from bareboat.plan.memory import choose_memory
+from bareboat.plan.process import choose_process
+from bareboat.plan.program import check_program, check_starters
+from bareboat.plan.scheduler import choose_scheduler, tell_topology
+from bareboat.plan.warnings import image_warnings, site_warnings
+from bareboat.plan.watchdog import choose_watchdog
+
+#: What `attach` opens: bash where the image has it.
+_SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
+#: What a program asks of the terminal that it is started in.
+_TERMINAL = ("TERM", "COLORTERM")
+
+
+def plan(
+    job: Job,
+    image: Image | None,
+    rootfs: Rootfs | None,
+    site: Site,
+    *,
+    node: Site | None = None,
+    proofs: tuple[Proven, ...] = (),
+    program: Executable | None = None,
+) -> Plan:
+    """Decide everything, and what the job does when its MPI check fails. `image` and `rootfs` are None for a
+    job on bare metal without a capture. `site` is where the job is submitted, `node` a machine of those
+    that run it, when that is another and was seen; `proofs`: what was proved of MPI there; `program`: what
+    the job's command starts, if that was looked up.
+
+    Raises PlanError when the job cannot run as asked.
+    """
+    made = _plan(job, image, rootfs, site, node=node, proofs=proofs, program=program)
+    others: list[Plan] = []
+    last, known = made, proofs
+    while last.proves is not None and last.start is Start.PROGRAM:
+        failed = Proven(claim=last.proves, holds=False, said="it failed in this job", at="", run_id="")
+        known = (*known, failed)
+        try:
+            last = _plan(job, image, rootfs, site, node=node, proofs=known, program=program)
+        except PlanError:
+            break
+        if last.launcher not in (*by_mpi.NAMES, "horovod"):
+            break  # it would start N worlds of one rank each
+        if _shares_preparation(made, last):
+            others.append(last)
+    return msgspec.structs.replace(made, otherwise=tuple(others)) if others else made
+
+
+def _shares_preparation(first: Plan, other: Plan) -> bool:
+    """Whether what is made ready for the first plan, in the store and on the nodes, serves the other one."""
+    one, two = (
+        (each.needs_flat, each.relinked, each.packs, each.mount_points, each.delivery)
+        for each in (first, other)
+    )
+    return one == two and (first.delivery is UNSET or first.start is other.start)
+
+
+def _plan(
+    job: Job,
+    image: Image | None,
+    rootfs: Rootfs | None,
+    site: Site,
+    *,
+    node: Site | None,
+    proofs: tuple[Proven, ...],
+    program: Executable | None,
+) -> Plan:
+    decisions: list[Decision] = []
+    scheduler = choose_scheduler(job, site, decisions)
+    runs_on = node or site
+    _refuse_unseen(job, site, runs_on)
+    _refuse_in_memory(job, site, node, at_once=scheduler.AT_ONCE)
+    if image is not None and job.engine != "native":
+        _refuse_architecture(job, image, runs_on)
+    tell_topology(job, runs_on, decisions)
+    memory = choose_memory(job, image, site, scheduler.NAME, decisions)
+    sweep.tell(job, site, scheduler, decisions)
+    if image is not None and image.site_layer is not None and job.engine != "native":
+        from bareboat.plan import site_layer  # few jobs have one
+
+        site_layer.check_image(job, image)
+        decisions += site_layer.decisions(image)
+
+    def attempt(engine: Engine, suitable: Suitable) -> None:
+        check_starters(program, engine)
+        process = choose_process(job, image, runs_on, engine, [])
+        gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, [])
+        container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, [])
+        engine.wrap(Command(argv=process.argv, workdir=process.workdir), container, runs_on)
+
+    engine, suitable = choose_engine(job, image, runs_on, decisions, attempt)
+    process = choose_process(job, image, runs_on, engine, decisions)
+    check_size(job, image if engine.CONTAINS else None, process.argv)
+    # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
+    resolved = msgspec.structs.replace(job, command=process.argv)
+    facts = site.scheduler(scheduler.NAME)
+    around = Surroundings(
+        site=runs_on,
+        scheduler=scheduler.NAME,
+        engine=engine.NAME,
+        image=image,
+        python=(image.python if image is not None else None) or "python3",
+        mpi_plugins=facts.mpi_plugins if facts is not None else (),
+        proofs=proofs,
+    )
+    launcher, verdict = choose_launcher(resolved, around, decisions)
+    gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
+    starts_warnings: list[str] = []
+    executable = check_program(job, program, engine, gpu, scheduler, starts_warnings)
+    bound = bind(verdict.host_mpi, rootfs, decisions)
+    container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
+    guard = choose_guard(job, engine, runs_on, decisions)
+    py_spy = choose_watchdog(job, site, decisions)
+    passed = launcher.passed(resolved)
+    settled = settle(resolved, passed, launcher.NAME, decisions)
+    fabric = choose_fabric(
+        resolved, image, runs_on, engine, launcher, container, decisions, host_mpi=verdict.host_mpi
+    )
+    container = dataclasses.replace(
+        container,
+        by_env=program is not None and not program.known and ENV not in program.lacks,
+        guard=guard,
+        seccomp=job.seccomp is UNSET,
+        passed=(*settled.passed, *gpu.passed, *fabric.passed),
+        passed_prefixes=passed.prefixes,
+        given=(
+            *(each for each in sweep.given(job) if not is_own(each[0], passed)),
+            *((name, Variable(name)) for name in (*sweep.variables(job), *job.environment_from)),
+        ),
+    )
+    # Beside the job, not in it: to its launcher it must stay the job that was judged.
+    alone = by_mpi.singleton(launcher.NAME, image) if engine.CONTAINS else ()
+    decisions += [
+        Decision(subject="MPI singleton", choice=f"{each.name}={each.value}", reason=each.reason)
+        for each in alone
+    ]
+    settings = {each.name: each.value or "" for each in alone}
+    on_cpus = gpu.driver is None and (engine.CONTAINS or not runs_on.gpus)
+    for decision, values in frameworks.settings(job, image, on_cpus=on_cpus):
+        decisions.append(decision)
+        settings |= values
+    settings |= fabric.environment
+    command = compose(resolved, process, image, engine, launcher, container, around, gpu, settings)
+    words = launcher.proof(resolved, around)
+    proof = None
+    if words is not None:
+        proved = dataclasses.replace(process, argv=words, own=0)
+        proof = compose(resolved, proved, image, engine, launcher, container, around, gpu, settings)
+    shell: Command | msgspec.UnsetType = msgspec.UNSET
+    if not scheduler.AT_ONCE:
+        open_shell = dataclasses.replace(process, argv=_SHELL, own=0)
+        named = [name for name in _TERMINAL if name not in job.environment]
+        around_shell = dataclasses.replace(container, passed=(*container.passed, *named))
+        shell = compose(
+            resolved,
+            open_shell,
+            image,
+            engine,
+            registry.launcher("single"),
+            around_shell,
+            around,
+            gpu,
+            settings,
+        )
+    delivery = choose_delivery(
+        job, image, rootfs, container, runs_on, scheduler, command, decisions, relinked=suitable.relinked
+    )
+    if delivery is not msgspec.UNSET:
+        command = at_run_time(command, delivery.shared)
+        proof = None if proof is None else at_run_time(proof, delivery.shared)
+    return Plan(
+        job=job,
+        image_digest=image.digest if image is not None and engine.CONTAINS else None,
+        engine=engine.NAME,
+        launcher=launcher.NAME,
+        scheduler=scheduler.NAME,
+        command=command,
+        decisions=tuple(decisions),
+        warnings=(
+            *scheduler.warnings(job, site),
+            *memory,
+            *gpu.warnings,
+            *_not_seen(scheduler.AT_ONCE, node),
+            *site_warnings(job, image, runs_on),
+            *(image_warnings(job, image) if engine.CONTAINS else ()),
+            *fabric.warnings,
+            *settled.warnings,
+            *starts_warnings,
+            *frameworks.warnings(job, image, on_cpus=on_cpus),
+            *([verdict.warning] if verdict.warning else []),
+        ),
+        requirements=(
+            *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
+            *filter_needed(guard),
+            *archive_needed(delivery),
+        ),
+        needs_flat=container.flat is not None,
+        relinked=suitable.relinked,
+        packs=None if container.packed is None else container.packed.rpartition(".")[2],
+        mount_points=(*mount_points(container, all_places=suitable.mount_points), *places(container)),
+        own_points=own_points(container) if suitable.mount_points else (),
+        keeps_output=launcher.KEEPS_OUTPUT,
+        secret=True if SECRET in passed.names else msgspec.UNSET,
+        start=launcher.START,
+        program=launcher.program(resolved, around),
+        proof=proof,
+        prelude=launcher.prelude(resolved, around) + fabric.prelude + settled.prelude,
+        directives=scheduler.directives(job, site),
+        executable=executable,
+        shell=shell,
+        proves=verdict.proves,
+        notes=(verdict.note,) if verdict.note else (),
+        delivery=delivery,
+        py_spy=py_spy,
+        fabric=UNSET if fabric.watch is None else fabric.watch,
+    )
+
+
+def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
+    """What the job needs must be seen where it runs."""
+    stores = [system.path for system in site.file_systems if system.purpose == "store"]
+    for path in node.unseen:
+        for needed, what, remedy in (
+            *((store, "the store", "--store DIR on a file system that all nodes share") for store in stores),
+            (job.workdir, "the working folder", "move it to a file system that all nodes share"),
+        ):
+            if needed is None:  # the image's
+                continue
+            if lies_under(needed, path) or needed == path:
+                raise PlanError(
+                    f"the compute nodes do not see {path}, where {what} is",
+                    context=f"as seen by bareboat doctor --compute on {node.hostname}, {node.probed_at}",
+                    remedy=remedy,
+                )
+
+
+def _refuse_in_memory(job: Job, site: Site, node: Site | None, *, at_once: bool) -> None:
+    """A store in one machine's memory is no store for several; a delivery would be read from it, too."""
+    if at_once or job.topology.nodes == 1:
+        return
+    # A compute node that was seen sees the store, or it would have been refused.
+    systems = () if node is not None else site.file_systems
+    store = next((system for system in systems if system.purpose == "store"), None)
+    if store is not None and common_name(store.kind) in IN_MEMORY:
+        raise PlanError(
+            f"{job.topology.nodes} nodes cannot read the store {store.path}: it is in the memory of this "
+            f"machine ({store.kind})",
+            context="nor can delivery copy from it to the nodes: they fetch the copy from the store",
+            remedy="--store DIR on a file system that all nodes share",
+        )
+
+
+#: Of the platforms that OCI names: what their machines run besides.
+_ALSO_RUNS = {"amd64": ("386",), "arm64": ("arm",)}
+
+
+def _refuse_architecture(job: Job, image: Image, node: Site) -> None:
+    built_for, wanted = image.architecture, architectures.oci(node.architecture)
+    if built_for in ("", "unknown", node.architecture, wanted, *_ALSO_RUNS.get(wanted, ())):
+        return
+    name = "the captured environment" if job.image == "capture" else f"the image {job.image}"
+    raise PlanError(
+        f"{name} is built for {built_for}, and {node.hostname} is {wanted}",
+        context=f"platforms of the image in the store: linux/{built_for}",
+        remedy=f"capture it on a machine like {node.hostname}"
+        if job.image == "capture"
+        else f"bareboat image pull --arch {node.architecture} {image.reference or job.image}",
+    )
+
+
+def _not_seen(at_once: bool, node: Site | None) -> tuple[str, ...]:
+    if at_once or node is not None:
+        return ()
+    return (
+        "the compute nodes were not looked at, and are taken to be like this machine: "
+        "bareboat doctor --compute",
+    )

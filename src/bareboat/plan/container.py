@@ -1,0 +1,362 @@
+"""What the container shows: the image's root file system, the mounts over it, and what must be there."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+import msgspec
+
+from bareboat import digests
+from bareboat.engines import HOST_FILES, Container, Engine, Suitable
+from bareboat.errors import PlanError
+from bareboat.gpu import inject
+from bareboat.model import Decision, EngineFacts, Held, Image, Job, Mount, Requirement, Rootfs, Site
+from bareboat.paths import lies_in
+from bareboat.plan import store_guard
+from bareboat.plan.engine import file_obstacle
+from bareboat.plan.gpus import Gpu
+from bareboat.plan.process import image_workdir
+
+#: Where programs write although nobody told them to; in a read-only tree these become scratch.
+_SCRATCH = ("/tmp", "/var/tmp", "/run")
+
+#: What lowerdir= may take of the page of options that mount(2) has.
+_MOUNT_OPTIONS_BYTES = 3800
+
+#: A folder of thousands of entries would be as many mounts.
+_MOST_KEPT = 100
+
+
+def scratch_folders(site: Site) -> tuple[str, ...]:
+    """The folders to write to over a read-only tree. They are empty, but for what the image has there."""
+    home = site.home.rstrip("/")
+    return (*_SCRATCH, *([home] if home and home not in _SCRATCH else []))
+
+
+def make_container(
+    job: Job,
+    image: Image | None,
+    rootfs: Rootfs | None,
+    site: Site,
+    engine: Engine,
+    suitable: Suitable,
+    gpu: Gpu,
+    decisions: list[Decision],
+    bound: tuple[Mount, ...] = (),
+) -> Container:
+    """`bound`: what is mounted of the host's MPI."""
+    if not engine.CONTAINS or image is None:
+        return Container(home=site.home, passed=gpu.passed)
+    if rootfs is None:  # an environment that is only described: nobody runs this plan
+        flat = None if job.writable else "/not-captured"
+        return Container(flat=flat, scratch=_SCRATCH, home=site.home)
+    if suitable.relinked:
+        rootfs = msgspec.structs.replace(rootfs, flat=rootfs.relinked)
+    if job.writable:
+        _check_stackable(engine, image, rootfs)
+    kind, why_packed = _file_kind(job, image, site, engine)
+    root = rootfs.flat if kind is None else rootfs.packed[kind]
+    scratch = () if job.writable else scratch_folders(site)
+    mounts = [*_own_folder(job), *job.mounts]
+    asked = [mount.target for mount in mounts]
+    environments = []
+    for prefix in image.prefixes:
+        hidden = [path for path in (*asked, *scratch) if lies_under(prefix.path, path)]
+        if hidden:
+            tree = rootfs.layers[prefix.layer] if job.writable else root
+            mounts.append(Mount(source=tree + prefix.path, target=prefix.path))
+            environments.append(
+                Decision(
+                    subject="environment",
+                    choice=f"{prefix.path} from the image",
+                    reason=f"the mount of {hidden[0]} would put the host's copy in its place"
+                    if hidden[0] in asked
+                    else f"the folder to write to at {hidden[0]} would hide it",
+                )
+            )
+    covered = [*asked, *(mount.target for mount in mounts)]
+    seen_through: tuple[str, ...] = ()
+    if not job.writable and engine.STACKS and suitable.overlay:
+        seen_through = _seen_through(rootfs, scratch, covered)
+    decisions.append(_root_decision(job, image, engine, suitable, scratch, seen_through, why_packed))
+    decisions += environments
+    if not job.writable and not seen_through:
+        kept, left = _kept_in_scratch(
+            rootfs, root, scratch, asked, covered, can_mount=_mountable(engine, kind)
+        )
+        mounts += kept
+        if kept or left:
+            decisions.append(_kept_decision(kept, left))
+    folder = image_workdir(image)
+    if job.workdir is None and _is_hidden(folder, scratch, seen_through, mounts):
+        mounts.append(Mount(source=root + folder, target=folder))
+    mounts += (*gpu.mounts, *bound)
+    mounts += store_guard.guards(mounts, rootfs, engine, decisions)
+    joined = None if job.writable or kind is not None else rootfs.joined
+    if joined is not None:
+        mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound]
+    # Outer before inner: a mount never hides one below it.
+    mounts.sort(key=lambda mount: mount.target.split("/"))
+    return Container(
+        layers=tuple(rootfs.layers.values()) if job.writable else (),
+        flat=root if not job.writable and kind is None else None,
+        joined=None if joined is None else joined.path,
+        packed=root if kind is not None else None,
+        scratch=scratch,
+        seen_through=seen_through,
+        mounts=tuple(mounts),
+        identity=rootfs.identity,
+        missing=_missing(job, image),
+        home=site.home,
+        driver=gpu.driver,
+        passed=gpu.passed,
+    )
+
+
+def _root_decision(
+    job: Job,
+    image: Image,
+    engine: Engine,
+    suitable: Suitable,
+    scratch: tuple[str, ...],
+    seen_through: tuple[str, ...],
+    why_packed: str,
+) -> Decision:
+    subject = "root file system"
+    if job.writable:
+        return Decision(
+            subject=subject,
+            choice=f"{len(image.layers)} layers, stacked, with memory to write to on top",
+            reason="asked for by writable = true: what is written anywhere vanishes with the container; "
+            "reading costs more than from one tree",
+        )
+    can_write = f"{', '.join(scratch)} can be written to, and what is written there vanishes"
+    if why_packed:
+        return Decision(
+            subject=subject, choice=f"one {engine.FILES[0]} file", reason=f"{why_packed}; {can_write}"
+        )
+    reason = f"{engine.NAME} runs images that are one tree"
+    if engine.STACKS:
+        reason = "one tree of hard links is read at the speed of the file system, stacked layers are not"
+    if suitable.relinked:
+        reason += "; absolute links in it are made relative"
+    reason += f"; {can_write}"
+    if seen_through:
+        reason += f"; what the image has in {', '.join(seen_through)} is seen there, by an overlay"
+    return Decision(subject=subject, choice="one flat tree, read-only", reason=reason)
+
+
+def _file_kind(job: Job, image: Image, site: Site, engine: Engine) -> tuple[str | None, str]:
+    """As which kind of file the image is shown, and why; None where it is a tree."""
+    if job.writable or job.form == "tree" or file_obstacle(engine, site) is not None:
+        return None, ""
+    kind = engine.FILES[0]
+    if job.form == "file":
+        return kind, 'asked for by form = "file"'
+    store = next((found for found in site.file_systems if found.purpose == "store"), None)
+    # Some file systems have no fixed number, and say 0.
+    if store is not None and 0 < store.free_inodes < image.inodes:
+        return kind, (
+            f"the tree may need {image.inodes:,} inodes, and the store's file system has "
+            f"{store.free_inodes:,} free"
+        )
+    return None, ""
+
+
+def _seen_through(rootfs: Rootfs, scratch: tuple[str, ...], covered: list[str]) -> tuple[str, ...]:
+    """The scratch folders in which the image has something that no mount shows or hides anyway."""
+    found = set()
+    for held in rootfs.held:
+        around = [folder for folder in scratch if lies_under(held.path, folder)]
+        if around and not any(held.path == path or lies_under(held.path, path) for path in covered):
+            found.add(max(around, key=len))
+    return tuple(folder for folder in scratch if folder in found)
+
+
+def _mountable(engine: Engine, kind: str | None) -> Callable[[Held], bool]:
+    """Whether a folder of the image can be mounted for sure. What cannot be is no reason to refuse a job
+    that never asked for it."""
+
+    def can(held: Held) -> bool:
+        both = held.path + held.leads_to
+        # To one or another tool, these mean something in a path; some keep paths as UTF-8.
+        plain = engine.STACKS or not (set(":,!") & set(both) or any("\udc80" <= c <= "\udcff" for c in both))
+        # ch-run's own tmpfs hides what a squashfs has in /tmp.
+        return held.is_folder and plain and not (kind == "squashfs" and lies_under(held.leads_to, "/tmp"))
+
+    return can
+
+
+def _kept_in_scratch(
+    rootfs: Rootfs,
+    root: str,
+    scratch: tuple[str, ...],
+    asked: list[str],
+    covered: list[str],
+    *,
+    can_mount: Callable[[Held], bool],
+) -> tuple[list[Mount], list[str]]:
+    """Mounts of the folders that the image has below scratch ones, and what is not seen there: files, which
+    not every engine can mount in such a folder, and what is too much.
+
+    An interpreter below the home folder (conda's, pyenv's, uv's) has its program and its libraries next to
+    what is known as the environment's prefix. `root`: the image's tree, or its file. `asked`: the targets of
+    the job's own mounts, which come first.
+    """
+    kept: list[Mount] = []
+    left: list[str] = []
+    for held in rootfs.held:
+        if not any(lies_under(held.path, folder) for folder in scratch):
+            continue
+        if any(held.path == path or lies_under(held.path, path) for path in covered):
+            continue
+        # In a folder a place is made for a mount below it; behind a link it would be at another path.
+        is_link = held.leads_to != held.path
+        if is_link and any(lies_under(path, held.path) for path in asked):
+            continue
+        if can_mount(held) and len(kept) < _MOST_KEPT:
+            kept.append(Mount(source=root + held.leads_to, target=held.path))
+        else:
+            left.append(held.path)
+    return kept, left
+
+
+def _kept_decision(kept: list[Mount], left: list[str]) -> Decision:
+    def some(paths: list[str]) -> str:
+        return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+    unseen = f"; not seen: {some(left)}" if left else ""
+    return Decision(
+        subject="below scratch",
+        choice=(f"{some([mount.target for mount in kept])} from the image" if kept else "nothing"),
+        reason=f"the folders to write to would hide what the image has in them{unseen}",
+    )
+
+
+def _own_folder(job: Job) -> list[Mount]:
+    """The job's working folder; none when that is the image's."""
+    if job.workdir is None:
+        return []
+    return [Mount(source=job.workdir, target=job.workdir, writable=True)]
+
+
+def _missing(job: Job, image: Image) -> tuple[str, ...]:
+    """The image's WORKDIR, where the job runs in it and the image does not have it."""
+    return (image_workdir(image),) if job.workdir is None and image.process.workdir_missing else ()
+
+
+def places(container: Container) -> tuple[Mount, ...]:
+    """What is missing in the image and must be there, though nothing is mounted at it."""
+    if container.root is None:
+        return ()
+    mounted = [mount.target for mount in container.mounts]
+    return tuple(
+        Mount(source="/", target=path)
+        for path in container.missing
+        if not any(lies_under(path, target) for target in mounted)
+    )
+
+
+def _is_hidden(
+    path: str, scratch: tuple[str, ...], seen_through: tuple[str, ...], mounts: list[Mount]
+) -> bool:
+    """Whether an empty folder would be where the image has something: below scratch, and shown by nothing."""
+    shown = (*seen_through, *(mount.target for mount in mounts))
+    return any(lies_under(path, folder) for folder in scratch) and not any(
+        path == other or lies_under(path, other) for other in shown
+    )
+
+
+def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]:
+    """What must have a place in the image beforehand: what lies in a folder that is mounted out of the image,
+    where nobody can make one any more, and, with `all_places`, whatever lies in no mount and no scratch."""
+    if container.root is None:
+        return ()
+    folders = [Mount(source="/", target=path) for path in ("/dev", "/proc", "/sys", *container.scratch)]
+    files = [Mount(source=path, target=path) for path in HOST_FILES]
+    if container.identity is not None:
+        for name in ("passwd", "group"):
+            files.append(Mount(source=f"{container.identity}/etc/{name}", target=f"/etc/{name}"))
+    found = {mount.target: mount for mount in (*folders, *files, *container.mounts)}
+    places: dict[str, Mount] = {}
+    for path, mount in found.items():
+        around = max((other for other in found if lies_under(path, other)), key=len, default=None)
+        if around is None:
+            if all_places:
+                places[path] = mount
+        elif container.root is not None and lies_under(found[around].source, container.root):
+            place = found[around].source.removeprefix(container.root) + path.removeprefix(around)
+            places[place] = Mount(source=mount.source, target=place)
+    return tuple(mount for _, mount in sorted(places.items()))
+
+
+def own_points(container: Container) -> tuple[Mount, ...]:
+    """Of the mount points, those that other jobs of the image do not have: what lies in no other mount."""
+    if container.flat is None:
+        return ()
+    usual = {"/dev", "/proc", "/sys", *container.scratch, *HOST_FILES, "/etc/passwd", "/etc/group"}
+    around = {*usual, *(mount.target for mount in container.mounts)}
+    return tuple(
+        mount
+        for mount in sorted(container.mounts, key=lambda mount: mount.target)
+        if mount.target not in usual and not any(lies_under(mount.target, other) for other in around)
+    )
+
+
+def _check_stackable(engine: Engine, image: Image, rootfs: Rootfs) -> None:
+    """Raise PlanError where the layers, which the engine could stack, cannot be stacked here."""
+    odd = next((layer for layer in image.layers if not layer.stackable), None)
+    # mount(2) takes one page of options; bubblewrap names each layer by its path below /oldroot.
+    length = sum(
+        len(path.encode(errors="surrogateescape")) + len("/oldroot:") for path in rootfs.layers.values()
+    )
+    if odd is not None:
+        short = digests.short(odd.diff_id)
+        obstacle = f"the store's file system cannot mark in layer {short} what it hides of lower ones"
+    elif length > _MOUNT_OPTIONS_BYTES:
+        obstacle = f"the paths of {len(rootfs.layers)} layers are longer than mount(2) takes"
+    else:
+        return
+    raise PlanError(
+        f"{engine.NAME} cannot stack the image's layers, as writable = true asks: {obstacle}",
+        remedy="leave writable out: the image is then read-only, but for /tmp, /run and the home folder",
+    )
+
+
+def requirements(
+    job: Job,
+    image: Image | None,
+    container: Container,
+    engine: EngineFacts | None,
+    bound: tuple[Mount, ...] = (),
+) -> tuple[Requirement, ...]:
+    remedy = "bareboat capture --fresh"
+    if container.packed is not None:
+        remedy = "bareboat plan --form file …   # packs the image"
+    elif image is not None and image.reference:
+        remedy = f"bareboat image pull --fresh {shlex.quote(image.reference)}"
+    trees = (*container.layers, *filter(None, (container.root, container.joined)))
+    what = "a layer of the image" if container.packed is None else "the packed image"
+    found = [Requirement(path=path, what=what, remedy=remedy) for path in trees]
+    if engine is not None and engine.name != "native" and engine.path.startswith("/"):
+        found.append(
+            Requirement(path=engine.path, what=f"the engine {engine.name}", remedy="bareboat doctor")
+        )
+    if job.workdir is not None:
+        remedy = f"mkdir -p {shlex.quote(job.workdir)}"
+        found.append(Requirement(path=job.workdir, what="the working folder", remedy=remedy))
+    for mount in container.mounts:
+        if mount.source != job.workdir and not any(lies_under(mount.source, tree) for tree in trees):
+            what, remedy = "the source of a mount", "correct the mounts"
+            if container.driver is not None and lies_under(mount.target, inject.TOP):
+                what, remedy = "a folder of the GPU driver", "bareboat plan JOB  # on this machine"
+            if mount in bound:
+                what, remedy = "a part of the host's MPI", "bareboat plan JOB  # on this machine"
+            found.append(Requirement(path=mount.source, what=what, remedy=remedy))
+    return tuple(found)
+
+
+def lies_under(path: str, folder: str) -> bool:
+    """Whether the path lies below the folder; the folder itself does not."""
+    return path != folder and lies_in(path, folder)

@@ -1,0 +1,189 @@
+"""Where the ranks of a job read the image: from the store, or from a copy that each node makes once.
+
+A tree of 36,000 files that every rank of every node reads from one file system for all is a storm on that:
+each `import` asks its servers about thousands of names. One file, read once by every node from its beginning
+to its end, is what such file systems are made for.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from bareboat.engines import Container
+from bareboat.errors import PlanError
+from bareboat.files.kinds import common_name, is_networked
+from bareboat.model import (
+    Command,
+    Decision,
+    Delivery,
+    Image,
+    Job,
+    Joined,
+    Opened,
+    PassedOn,
+    Rejected,
+    Requirement,
+    Rootfs,
+    Site,
+    Variable,
+    WhenSet,
+    Word,
+)
+from bareboat.plan.container import lies_under
+from bareboat.schedulers import Scheduler
+
+_SCRATCH = "/tmp"
+#: The folder of the node's trees, or of the store's where there is none on the node.
+_TREES = Variable("BAREBOAT_TREES")
+
+
+def choose_delivery(
+    job: Job,
+    image: Image | None,
+    rootfs: Rootfs | None,
+    container: Container,
+    site: Site,
+    scheduler: Scheduler,
+    command: Command,
+    decisions: list[Decision],
+    *,
+    relinked: bool,
+) -> Delivery | UnsetType:
+    """What is brought to the nodes; UNSET: nothing. `site`: a machine that the ranks run on, as far as known.
+    `command`: what runs there, as planned so far.
+
+    Raises PlanError where a delivery was asked for that cannot be.
+    """
+    asked = job.delivery is not UNSET and job.delivery != "auto"
+    scratch = _SCRATCH if job.node_scratch is UNSET else job.node_scratch
+    if image is None or rootfs is None or (container.root is None and not container.layers):
+        return UNSET  # no image, or not yet
+
+    def shared(reason: str) -> UnsetType:
+        decisions.append(Decision(subject="delivery", choice="shared: ranks read the store", reason=reason))
+        return UNSET
+
+    if job.delivery == "shared":
+        return shared("asked for")
+    store = next((system for system in site.file_systems if system.purpose == "store"), None)
+    kind = common_name(store.kind) if store is not None else "unknown"
+    networked = is_networked(kind)
+    if not asked and (scheduler.AT_ONCE or not networked):
+        return UNSET  # as it always was: nothing was asked, and nothing is to be decided
+    if scheduler.AT_ONCE:
+        return shared("this machine runs the job at once, beside its store")
+    if not asked and job.topology.nodes == 1:
+        return shared("one node alone reads less of the image than it would have to copy")
+    if container.packed is not None:
+        return shared("the image is one file already")
+    if container.flat is None:
+        if job.delivery == "node":
+            raise PlanError(
+                "writable = true stacks the image's layers where they are, "
+                'and delivery = "node" brings a tree to the nodes',
+                remedy="leave one of them out",
+            )
+        return shared("writable = true stacks the image's layers where they are")
+    above, _, name = container.flat.rpartition("/")
+    if at_run_time(command, above) == command:
+        return shared("the engine reads no tree of the store")
+    obstacle = _obstacle(job, container.flat, scratch)
+    if obstacle is not None:
+        if job.delivery == "node":
+            raise PlanError(
+                f"the image cannot be brought to the nodes: {obstacle}", remedy="--delivery shared"
+            )
+        return shared(obstacle)
+    variety = "relinked" if relinked else "flat"
+    reason = "asked for"
+    if job.delivery != "node":
+        reason = f"the store is on {kind}, which {job.topology.nodes} nodes would read at once"
+    decisions.append(
+        Decision(
+            subject="delivery",
+            choice=f"node: once to {scratch} of each node, as one file",
+            reason=f"{reason}; about {image.size_bytes / 1e6:,.0f} MB and {image.inodes:,} inodes there",
+            rejected=(
+                Rejected(
+                    choice="shared",
+                    reason=f"every rank would open the image's files, of {image.inodes:,}, in the store",
+                    remedy="--delivery shared",
+                ),
+            ),
+        )
+    )
+    return Delivery(
+        archive=rootfs.packed["relinked.tar" if relinked else "tar"],
+        folder=f"{scratch.rstrip('/')}/bareboat-{site.uid}/{variety}",
+        shared=above,
+        name=name,
+        inodes=image.inodes,
+    )
+
+
+def _obstacle(job: Job, flat: str, scratch: str) -> str | None:
+    """Why a tree on the node cannot be what the container is made of."""
+    for mount in job.mounts:
+        if mount.writable and (scratch == mount.source or lies_under(scratch, mount.source)):
+            return f"{mount.source}, which the job mounts writable, would show the image in {scratch}"
+    if not flat.isascii() or any(c.isspace() or c in "'\",:!\\" for c in flat):
+        # Engines were shown that path, and quoted it as they have to; what stands in its place is not.
+        return f"the path of the store, {flat}, holds more than letters, digits and . _ + - /"
+    return None
+
+
+def archive_needed(delivery: Delivery | UnsetType) -> tuple[Requirement, ...]:
+    if delivery is UNSET:
+        return ()
+    what = "the archive of the image"
+    return (Requirement(path=delivery.archive, what=what, remedy="bareboat plan JOB   # makes it"),)
+
+
+def at_run_time(command: Command, shared: str) -> Command:
+    """The command with a variable where it names the folder of the store's trees."""
+    argv = tuple(_word(word, shared) for word in command.argv)
+    sealed = command.sealed
+    if sealed is not UNSET:
+        values = tuple(_inner(value, shared) for value in sealed.values)
+        sealed = msgspec.structs.replace(sealed, values=values)
+    return msgspec.structs.replace(command, argv=argv, sealed=sealed)
+
+
+def _word(word: Word, shared: str) -> Word:
+    match word:
+        case str():
+            return _joined((word,), shared) if _pattern(shared).search(word) else word
+        case Joined(parts=parts):
+            return _joined(parts, shared)
+        case WhenSet(variable=variable, words=words):
+            return WhenSet(variable, tuple(_inner(each, shared) for each in words))
+        case PassedOn(names=names, prefixes=prefixes, words=words):
+            return PassedOn(names, prefixes, tuple(_inner(each, shared) for each in words))
+        case Variable() | Opened():
+            return word
+
+
+def _inner(word: str | Variable | Joined, shared: str) -> str | Variable | Joined:
+    changed = _word(word, shared)
+    assert isinstance(changed, str | Variable | Joined)  # nothing becomes more than that
+    return changed
+
+
+def _joined(parts: tuple[str | Variable, ...], shared: str) -> Joined:
+    found: list[str | Variable] = []
+    for part in parts:
+        if isinstance(part, Variable):
+            found.append(part)
+            continue
+        for number, piece in enumerate(_pattern(shared).split(part)):
+            found += [_TREES] if number else []
+            found += [piece] if piece else []
+    return Joined(tuple(found))
+
+
+def _pattern(shared: str) -> re.Pattern[str]:
+    """The folder's path, and no other that begins or ends with it."""
+    return re.compile(rf"(?<![\w./+-]){re.escape(shared)}(?![\w.+-])")

@@ -1,0 +1,107 @@
+"""Whose word counts for a variable that the job's `[environment]` names and a launcher gives its ranks, too:
+the launcher's for what tells a rank who it is and where it meets the others (`Passed.own`), since the same
+value for all ranks would be wrong for all but one; the job's for everything else. One rule for all launchers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from bareboat.errors import PlanError
+from bareboat.launchers import Passed
+from bareboat.model import Decision, Image, Job, looks_secret
+from bareboat.model.execution import fault
+
+#: Variables with a network interface that launchers work out on the node.
+INTERFACES = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """`passed`: the names whose values come from the job script; `prelude`: lines of bash that take what the
+    job sets itself out of what is passed by the beginning of its name."""
+
+    passed: tuple[str, ...]
+    prelude: str
+    warnings: tuple[str, ...]
+
+
+def is_own(name: str, passed: Passed) -> bool:
+    """Whether the launcher alone says what this variable is."""
+    return any(fnmatchcase(name, pattern) for pattern in passed.own)
+
+
+def check_size(job: Job, image: Image | None, words: Iterable[str]) -> None:
+    """Raise PlanError when the job's command and variables, with the image's, are more than Linux starts a
+    program with: the engine would fail at the start of the job."""
+    given = {} if image is None else image.environment
+    if (reason := fault(words, {**given, **job.environment})) is not None:
+        raise PlanError(
+            f"the job {reason}",
+            context=f"the image sets {len(given):,} variables, the job {len(job.environment):,}",
+            remedy="set fewer or shorter variables under [environment]; write long values to a file",
+        )
+
+
+def settle(job: Job, passed: Passed, launcher: str, decisions: list[Decision]) -> Settled:
+    taken = [name for name in job.environment_from if _is_launchers(name, passed)]
+    if taken:
+        raise PlanError(
+            f"environment_from names {', '.join(taken)}, which the launcher {launcher} itself passes on",
+            remedy="leave it out of environment_from",
+        )
+    decisions += [
+        Decision(
+            subject="environment",
+            choice=f"{name}, by name",
+            reason="environment_from: its value comes from the environment in which the job is run or "
+            "submitted, and Bareboat writes it down nowhere",
+        )
+        for name in job.environment_from
+    ]
+    named = sorted(job.environment)
+    ours = [name for name in named if not is_own(name, passed)]
+    decisions += [
+        Decision(
+            subject="interface",
+            choice=f"{name}={job.environment[name]}",
+            reason="the job's environment says so; no other is looked for",
+        )
+        for name in ours
+        if name in INTERFACES and passed.own
+    ]
+    shadowed = [name for name in ours if name.startswith(passed.prefixes)]
+    return Settled(
+        passed=tuple(name for name in passed.names if name not in ours),
+        prelude=f"unset {' '.join(shadowed)} # the job's environment has them\n" if shadowed else "",
+        warnings=(
+            *_warnings([name for name in named if name not in ours], launcher),
+            *_about_secrets([name for name in ours if looks_secret(name)]),
+        ),
+    )
+
+
+def _is_launchers(name: str, passed: Passed) -> bool:
+    return is_own(name, passed) or name in passed.names or name.startswith(passed.prefixes)
+
+
+def _about_secrets(names: Sequence[str]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    listed = ", ".join(f'"{name}"' for name in names)
+    return (
+        f"the values of {', '.join(names)} under [environment] are written into the job script, which only "
+        f"you can read; environment_from = [{listed}] passes them on without writing them down",
+    )
+
+
+def _warnings(names: Iterable[str], launcher: str) -> tuple[str, ...]:
+    listed = ", ".join(names)
+    if not listed:
+        return ()
+    return (
+        f"the job's environment sets {listed}, which the launcher {launcher} tells each rank itself: "
+        "the job's word is not heeded; leave it out",
+    )

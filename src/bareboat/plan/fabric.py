@@ -1,0 +1,180 @@
+"""What the ranks of several nodes are given for the networks that the nodes have, what will keep them from a
+fabric, and what the job script looks after because of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bareboat.engines import Container, Engine
+from bareboat.errors import PlanError
+from bareboat.fabric import told
+from bareboat.fabric.facts import FabricWatch, Network
+from bareboat.fabric.settings import Setting, Speakers, advice, settings
+from bareboat.launchers import Launcher, by_mpi
+from bareboat.model import (
+    Command,
+    Decision,
+    Image,
+    Job,
+    Joined,
+    MpiFacts,
+    MpiFamily,
+    Rejected,
+    Site,
+    Start,
+    Variable,
+)
+from bareboat.mpi.ladder import library_of
+
+_SUBJECT = "fabric"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """What becomes of it in the plan; nothing, for a job on one node. `prelude`: lines of bash that set the
+    variables of `passed`."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    prelude: str = ""
+    passed: tuple[str, ...] = ()
+    watch: FabricWatch | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def choose_fabric(
+    job: Job,
+    image: Image | None,
+    node: Site,
+    engine: Engine,
+    launcher: Launcher,
+    container: Container,
+    decisions: list[Decision],
+    *,
+    host_mpi: MpiFacts | None = None,
+) -> Fabric:
+    """`node`: one of those that the ranks run on; `host_mpi`: the MPI that is bound into the image. Raises
+    PlanError where a required fabric cannot be had."""
+    if job.topology.nodes == 1:
+        return Fabric()
+    speakers = _speakers(job, image, launcher, host_mpi)
+    network = node.network or Network()
+    sockets = _by_nature(job, image, launcher, speakers)
+    if job.fabric == "require":
+        _check_required(network, node, sockets)
+    given = {*job.environment, *(image.environment if image is not None else ())}
+    wanted = settings(network, speakers)
+    chosen = [each for each in wanted if each.name not in given]
+    left = [each for each in wanted if each.name in given]
+    advised = advice(
+        network, speakers, captured=image is not None and not image.reference, machine=node.architecture
+    )
+    tells = _nccl_tells(engine, container, node) if speakers.nccl else None
+    if given & {*told.NCCL, told.NCCL_FILE}:  # the user has plans of their own with NCCL's words
+        tells = None
+    watch = None
+    if network.title or tells is not None:
+        watch = FabricWatch(
+            there=network.title,
+            required=job.fabric == "require",
+            proof=speakers.mpi is not None and bool(told.asked(speakers.mpi)),
+            program=launcher.START is Start.PROGRAM,
+            nccl=tells is not None,
+            sockets=sockets,
+        )
+    decisions += _decision(network, node, chosen, left, sockets)
+    at_run_time = [each for each in chosen if each.value is None]
+    return Fabric(
+        environment={each.name: each.value for each in chosen if each.value is not None}
+        | (told.NCCL if tells is not None else {}),
+        prelude="".join(map(_line, at_run_time)) + (tells or ""),
+        passed=(*(each.name for each in at_run_time), *((told.NCCL_FILE,) if tells is not None else ())),
+        watch=watch,
+        warnings=tuple(f"{network.title} will not be used: {a.fault}; {a.remedy}" for a in advised),
+    )
+
+
+def _speakers(job: Job, image: Image | None, launcher: Launcher, host_mpi: MpiFacts | None) -> Speakers:
+    mpi = None
+    if launcher.NAME in by_mpi.NAMES:
+        library = host_mpi or (library_of(image) if image is not None else None)
+        mpi = library.family if library is not None else MpiFamily.UNKNOWN
+    # A host's MPI brings the site's libraries, which are taken to be right for it.
+    libraries = image.fabrics if image is not None and host_mpi is None else None
+    # Without a GPU of its own no rank starts NCCL (or AMD's RCCL, which has its words), whatever lies in the
+    # image. Frameworks may have it built in.
+    has = image is not None and (image.cuda is not None or image.rocm is not None)
+    nccl = job.topology.gpus_per_rank > 0 and (has or any(each.name == "NCCL" for each in libraries or ()))
+    return Speakers(mpi=mpi, nccl=nccl, libraries=libraries)
+
+
+def _by_nature(job: Job, image: Image | None, launcher: Launcher, speakers: Speakers) -> str:
+    """What ranks without MPI and without NCCL speak by, which knows no fabric; "" for other ranks, and where
+    it is not known."""
+    unknown = job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
+    if speakers.mpi is not None or speakers.nccl or unknown:
+        return ""
+    return {"tensorflow": "gRPC"}.get(launcher.NAME, "gloo")
+
+
+def _check_required(network: Network, node: Site, sockets: str) -> None:
+    asked = 'the job asks for a fabric (fabric = "require")'
+    if not network.title:
+        seen = "nobody has looked at the networks of" if node.network is None else "there is none on"
+        raise PlanError(
+            f"{asked}, and {seen} {node.hostname}",
+            remedy='bareboat doctor --compute   # looks at the nodes of the queue; or fabric = "mark"',
+        )
+    if sockets:
+        raise PlanError(
+            f"{asked}, and without GPUs and MPI its ranks speak by {sockets}, which is TCP whatever there is",
+            context=f"the nodes have {network.title}",
+            remedy='use MPI or NCCL (gpus_per_rank), or set fabric = "mark"',
+        )
+
+
+def _decision(
+    network: Network, node: Site, chosen: list[Setting], left: list[Setting], sockets: str
+) -> list[Decision]:
+    if node.network is None or not (network.title or chosen):
+        return []
+    reasons = [f"so it was seen on {node.hostname}"]
+    if sockets and network.title:
+        reasons.append(f"but {sockets} is TCP whatever there is")
+    reasons += [f"with {each.text}: {each.reason}" for each in chosen]
+    return [
+        Decision(
+            subject=_SUBJECT,
+            choice=network.title or "none",
+            reason="; ".join(reasons),
+            rejected=tuple(
+                Rejected(choice=each.text, reason="the job or the image sets it otherwise") for each in left
+            ),
+        )
+    ]
+
+
+def _line(setting: Setting) -> str:
+    """What the site has exported, by a module, say, comes first. Without `ip` the interface is not known."""
+    name = setting.name
+    return f'[ -z "$BAREBOAT_INTERFACE" ] || {name}=${{{name}:-{setting.before}$BAREBOAT_INTERFACE}}\n'
+
+
+def _nccl_tells(engine: Engine, container: Container, node: Site) -> str | None:
+    """The line that says where NCCL writes, by the name that the run's folder has in the container: which is
+    asked of the engine itself. None where it cannot have one."""
+    probe = Command(
+        argv=("true", Joined((Variable("BAREBOAT_RUN_DIR"), f"/{told.NCCL_FOLDER}"))), workdir="/"
+    )
+    try:
+        word = engine.wrap(probe, container, node).argv[-1]
+    except PlanError:
+        return None
+    match word:
+        case Joined(parts=(str() as place, _)) if place.startswith("/"):
+            top = place
+        case Joined(parts=(Variable(name="BAREBOAT_RUN_DIR"), _)):
+            top = "$BAREBOAT_RUN_DIR"
+        case _:
+            return None
+    folder = f"$BAREBOAT_RUN_DIR/{told.NCCL_FOLDER}"
+    return f'[ -d "{folder}" ] || mkdir -p "{folder}"\n{told.NCCL_FILE}="{top}/{told.NCCL_FOLDER}/%h.%p"\n'

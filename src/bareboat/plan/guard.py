@@ -1,0 +1,50 @@
+"""Which filter of system calls the command runs under."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from bareboat.engines import Engine, Guard, Seccomp, seccomp
+from bareboat.model import Decision, Job, Requirement, Site
+
+#: In `Site.other_tools`: the folder of the filters (`bareboat.programs.provide_filters`).
+FILTERS = "seccomp filters"
+
+_OFF = "seccomp = false"
+
+
+def choose_guard(job: Job, engine: Engine, site: Site, decisions: list[Decision]) -> Guard | None:
+    """The filter that Bareboat gives the engine; None where the engine has its own, or there is none."""
+    if not engine.CONTAINS:
+        return None
+    kind = seccomp(engine)
+    folder = site.other_tools.get(FILTERS)
+    is_on = job.seccomp is UNSET
+    if kind is Seccomp.OWN:
+        choice = f"{engine.NAME}'s own filter" if is_on else "no filter"
+        reason = "what it is configured with" if is_on else f"asked for by {_OFF}"
+        reason += "; the container has no controlling terminal and cannot type into one"
+    elif kind is Seccomp.NONE:
+        choice, reason = "no filter of Bareboat's", f"no filter is made for {engine.NAME}"
+    elif folder is None:
+        choice, reason = "no filter", f"none for {site.architecture}, or this kernel has no seccomp"
+    elif kind is Seccomp.FULL and is_on:
+        choice = "Podman's default list"
+        reason = f"system calls outside it are refused, and so is typing into your terminal; {_OFF} ends that"
+    else:
+        choice = "a filter for the terminal only"
+        why = (
+            f"asked for by {_OFF}" if kind is Seccomp.FULL else f"what {engine.NAME} itself allows is allowed"
+        )
+        reason = f"typing into your terminal is refused; {why}"
+    decisions.append(Decision(subject="seccomp", choice=choice, reason=reason))
+    if folder is None or kind not in (Seccomp.FULL, Seccomp.TERMINAL):
+        return None
+    return Guard(folder, full=kind is Seccomp.FULL and is_on)
+
+
+def filter_needed(guard: Guard | None) -> tuple[Requirement, ...]:
+    """A node that does not see the filter must not run the job without it."""
+    if guard is None:
+        return ()
+    return (Requirement(path=guard.folder, what="the seccomp filter", remedy="bareboat plan JOB"),)

@@ -1,0 +1,92 @@
+"""Which launcher starts the ranks, and how it is composed with the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bareboat import registry
+from bareboat.engines import Container, Engine
+from bareboat.errors import PlanError
+from bareboat.gpu import inject
+from bareboat.launchers import Launchable, Launcher, NotLaunchable, Surroundings, by_mpi
+from bareboat.model import Command, Decision, Image, Job, Rejected, Start
+from bareboat.plan import sweep, watchdog
+from bareboat.plan.environment import is_own
+from bareboat.plan.gpus import Gpu
+from bareboat.plan.process import IDENTITY, Workload
+
+#: Docker's, for images that name none.
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Variables of an image that are not for its command: who it is, and what only other tools read.
+_NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
+
+
+def choose_launcher(
+    job: Job, surroundings: Surroundings, decisions: list[Decision]
+) -> tuple[Launcher, Launchable]:
+    rejected: list[Rejected] = []
+    for name in [job.launcher] if job.launcher else registry.names("launchers"):
+        launcher = registry.launcher(name)
+        verdict = _linked(launcher, job, surroundings) or launcher.judge(job, surroundings)
+        if isinstance(verdict, Launchable):
+            decisions.append(
+                Decision(
+                    subject="launcher",
+                    choice=f"{name}, {launcher.POSITION.value}",
+                    reason=("asked for; " if job.launcher else "") + verdict.reason,
+                    rejected=tuple(rejected),
+                )
+            )
+            return launcher, verdict
+        rejected.append(Rejected(choice=name, reason=verdict.reason, remedy=verdict.remedy))
+    raise PlanError(
+        f"no launcher can start {' '.join(job.command)!r} as {job.topology.world_size} ranks",
+        context="\n".join(f"{r.choice}: {r.reason}" for r in rejected),
+        remedy=next((r.remedy for r in reversed(rejected) if r.remedy), "bareboat doctor"),
+    )
+
+
+def _linked(launcher: Launcher, job: Job, around: Surroundings) -> NotLaunchable | None:
+    """Why a program that is linked to an MPI is not started rank by rank, whatever else the image has."""
+    program = around.image.program if around.image is not None else None
+    if launcher.START is not Start.RANKS or program is None or not program.mpi:
+        return None
+    return by_mpi.alone(launcher.NAME, job, around)
+
+
+def compose(
+    job: Job,
+    process: Workload,
+    image: Image | None,
+    engine: Engine,
+    launcher: Launcher,
+    container: Container,
+    around: Surroundings,
+    gpu: Gpu,
+    settings: Mapping[str, str],
+) -> Command:
+    """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
+    inside the container, and scheduler(launcher(engine(workload))) for those outside. `settings`: variables
+    that lie between the launcher's and the job's."""
+    passed = launcher.passed(job)
+    own = sweep.fixed_environment(job)
+    command = Command(
+        argv=sweep.words(process.argv, process.own, job),
+        environment={**settings, **{name: own[name] for name in own if not is_own(name, passed)}},
+        workdir=process.workdir,
+    )
+    # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
+    # own words (`Launcher.program`) stand in the job script, before those of the engine.
+    launched = launcher.wrap(command, job, around)
+    # The image's ENV below what the launcher sets for its ranks, and that below what the job asks for.
+    own = image.environment if image is not None else {}
+    environment = {"PATH": _PATH, **{name: value for name, value in own.items() if name not in _NOT_TAKEN}}
+    environment |= {**watchdog.environment(job), **launched.environment}
+    if gpu.driver is not None:
+        environment = inject.environment(environment, gpu.driver, gpu.compat)
+    if engine.CONTAINS and image is not None:
+        environment["BAREBOAT_IMAGE"] = image.digest
+    return engine.wrap(msgspec.structs.replace(launched, environment=environment), container, around.site)

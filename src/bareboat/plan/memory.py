@@ -1,0 +1,91 @@
+"""How much memory a rank gets: what the job asks for, or the site's default, which no script shows."""
+
+from __future__ import annotations
+
+from bareboat.model import Decision, DefaultMemory, Image, Job, Site
+from bareboat.schedulers import cpus_per_node
+
+_TITLES = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+}
+#: Bytes that a rank has used, and reserved of its address space, after the import and one small operation on
+#: two CPUs: PyTorch 2.13, TensorFlow 2.15.1, JAX 0.10.2. Training takes more, and so does CUDA.
+_LEAST = {
+    "tensorflow": (481 << 20, 1608 << 20),
+    "torch": (284 << 20, 763 << 20),
+    "jax": (164 << 20, 925 << 20),
+}
+
+
+def choose_memory(
+    job: Job, image: Image | None, site: Site, scheduler: str, decisions: list[Decision]
+) -> tuple[str, ...]:
+    """Add the decision, where the site's default holds and is known; return what the user should know."""
+    default = _default(job, site, scheduler)
+    asked = job.scheduling.mem_per_node_bytes
+    ranks = job.topology.ranks_per_node
+    if scheduler == "local" or (asked is None and default is None):
+        return ()
+    if asked is not None:
+        each, virtual = asked // ranks, scheduler == "gridengine"
+    else:
+        assert default is not None
+        found = _per_rank(job, site, scheduler, default)
+        if found is None:
+            return ()
+        each, virtual = found, default.virtual
+        reason = f"the site's default, {default.setting}; mem_per_node_bytes under [scheduling] asks for more"
+        what = "of virtual memory for each rank" if virtual else "for each rank"
+        decisions.append(Decision(subject="memory", choice=f"{_size(each)} {what}", reason=reason))
+    return _too_little(image, each, ranks, virtual=virtual)
+
+
+def _default(job: Job, site: Site, scheduler: str) -> DefaultMemory | None:
+    facts = site.scheduler(scheduler)
+    if facts is None:
+        return None
+    partition = facts.partition(job.scheduling.partition)
+    own = partition.default_memory if partition is not None else None
+    return own or facts.default_memory
+
+
+def _per_rank(job: Job, site: Site, scheduler: str, default: DefaultMemory) -> int | None:
+    """None where it depends on what the scheduler will give."""
+    topology = job.topology
+    if any("mem" in option for option in job.scheduling.options):
+        return None
+    cpus = cpus_per_node(job)
+    if job.scheduling.exclusive and default.per == "cpu":
+        facts = site.scheduler(scheduler)
+        partition = facts.partition(job.scheduling.partition) if facts is not None else None
+        if partition is None or partition.cpus_per_node is None:
+            return None
+        cpus = partition.cpus_per_node  # all of the node's
+    match default.per:
+        case "cpu":
+            return default.bytes * cpus // topology.ranks_per_node
+        case "node":
+            return default.bytes // topology.ranks_per_node
+        case "job":
+            return default.bytes // topology.world_size
+        case _:
+            return default.bytes
+
+
+def _too_little(image: Image | None, each: int, ranks: int, *, virtual: bool) -> tuple[str, ...]:
+    if image is None:
+        return ()
+    for name, needed in _LEAST.items():
+        if name in image.frameworks and each < needed[virtual]:
+            kind = "virtual memory" if virtual else "memory"
+            return (
+                f"a rank gets {_size(each)}, and {_TITLES[name]} alone takes {_size(needed[virtual])} of "
+                f"{kind}: set mem_per_node_bytes = {2 * needed[virtual] * ranks} or more under [scheduling]",
+            )
+    return ()
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -1,0 +1,50 @@
+"""Whether the job's program is there and can be executed, as far as that is known before the start."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from bareboat.engines import Engine, starts_by
+from bareboat.errors import PlanError, ProgramError
+from bareboat.model import Executable, Job
+from bareboat.plan.gpus import Gpu
+from bareboat.schedulers import Scheduler
+
+
+def check_starters(program: Executable | None, engine: Engine) -> None:
+    """Raises PlanError for an image without what the engine starts commands by."""
+    lacks = [] if program is None else [each for each in starts_by(engine) if each in program.lacks]
+    if lacks:
+        raise PlanError(
+            f"{engine.NAME} starts commands by {' and '.join(lacks)}, which the image does not have",
+            remedy="--engine bubblewrap or apptainer, which need nothing in the image",
+        )
+
+
+def check_program(
+    job: Job, program: Executable | None, engine: Engine, gpu: Gpu, scheduler: Scheduler, warnings: list[str]
+) -> Executable | UnsetType:
+    """What each node is to look at before it starts the command; UNSET: nothing.
+
+    Raises ProgramError for a program that cannot be executed.
+    """
+    if program is None or not program.known:
+        return UNSET
+    if gpu.driver is not None and any(file.name == program.word for file in gpu.driver.programs):
+        return UNSET  # the driver's own tools come with it
+    if not program.code:
+        return program if program.place else UNSET
+    if not scheduler.AT_ONCE and "/" not in program.word and not engine.CONTAINS:
+        warnings.append(
+            f'"{program.word}" {program.reason}; the job fails with exit code {program.code} '
+            "unless the compute nodes have it"
+        )
+        return UNSET
+    if program.place and job.scheduling.after:
+        return program  # an earlier job may write it
+    raise ProgramError(
+        f'"{program.word}" {program.reason}',
+        context=program.context,
+        remedy=program.remedy,
+        status=program.code,
+    )

@@ -1,0 +1,43 @@
+"""Which scheduler runs the job, and whether it can be had there."""
+
+from __future__ import annotations
+
+from bareboat import registry
+from bareboat.errors import PlanError
+from bareboat.model import Decision, Job, Site
+from bareboat.schedulers import Scheduler
+
+
+def choose_scheduler(job: Job, site: Site, decisions: list[Decision]) -> Scheduler:
+    """The one that was asked for, or this machine. `site` is where the job is handed over."""
+    name = job.scheduler or "local"
+    scheduler = registry.scheduler(name)
+    objection = scheduler.objection(job, site)
+    if objection is not None:
+        raise PlanError(objection[0], remedy=objection[1])
+    reason = "this machine runs it at once"
+    facts = site.scheduler(name)
+    if facts is not None:
+        partition = facts.partition(job.scheduling.partition)
+        reason = f"{name} {facts.version} is on this machine" + (
+            f"; {'partition' if name == 'slurm' else 'queue'} {partition.name}" if partition else ""
+        )
+    if job.scheduler:
+        reason = f"asked for; {reason}"
+    if scheduler.UNTESTED:
+        reason += f"; untested: {scheduler.UNTESTED}"
+    decisions.append(Decision(subject="scheduler", choice=name, reason=reason))
+    return scheduler
+
+
+def tell_topology(job: Job, node: Site, decisions: list[Decision]) -> None:
+    """`node` is a machine of those that the ranks run on."""
+    topology = job.topology
+    nodes = "1 node" if topology.nodes == 1 else f"{topology.nodes} nodes"
+    decisions.append(
+        Decision(
+            subject="topology",
+            choice=f"{nodes} x {topology.ranks_per_node} ranks = world size {topology.world_size}",
+            reason=f"{node.hostname} has {node.cpus} CPUs and {len(node.gpus)} GPUs",
+        )
+    )

@@ -1,0 +1,45 @@
+"""The store, kept from what a container writes to the user's own directories. Pure.
+
+A writable mount of the home directory has the store in it: images that other jobs run, tools, job scripts
+that the host runs again. So the store is mounted over itself, read-only, and each directory between
+the mount and the store over itself as it is: what something is mounted on cannot be renamed, so nobody puts
+another store in the place of this one.
+"""
+
+from __future__ import annotations
+
+from bareboat.engines import Engine, keeps_read_only
+from bareboat.errors import PlanError
+from bareboat.model import Decision, Mount, Rootfs
+
+
+def guards(
+    mounts: list[Mount], rootfs: Rootfs, engine: Engine, decisions: list[Decision]
+) -> tuple[Mount, ...]:
+    """The mounts that keep it. Raises PlanError for a writable mount that lies in the store itself."""
+    found = []
+    for mount in mounts:
+        inner = rootfs.exposed.get(mount.source) if mount.writable else None
+        if inner is None:
+            continue
+        if inner == ".":
+            raise PlanError(
+                f"{mount.source} is in the store: the job could change images, tools and job scripts",
+                remedy="keep the store elsewhere: --store DIR; or mount another directory",
+            )
+        path = f"{mount.source.rstrip('/')}/{inner}"
+        if keeps_read_only(engine):
+            source, target = mount.source.rstrip("/"), mount.target.rstrip("/")
+            for part in inner.split("/"):
+                source, target = f"{source}/{part}", f"{target}/{part}"
+                found.append(Mount(source=source, target=target, writable=True))
+            found[-1] = Mount(source=source, target=target)
+            choice, reason = f"{path} is read-only", f"it lies in {mount.source}, which is mounted writable"
+        else:
+            choice = f"{path} can be written to by the job"
+            reason = (
+                f"it lies in {mount.source}, which is mounted writable, and {engine.NAME} keeps nothing in "
+                "such a directory read-only; the job can change images, tools and job scripts"
+            )
+        decisions.append(Decision(subject="store", choice=choice, reason=reason))
+    return tuple(dict.fromkeys(found))

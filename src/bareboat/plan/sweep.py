@@ -1,0 +1,75 @@
+"""What a sweep's points change in a plan: words and variables whose values only the job script knows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from bareboat import sweep as sweeps
+from bareboat.model import Decision, Job, Joined, Site, Variable, Word
+from bareboat.schedulers import Scheduler
+from bareboat.sweep import Sweep
+
+
+def variables(job: Job) -> tuple[str, ...]:
+    """The variables of the job script that the command finds its point by."""
+    if job.sweep is UNSET:
+        return ()
+    return tuple(sweeps.variable(name) for name in (sweeps.INDEX, *job.sweep.names))
+
+
+def words(argv: Sequence[str], own: int, job: Job) -> tuple[Word, ...]:
+    """The command's words. Placeholders are only in the last `own`, which are the job's; the others are the
+    image's or a launcher's."""
+    if job.sweep is UNSET:
+        return tuple(argv)
+    first = len(argv) - own
+    return (*argv[:first], *(_word(text, job.sweep) for text in argv[first:]))
+
+
+def fixed_environment(job: Job) -> dict[str, str]:
+    """Of the job's variables those that are the same at every point."""
+    if job.sweep is UNSET:
+        return job.environment
+    found = {name: _word(text, job.sweep) for name, text in job.environment.items()}
+    return {name: word for name, word in found.items() if isinstance(word, str)}
+
+
+def given(job: Job) -> tuple[tuple[str, Joined], ...]:
+    """The others, by name."""
+    if job.sweep is UNSET:
+        return ()
+    found = ((name, _word(text, job.sweep)) for name, text in sorted(job.environment.items()))
+    return tuple((name, word) for name, word in found if isinstance(word, Joined))
+
+
+def _word(text: str, sweep: Sweep) -> str | Joined:
+    parts = sweeps.parse(text, sweep.names)
+    if all(isinstance(part, str) for part in parts):
+        return "".join(part for part in parts if isinstance(part, str))
+    return Joined(
+        tuple(part if isinstance(part, str) else Variable(sweeps.variable(part.name)) for part in parts)
+    )
+
+
+def tell(job: Job, site: Site, scheduler: Scheduler, decisions: list[Decision]) -> None:
+    if job.sweep is UNSET:
+        return
+    count, at_once = len(job.sweep.points), job.sweep.at_once
+    if scheduler.AT_ONCE:
+        reason = "one after another on this machine"
+    elif scheduler.has_arrays(site):
+        reason = f"one array job of {scheduler.NAME}"
+    else:
+        reason = f"{scheduler.NAME} has no array jobs here: a job for each point"
+    first = shlex.join(sweeps.fill(word, job.sweep, 0) for word in job.command)
+    decisions.append(
+        Decision(
+            subject="sweep",
+            choice=f"{count} points of {', '.join(job.sweep.names)}"
+            + (f", {at_once} at once" if at_once is not None else ""),
+            reason=f"{reason}; the first runs: {first or 'what the image runs'}",
+        )
+    )

@@ -1,0 +1,45 @@
+"""What will probably go wrong on this site although nothing forbids it."""
+
+from __future__ import annotations
+
+from bareboat.engines import LEAST_SHM_BYTES
+from bareboat.model import Image, Job, Site
+
+#: Packages that compile while they run, and what of them does not work without a compiler.
+_COMPILE = {
+    "deepspeed": "DeepSpeed's operators",
+    "triton": "Triton's kernels and torch.compile",
+    "torch": "torch.compile",
+}
+
+
+def image_warnings(job: Job, image: Image | None) -> tuple[str, ...]:
+    """What the image lacks that its packages start: a C compiler. A job that says `capture.compiler = false`
+    does without."""
+    if image is None or image.compiler is not False or job.capture.compiler is False:
+        return ()
+    what = next((what for package, what in _COMPILE.items() if package in image.frameworks), None)
+    if what is None:
+        return ()
+    remedy = (
+        "set compiler = true under [capture], or false when the job does not need them"
+        if job.image == "capture"
+        else "use an image that has gcc, when the job needs them"
+    )
+    return (f"the image has no C compiler, which {what} start: {remedy}",)
+
+
+def site_warnings(job: Job, image: Image | None, site: Site) -> tuple[str, ...]:
+    """What could not be probed, and what is too small."""
+    if image is None or "torch" not in image.frameworks:
+        return site.remarks
+    shm = next((system for system in site.file_systems if system.purpose == "shm"), None)
+    ranks = job.topology.ranks_per_node
+    if shm is None or shm.free_bytes >= LEAST_SHM_BYTES * ranks:
+        return site.remarks
+    return (
+        *site.remarks,
+        f"{shm.path} has {shm.free_bytes / 2**20:,.0f} MiB free for {ranks} ranks: a PyTorch DataLoader with "
+        "workers passes batches through it, and is killed by a bus error when it is full; use num_workers=0, "
+        f"or: sudo mount -o remount,size=50% {shm.path}",
+    )

@@ -1,0 +1,327 @@
+"""A compute node -> Site, through the queue and with nothing of Bareboat on the node.
+
+A small job of plain bash answers questions that are put as files into a folder of the store, which the node
+sees: the engines' own probes ask them, as they ask the login node. That it does not see the folder is an
+answer too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from bareboat import access, codec, execute, registry, submission
+from bareboat.clock import utc_now
+from bareboat.errors import BareboatError, ToolError
+from bareboat.files.mounts import Mount, find_mount
+from bareboat.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
+from bareboat.printable import one_line
+from bareboat.probe import fabrics, processor
+from bareboat.probe.attempts import attempt
+from bareboat.probe.engines import probe_engine
+from bareboat.probe.host import SWITCHES, obstacle_of
+from bareboat.schedulers import Scheduler
+from bareboat.store import Store
+
+_WALLTIME_S = 300
+_POLL_S = 0.05
+#: From the job's start to its first sign of life: shared file systems take their time.
+_READY_S = 20.0
+
+_SCRIPT = """\
+# Answers Bareboat's questions about this node: each is a file NAME.ask with a command in it.
+cd {folder} || exit 3
+: > ready
+deadline=$((SECONDS + {walltime_s} - 30))
+while [ ! -e stop ] && [ "$SECONDS" -lt "$deadline" ]; do
+  for ask in *.ask; do
+    [ -e "$ask" ] || continue
+    name=${{ask%.ask}}
+    mv "$ask" "$name.asked"
+    (
+      bash "./$name.asked" > "$name.out" 2> "$name.err" < /dev/null
+      echo "$?" > "$name.new"
+      mv "$name.new" "$name.code"
+    ) &
+  done
+  sleep 0.05
+done
+wait
+"""
+
+#: One line a fact: its name, a blank, its value.
+_FACTS = """\
+echo "hostname $(uname -n)"
+echo "kernel $(uname -r)"
+echo "architecture $(uname -m)"
+. /etc/os-release 2>/dev/null
+echo "distribution ${PRETTY_NAME:-unknown}"
+echo "glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/glibc //')"
+head -n 40 /proc/cpuinfo | sed 's/^/cpuinfo /'
+echo "cpus $(nproc)"
+echo "mem_kb $(sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo)"
+echo "load $(cut -d ' ' -f 1 /proc/loadavg)"
+echo "timezone $(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p')"
+for gpu in /dev/nvidia[0-9]*; do [ -e "$gpu" ] && echo "gpu $gpu"; done
+for path in %s; do [ -e "$path" ] || echo "unseen $path"; done
+for path in %s; do
+  [ -e "$path" ] || continue
+  echo "place $(stat -f -c '%%a %%S %%d' "$path") $path"
+  echo "real $(readlink -f "$path")"
+done
+sed 's/^/mount /' /proc/self/mountinfo
+true
+"""
+
+
+_NEEDED = (
+    "hostname", "kernel", "architecture", "distribution", "glibc", "load", "timezone",
+)  # fmt: skip
+
+
+class NodeHost:
+    """The questions of the engines' probes, answered on the node. `moved`: programs that lie elsewhere."""
+
+    def __init__(self, folder: Path, store: Store, moved: dict[str, str]) -> None:
+        self._folder = folder
+        self._store = store
+        self._moved = moved
+        self._serials = itertools.count(1)
+        self._lock = threading.Lock()
+        self._absent: dict[str, bool] = {}
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
+        words = [self._moved.get(word, word) for word in argv]
+        return self._ask("exec " + shlex.join(words), tuple(argv), timeout_s)
+
+    def shell(self, script: str) -> str:
+        """What a script prints on the node."""
+        outcome = self._ask(script, ("bash",), 60.0)
+        if not outcome.ok:
+            raise ToolError("the compute node does not answer", context=outcome.stderr)
+        return outcome.stdout
+
+    def which(self, name: str) -> str | None:
+        return self.shell(f"command -v {shlex.quote(name)} || true").strip() or None
+
+    def tool(self, name: str) -> str | None:
+        folder = access.tool(self._store.tools, name)
+        return None if folder is None else str(folder)
+
+    def scratch(self) -> str:
+        folder = self._folder / f"scratch-{next(self._serials)}"
+        folder.mkdir()
+        return str(folder)
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        with self._lock:
+            if asked := [path for path in paths if path not in self._absent]:
+                told = self.shell(f'for path in {shlex.join(asked)}; do [ -e "$path" ] || echo "$path"; done')
+                self._absent.update({path: path in told.splitlines() for path in asked})
+            return tuple(path for path in paths if self._absent[path])
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        status = self.shell("cat /proc/self/status")
+        values = {path: self.shell(f"cat {path} 2>/dev/null || true") for path, *_ in SWITCHES}
+        return obstacle_of(values, status)
+
+    def _ask(self, script: str, argv: tuple[str, ...], timeout_s: float) -> Outcome:
+        name = self._folder / f"{next(self._serials):06d}"
+        began = time.monotonic()
+        part = name.with_suffix(".part")
+        part.write_bytes(os.fsencode(script + "\n"))
+        os.replace(part, name.with_suffix(".ask"))
+        code = name.with_suffix(".code")
+        while not code.exists():
+            if time.monotonic() - began > timeout_s + 20.0:
+                raise ToolError(
+                    f"{argv[0]} did not answer on the compute node within {timeout_s:.0f} s",
+                    context=shlex.join(argv),
+                )
+            time.sleep(_POLL_S)
+        told = code.read_text(errors="replace").strip()
+        return Outcome(
+            argv=argv,
+            exit_code=int(told) if re.fullmatch("[0-9]{1,3}", told) else 127,
+            stdout=name.with_suffix(".out").read_text(errors="surrogateescape"),
+            stderr=name.with_suffix(".err").read_text(errors="surrogateescape"),
+            wall_s=time.monotonic() - began,
+        )
+
+
+def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Callable[[str], None]) -> Site:
+    """Send a small job to where `job` would go, ask the node it runs on, and keep what it says.
+
+    `login`: what was seen here, of which the node keeps the user. Raises BareboatError when the queue does
+    not start the job.
+    """
+    scheduler = registry.scheduler(job.scheduler or "local")
+    with store.scratch(own=True) as folder:
+        number = _submit(scheduler, job, login, folder)
+        try:
+            seen = _await(scheduler, number, folder, say)
+            say(f"asking the node of job {number}")
+            facts = login.scheduler(scheduler.NAME)
+            plugins = facts.mpi_plugins if facts is not None else ()
+            host = NodeHost(folder, store, moved)
+            site = _site(host, store, login, plugins) if seen else _blind(store, login)
+        finally:
+            (folder / "stop").touch()
+            execute.run(scheduler.cancel(number))
+    store.write(store.site(site_name(job, login)), codec.to_json(site))
+    return site
+
+
+def site_name(job: Job, login: Site) -> str:
+    """Under which name a compute node's facts are kept: its scheduler's and its partition's."""
+    partition = job.scheduling.partition
+    if partition is None:
+        known = (facts.partitions for facts in login.schedulers if facts.name == job.scheduler)
+        partition = next((each.name for all_ in known for each in all_ if each.default), "default")
+    return f"{job.scheduler}-{partition}"
+
+
+def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:
+    small = msgspec.structs.replace(
+        job,
+        name="bareboat-doctor",
+        topology=msgspec.structs.replace(job.topology, nodes=1, ranks_per_node=1, cpus_per_rank=1),
+        scheduling=msgspec.structs.replace(job.scheduling, requeue=False, warning_s=0, after=()),
+        walltime_s=_WALLTIME_S,
+    )
+    body = _SCRIPT.format(folder=shlex.quote(str(folder)), walltime_s=_WALLTIME_S)
+    text = "\n".join(["#!/usr/bin/env bash", *scheduler.directives(small, login), body])
+    script = folder / "look.sh"
+    script.write_bytes(os.fsencode(text))
+    argv = scheduler.submit(str(script), str(folder / "output.log"))
+    return scheduler.job_id(submission.submit_by(argv, text if scheduler.SUBMITS_STDIN else None))
+
+
+def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str], None]) -> bool:
+    """Whether the job, once it runs, sees the store."""
+    running_since = None
+    while True:
+        if (folder / "ready").exists():
+            return True
+        entry = _entry(scheduler, number)
+        if entry is not None and entry.state is JobState.PENDING:
+            say(f"job {number} waits in the queue{f' ({entry.reason})' if entry.reason else ''}")
+        else:
+            running_since = running_since or time.monotonic()
+            # Over, or running and mute: it writes its first file before anything else.
+            if time.monotonic() - running_since > _READY_S:
+                break
+        time.sleep(0.5)
+    if entry is not None and entry.state in (JobState.CANCELLED, JobState.NODE_FAIL):
+        raise BareboatError(
+            f"the job that was to look at a compute node ended: {entry.state.value}",
+            context=entry.reason,
+            remedy="bareboat doctor --compute",
+        )
+    return False
+
+
+def _entry(scheduler: Scheduler, number: str) -> QueueEntry | None:
+    return submission.ask(scheduler.NAME, [number]).get(number)
+
+
+def _blind(store: Store, login: Site) -> Site:
+    """A node that does not see the store: nothing else can be asked of it."""
+    return msgspec.structs.replace(
+        login, hostname="a compute node", engines=(), gpus=(), file_systems=(), schedulers=(),
+        network=None, unseen=tuple(dict.fromkeys((str(store.root), str(store.own)))), probed_at=utc_now(),
+    )  # fmt: skip
+
+
+def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()) -> Site:
+    asked = {"store": str(store.root), "home": login.home, "tmp": "/tmp", "shm": "/dev/shm"}
+    seen = tuple(dict.fromkeys((str(store.root), str(store.own), login.home)))
+    script = _FACTS % (shlex.join(seen), shlex.join(asked.values()))
+    facts: dict[str, list[str]] = {}
+    for line in host.shell(script).splitlines():
+        name, _, value = line.partition(" ")
+        facts.setdefault(name, []).append(value)
+    one = {name: values[0] for name, values in facts.items()}
+    odd = [name for name in _NEEDED if name not in one] + [
+        f"{name} {value}" for name in ("cpus", "mem_kb") if not (value := one.get(name, "")).isdecimal()
+    ]
+    if odd:
+        raise ToolError(
+            "the compute node did not report all facts about itself",
+            context=f"missing or not understood: {', '.join(map(one_line, odd))}",
+            remedy="look at what its shell and its tools (uname, getconf, nproc, stat) print there",
+        )
+    remarks: list[str] = []
+    names = registry.names("engines")
+    with execute.side_by_side(len(names)) as pool:
+        engines = tuple(pool.map(lambda name: probe_engine(name, host), names))
+    purposes = {path: purpose for purpose, path in asked.items()}
+    mounts = "\n".join(facts.get("mount", ()))
+
+    def place(line: str, real: str) -> FileSystem:
+        return _file_system(line, find_mount(mounts, real), purposes)
+
+    pairs = zip(facts.get("place", ()), facts.get("real", ()), strict=False)
+    places = [attempt("a file system", partial(place, *pair), None, remarks) for pair in pairs]
+    file_systems = tuple(each for each in places if each is not None)
+    return msgspec.structs.replace(
+        login,
+        hostname=one["hostname"],
+        kernel=one["kernel"],
+        architecture=one["architecture"],
+        distribution=one["distribution"],
+        glibc=one["glibc"],
+        cpu_model=processor.name("\n".join(facts.get("cpuinfo", ())), one["architecture"]),
+        cpus=int(one["cpus"]),
+        mem_bytes=int(one["mem_kb"]) * 1024,
+        load_1min=float(one["load"]) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", one["load"]) else 0.0,
+        timezone=one["timezone"],
+        gpus=tuple(facts.get("gpu", ())),
+        unseen=tuple(facts.get("unseen", ())),
+        engines=tuple(found for each in engines for found in each),
+        file_systems=file_systems,
+        schedulers=(),
+        checks=(),
+        network=attempt("the network", lambda: fabrics.parse(host.shell(fabrics.SCRIPT)), None, remarks),
+        broken_launches=attempt("srun", lambda: _broken_launches(host, plugins), {}, remarks),
+        remarks=tuple(remarks),
+        probed_at=utc_now(),
+    )
+
+
+def _broken_launches(host: NodeHost, plugins: Sequence[str]) -> dict[str, str]:
+    """Of the PMIs that srun lists those by which it starts nothing on this node, and what it says."""
+
+    def start(plugin: str) -> Outcome:
+        argv = ("timeout", "30", "srun", f"--mpi={plugin}", "--ntasks=1", "--overlap", "true")
+        return host.run(argv, timeout_s=40.0)
+
+    if not plugins or not start("none").ok:  # then it is not the PMI
+        return {}
+    tried = {plugin: start(plugin) for plugin in plugins if plugin != "none"}
+    return {
+        f"srun --mpi={plugin}": one_line(next(iter(outcome.stderr.splitlines()), "it did not end"), limit=200)
+        for plugin, outcome in tried.items()
+        if not outcome.ok
+    }
+
+
+def _file_system(line: str, mount: Mount, purposes: dict[str, str]) -> FileSystem:
+    blocks, size, inodes, path = line.split(" ", 3)
+    return FileSystem(
+        purpose=purposes[path],
+        path=path,
+        kind=mount.kind,
+        free_bytes=int(blocks) * int(size),
+        free_inodes=int(inodes),
+        options=mount.options,
+    )

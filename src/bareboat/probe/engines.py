@@ -1,0 +1,34 @@
+"""What each engine says of a machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bareboat import registry
+from bareboat.engines import Host
+from bareboat.model import EngineFacts
+from bareboat.printable import one_line
+from bareboat.probe.attempts import reason
+
+_MOST_DETAIL = 1000
+
+
+def _short(detail: str) -> str:
+    return detail if len(detail) <= _MOST_DETAIL else one_line(detail, limit=_MOST_DETAIL)
+
+
+def probe_engine(name: str, host: Host) -> tuple[EngineFacts, ...]:
+    """What the engine says; a long quotation of its tools is shortened. An engine whose probe fails does not
+    work; that is no reason to know nothing of the others."""
+    try:
+        found = registry.engine(name).probe(host)
+        return tuple(msgspec.structs.replace(facts, detail=_short(facts.detail)) for facts in found)
+    except Exception as error:
+        why = f"when tried, {reason(error)}"
+        modes = (mode.partition(":")[2] for mode in registry.modes(name))
+        return (
+            EngineFacts(
+                name=name, path=host.which(name) or "", version="", origin="on PATH", works=False,
+                detail=why, remedy="bareboat doctor", faults={mode: why for mode in modes if mode},
+            ),
+        )  # fmt: skip

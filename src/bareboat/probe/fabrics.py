@@ -1,0 +1,198 @@
+"""The networks of a node: a script of plain bash that reads /sys, /proc and /dev, and a pure parser. The same
+pair looks at this machine and, through the queue, at a compute node.
+
+https://docs.kernel.org/infiniband/sysfs.html , Documentation/ABI/stable/sysfs-class-infiniband and
+Documentation/ABI/testing/sysfs-class-net of the Linux kernel. Slingshot's class is `cxi`
+(https://github.com/HewlettPackard/shs-cxi-driver).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from bareboat.errors import ToolError
+from bareboat.fabric.facts import Interface, Kind, Network, Port
+from bareboat.probe.host import RealHost
+
+#: One line a fact: its path, a tab, its value. bash's own words only: no process is started for a file. $1: a
+#: folder in which the machine's files lie, for tests.
+SCRIPT = r"""
+shopt -s nullglob
+LC_ALL=C root=${1:-}
+tell() { # the first line of each file
+  local path value
+  for path; do
+    value=
+    { IFS= read -r value < "$path"; } 2>/dev/null || [ -n "$value" ] || continue
+    printf '%s\t%s\n' "${path#"$root"}" "$value"
+  done
+}
+driver() { # of the device that a folder of a class belongs to
+  local path line
+  for path; do
+    while read -r line; do
+      case $line in DRIVER=*) printf '%s\t%s\n' "${path#"$root"}" "${line#DRIVER=}" ;; esac
+    done < "$path"
+  done 2>/dev/null
+}
+for device in "$root"/sys/class/infiniband/*; do
+  tell "$device"/node_type "$device"/ports/*/{state,phys_state,link_layer,rate}
+  driver "$device"/device/uevent
+  for path in "$device"/device/net/*; do printf '%s\t\n' "${path#"$root"}"; done
+done
+for device in "$root"/sys/class/cxi/*; do
+  printf '%s\t\n' "${device#"$root"}"
+  for path in "$device"/device/net/*; do printf '%s\t\n' "${path#"$root"}"; done
+done
+for interface in "$root"/sys/class/net/*; do
+  [ -d "$interface" ] || continue
+  tell "$interface"/{type,operstate,speed}
+  driver "$interface"/device/uevent
+  [ ! -d "$interface"/bridge ] || printf '%s\t\n' "${interface#"$root"}/bridge"
+  for path in "$interface"/brif/*; do printf '%s\t\n' "${path#"$root"}"; done
+done
+{
+  read -r _ # what the columns are called
+  while read -r name _; do printf '/proc/net/route\t%s\n' "$name"; done
+} 2>/dev/null < "$root"/proc/net/route
+for path in "$root"/dev/infiniband/uverbs* "$root"/dev/hfi1_[0-9]* "$root"/dev/cxi[0-9]*; do
+  if [ -r "$path" ] && [ -w "$path" ]; then how=open; else how=closed; fi
+  printf '%s\t%s\n' "${path#"$root"}" "$how"
+done
+printf 'locked memory\t%s\n' "$(ulimit -l)"
+"""
+
+#: Drivers of adapters that speak more than their link layer says.
+_KINDS = {"hfi1": Kind.OMNI_PATH, "efa": Kind.EFA}
+#: Drivers that only play an adapter, over the machine's sockets.
+_SOFT = ("rdma_rxe", "siw")
+_SOFT_DEVICE = re.compile(r"(?:rxe|siw)[0-9_]")
+
+#: Interfaces of container and VM tools, by the names that these give.
+_PRIVATE = re.compile(
+    r"(?:docker|virbr|cni|podman|lxcbr|lxdbr|veth|vmnet|vboxnet|flannel|cali|kube|dummy|nerdctl)[\w.-]*"
+    r"|br-[0-9a-f]{12}"
+)
+_ACTIVE = "4: ACTIVE"
+_COUNT = re.compile(r"[0-9]{1,12}")
+_IPOIB = "32"  # ARPHRD_INFINIBAND
+
+
+def probe_network(host: RealHost, *, root: str = "") -> Network:
+    """Of this machine."""
+    outcome = host.run(["bash", "-c", SCRIPT, "fabrics", root])
+    if not outcome.ok:
+        raise ToolError("the machine's networks cannot be read", context=outcome.stderr)
+    return parse(outcome.stdout)
+
+
+def parse(text: str) -> Network:
+    """What the script printed; what it cannot have printed, such as a notice of the site's, is skipped."""
+    facts: dict[str, list[str]] = defaultdict(list)
+    for line in text.splitlines():
+        path, tab, value = line.partition("\t")
+        if tab:
+            facts[path].append(value.strip())
+    routed = frozenset(facts.get("/proc/net/route", ()))
+    one = {path: values[0] for path, values in facts.items()}
+    interfaces = _interfaces(one, routed)
+    up = {interface.name: interface for interface in interfaces}
+    devices = tuple(path for path in one if path.startswith("/dev/"))
+    locked = one.get("locked memory", "unlimited")
+    return Network(
+        ports=(*_infiniband(one), *_slingshot(one, up)),
+        interfaces=interfaces,
+        devices=devices,
+        closed=tuple(path for path in devices if one[path] == "closed"),
+        locked_memory_bytes=int(locked) * 1024 if _COUNT.fullmatch(locked) else None,
+    )
+
+
+def _below(facts: dict[str, str], folder: str) -> list[str]:
+    """The names in a folder of which something was told."""
+    names = (path.removeprefix(folder).split("/")[0] for path in facts if path.startswith(folder))
+    return list(dict.fromkeys(names))
+
+
+def _infiniband(facts: dict[str, str]) -> list[Port]:
+    found = []
+    for device in _below(facts, "/sys/class/infiniband/"):
+        top = f"/sys/class/infiniband/{device}"
+        driver = facts.get(f"{top}/device/uevent", "")
+        if driver in _SOFT or _SOFT_DEVICE.match(device):
+            continue
+        for number in filter(_COUNT.fullmatch, _below(facts, f"{top}/ports/")):
+            port = f"{top}/ports/{number}"
+            state = facts.get(f"{port}/state", "")
+            rate = re.match(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) Gb/sec", facts.get(f"{port}/rate", ""))
+            found.append(
+                Port(
+                    kind=_kind(
+                        driver, facts.get(f"{port}/link_layer", ""), facts.get(f"{top}/node_type", "")
+                    ),
+                    device=device,
+                    number=int(number),
+                    active=state == _ACTIVE,
+                    state=state.partition(": ")[2] or state,
+                    rate_gbps=float(rate[1]) if rate else None,
+                    driver=driver,
+                    interfaces=tuple(_below(facts, f"{top}/device/net/")),
+                )
+            )
+    return found
+
+
+def _kind(driver: str, link_layer: str, node_type: str) -> Kind:
+    if driver in _KINDS:
+        return _KINDS[driver]
+    if "RNIC" in node_type:
+        return Kind.IWARP
+    return Kind.ROCE if link_layer == "Ethernet" else Kind.INFINIBAND
+
+
+def _slingshot(facts: dict[str, str], interfaces: dict[str, Interface]) -> list[Port]:
+    """An adapter tells its state and its speed by its network interface."""
+    found = []
+    for device in _below(facts, "/sys/class/cxi/"):
+        names = tuple(_below(facts, f"/sys/class/cxi/{device}/device/net/"))
+        own = [interfaces[name] for name in names if name in interfaces]
+        speed = next((each.speed_mbps for each in own if each.speed_mbps), None)
+        up = any(each.up for each in own)
+        found.append(
+            Port(
+                kind=Kind.SLINGSHOT,
+                device=device,
+                active=up,
+                state="up" if up else "down",
+                rate_gbps=speed / 1000 if speed else None,
+                driver="cxi",
+                interfaces=names,
+            )
+        )
+    return found
+
+
+def _interfaces(facts: dict[str, str], routed: frozenset[str]) -> tuple[Interface, ...]:
+    found = []
+    for name in _below(facts, "/sys/class/net/"):
+        top = f"/sys/class/net/{name}"
+        speed = facts.get(f"{top}/speed", "")
+        members = _below(facts, f"{top}/brif/")
+        is_bridge = f"{top}/bridge" in facts
+        physical = [member for member in members if f"/sys/class/net/{member}/device/uevent" in facts]
+        if name == "lo":
+            continue
+        found.append(
+            Interface(
+                name=name,
+                # What has no carrier to tell of (a tunnel, some drivers) is "unknown".
+                up=facts.get(f"{top}/operstate", "") in ("up", "unknown"),
+                routed=name in routed,
+                speed_mbps=int(speed) if _COUNT.fullmatch(speed) else None,  # -1: not known
+                driver=facts.get(f"{top}/device/uevent", ""),
+                ipoib=facts.get(f"{top}/type") == _IPOIB,
+                private=_PRIVATE.fullmatch(name) is not None or (is_bridge and not physical),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,73 @@
+"""What the probes may ask of the machine, in one place."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bareboat import access, execute
+from bareboat.model import Outcome
+from bareboat.probe.files import read_text as read_text
+from bareboat.probe.permits import SWITCHES as SWITCHES
+from bareboat.probe.permits import Trials
+
+
+class RealHost:
+    """This machine. `scratch_root` lies on the store's file system: overlays are tried where layers lie.
+    `tools`: what Bareboat has installed for the user, a folder each."""
+
+    def __init__(self, scratch_root: Path, *, user: str = "", tools: Path | None = None) -> None:
+        self._scratch_root = scratch_root
+        self._tools = tools
+        self._serials = itertools.count(1)  # engines are tried side by side
+        self._lock = threading.Lock()
+        self._absent: dict[str, bool] = {}
+        #: What the node permits; tried when first asked for.
+        self.trials = Trials(self, ("/tmp",), user)
+
+    def which(self, name: str) -> str | None:
+        return execute.which(name)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
+        return execute.run(argv, timeout_s=execute.patience(timeout_s))
+
+    def tool(self, name: str) -> str | None:
+        folder = None if self._tools is None else access.tool(self._tools, name)
+        return None if folder is None else str(folder)
+
+    def scratch(self) -> str:
+        folder = self._scratch_root / f"probe-{next(self._serials)}"
+        folder.mkdir()
+        return str(folder)
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        with self._lock:
+            self._absent.update(
+                {path: not os.path.lexists(path) for path in paths if path not in self._absent}
+            )
+            return tuple(path for path in paths if self._absent[path])
+
+    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+        return self.trials.obstacle()
+
+
+def obstacle_of(values: Mapping[str, str], status: str) -> tuple[str, str] | None:
+    """The same, of what the settings' files and /proc/self/status hold."""
+    for path, forbids, remedy in SWITCHES:
+        if values[path].strip() == forbids:
+            setting = path.removeprefix("/proc/sys/").replace("/", ".")
+            return f"user namespaces are switched off: {setting}={forbids}", remedy
+    if "Seccomp:\t2" in status:
+        return (
+            "a seccomp filter is on this process, as in a container, and seems to forbid user namespaces",
+            "start the outer container with --security-opt seccomp=unconfined",
+        )
+    return None
+
+
+def cpus() -> int:
+    """The CPUs that this process may use, which on a shared node can be fewer than there are."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,147 @@
+"""This machine -> Site. Every engine is tried by running something in it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import sys
+from functools import partial
+
+from bareboat import access, execute, registry
+from bareboat.clock import utc_now
+from bareboat.files.mounts import existing, mount_of
+from bareboat.gpu import find
+from bareboat.model import FileSystem, Site
+from bareboat.plan.watchdog import PY_SPY
+from bareboat.probe import mpi_library, permits, processor
+from bareboat.probe.attempts import attempt
+from bareboat.probe.engines import probe_engine
+from bareboat.probe.fabrics import probe_network
+from bareboat.probe.files import read_text
+from bareboat.probe.host import RealHost, cpus
+from bareboat.probe.mpis import probe_mpis
+from bareboat.probe.schedulers import probe_schedulers
+from bareboat.store import Store
+
+#: Engines that run in a user namespace and no other way.
+_IN_NAMESPACES = ("bubblewrap", "charliecloud")
+#: By which an MPI's launcher can reach other nodes.
+_REMOTE_TOOLS = ("ssh",)
+
+
+def probe(store: Store, *, thorough: bool = False) -> Site:
+    """Look at this machine. Writes only under the store's tmp, which is removed again, and a moment in /tmp.
+
+    Not `thorough`, it leaves out what no engine and no plan needs to know.
+    """
+    uid = os.getuid()
+    user = _user(uid)
+    home = os.path.expanduser("~")
+    places = (("store", str(store.root)), ("home", home), ("tmp", "/tmp"), ("shm", "/dev/shm"))
+    remarks: list[str] = []
+    systems = (
+        attempt(f"the file system of {path}", partial(_file_system, purpose, path), None, remarks)
+        for purpose, path in places
+    )
+    file_systems = tuple(system for system in systems if system is not None)
+    with store.scratch(own=True) as scratch:
+        host = RealHost(scratch, user=user, tools=store.tools)
+        names = registry.names("engines")
+        # Side by side, because what they do is start programs and wait for them.
+        with execute.side_by_side(len(names) + 1) as pool:
+            if thorough:
+                pool.submit(host.trials.answers)
+            found = pool.map(lambda name: probe_engine(name, host), names)
+            schedulers = probe_schedulers(host)
+            engines = tuple(facts for each in found for facts in each)
+        found_mpis = attempt("MPI", partial(probe_mpis, host), (), remarks)
+        mpis = tuple(
+            attempt(mpi.title, partial(mpi_library.complete, mpi, store, os.environ), mpi, remarks)
+            for mpi in found_mpis
+        )
+        network = attempt("the network", partial(probe_network, host), None, remarks)
+        # PRoot cannot say why it may not trace.
+        thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
+        in_namespace = any(
+            facts.works and facts.name in _IN_NAMESPACES and not _WITHOUT_NAMESPACES & set(facts.modes)
+            for facts in engines
+        )
+        checks = attempt(
+            "what this machine permits",
+            partial(
+                permits.checks, host.trials, file_systems,
+                engine_in_namespace=in_namespace, thorough=thorough,
+            ), (), remarks,
+        )  # fmt: skip
+    drivers = attempt("the GPU drivers", partial(find.find, environment=os.environ), (), remarks)
+    return Site(
+        hostname=platform.node(),
+        kernel=platform.release(),
+        architecture=platform.machine(),
+        distribution=_distribution(),
+        glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc "),
+        cpu_model=processor.name(read_text("/proc/cpuinfo"), platform.machine()),
+        cpus=cpus(),
+        mem_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
+        user=user,
+        uid=uid,
+        gid=os.getgid(),
+        home=home,
+        timezone=os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2],
+        load_1min=os.getloadavg()[0],
+        checks=checks,
+        engines=engines,
+        schedulers=schedulers,
+        gpus=find.gpus(drivers),
+        gpu_drivers=drivers,
+        file_systems=file_systems,
+        mpis=mpis,
+        network=network,
+        other_tools=_other_tools(store),
+        remarks=tuple(remarks),
+        probed_at=utc_now(),
+    )
+
+
+#: Modes of engines that work where user namespaces do not, and say nothing of them.
+_WITHOUT_NAMESPACES = {"privileged", "F1", "P1", "P2"}
+
+
+def _other_tools(store: Store) -> dict[str, str]:
+    found = {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
+    # The one that `doctor --fix` installed, the one that was installed beside Bareboat, or any.
+    installed = access.tool(store.tools, PY_SPY)
+    own = () if installed is None else (str(installed / "packages" / "bin"),)
+    for folder in (*own, os.path.dirname(sys.executable), None):
+        if path := execute.which(PY_SPY, path=folder):
+            found[PY_SPY] = path
+            break
+    return found
+
+
+def _file_system(purpose: str, path: str) -> FileSystem:
+    """The file system of a path, or of the nearest directory above it that exists."""
+    mount, state = mount_of(path), os.statvfs(existing(path))
+    return FileSystem(
+        purpose=purpose,
+        path=path,
+        kind=mount.kind,
+        free_bytes=state.f_bavail * state.f_frsize,
+        free_inodes=state.f_favail,
+        options=mount.options,
+    )
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
+    except OSError:
+        return "unknown"
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return os.environ.get("USER", str(uid))

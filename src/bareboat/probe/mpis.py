@@ -1,0 +1,219 @@
+"""The MPIs of this machine: what the launchers on PATH say of themselves, and what modules could be loaded. A
+command and its parser each; the parsers are pure."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bareboat.errors import ToolError
+from bareboat.model import MpiFacts, MpiFamily, Outcome, Pmi
+from bareboat.printable import one_line
+from bareboat.probe.host import RealHost
+from bareboat.versions import numbers
+
+#: What launchers are called. Debian has both families side by side, under names of their own.
+_LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpirun.mpich", "mpiexec.mpich")
+
+#: Modules of MPI, as sites name them.
+_MODULES = {
+    "openmpi": MpiFamily.OPENMPI,
+    "mpich": MpiFamily.MPICH,
+    "mvapich": MpiFamily.MVAPICH,
+    "mvapich2": MpiFamily.MVAPICH,
+    "intelmpi": MpiFamily.INTEL,
+    "intel-mpi": MpiFamily.INTEL,
+    "intel-oneapi-mpi": MpiFamily.INTEL,
+    "impi": MpiFamily.INTEL,
+    "cray-mpich": MpiFamily.CRAY,
+}
+_DEEPEST_MODULE = 4
+_MOST_MODULES = 200
+#: Where a version is looked for: a search may take the square of it.
+_MOST_VERSION = 20_000
+
+
+def probe_mpis(host: RealHost) -> tuple[MpiFacts, ...]:
+    """The launchers on PATH, in its order, each installation once; then what modules offer."""
+    found: dict[tuple[MpiFamily, str | None, str | None], MpiFacts] = {}
+    for name in _LAUNCHERS:
+        path = host.which(name)
+        facts = _probe_launcher(host, path) if path is not None else None
+        if facts is not None:
+            found.setdefault((facts.family, facts.version, facts.prefix), facts)
+    return (*found.values(), *modules(os.environ.get("MODULEPATH", "").split(":")))
+
+
+def parse_version(text: str) -> tuple[MpiFamily, str] | None:
+    """Whose launcher it is and which version, by its `--version`; None when that is not understood."""
+    for family, pattern in (
+        (MpiFamily.OPENMPI, r"\((?:Open MPI|OpenRTE)\)\s+(\d[\w.]*)"),
+        (MpiFamily.OPENMPI, r"\(PRRTE\)\s+(\d[\w.]*)"),
+        (MpiFamily.INTEL, r"Intel\(R\) MPI Library.*Version\s+(20\d\d[\w.]*)"),
+        (MpiFamily.MVAPICH, r"MVAPICH2?.*?Version:?\s+(\d[\w.]*)"),
+        (MpiFamily.MPICH, r"HYDRA build details:\s+Version:\s+(\d[\w.]*)"),
+    ):
+        found = re.search(pattern, text[:_MOST_VERSION])
+        if found:
+            return family, found[1][:60]
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OmpiInfo:
+    """What `ompi_info --parsable` says: the prefix that it was built for, and what it can speak."""
+
+    prefix: str
+    speaks: tuple[Pmi, ...]
+    pmix_bundled: bool
+    slurm: bool
+
+
+def parse_ompi_info(text: str) -> OmpiInfo:
+    """Raises ToolError for what is not the output of ompi_info."""
+    lines = dict(re.findall(r"^(path:prefix|ompi:version:full|config:cli):(.*)$", text, re.MULTILINE))
+    components = set(re.findall(r"^mca:(\w+:\w+):version:", text, re.MULTILINE))
+    if "path:prefix" not in lines or "ompi:version:full" not in lines:
+        raise ToolError("ompi_info --parsable is not understood", context=text[:2000])
+    new = numbers(lines["ompi:version:full"])[:1] >= (5,)
+    options = lines.get("config:cli", "")
+    spoken = []
+    if new or any(re.fullmatch(r"pmix:(?:ext|pmix)\d\w*", each) for each in components):
+        spoken.append(Pmi.PMIX)
+    if "pmix:s2" in components:
+        spoken.append(Pmi.PMI2)
+    if "pmix:s1" in components:
+        spoken.append(Pmi.PMI1)
+    return OmpiInfo(
+        prefix=lines["path:prefix"],
+        speaks=tuple(spoken),
+        pmix_bundled="--with-pmix=internal" in options
+        or any(re.fullmatch(r"pmix:pmix\d\w*", each) for each in components),
+        # 5.0 builds it always, unless it is told not to, and lists it elsewhere.
+        slurm="plm:slurm" in components or (new and "--without-slurm" not in options),
+    )
+
+
+def modules(folders: Iterable[str]) -> tuple[MpiFacts, ...]:
+    """MPIs that a module would bring, by the names of module files: `openmpi/4.1.5`, `gcc/12/openmpi/4.1`."""
+    found: dict[str, MpiFacts] = {}
+    for folder in folders:
+        for name in _module_names(folder) if folder.startswith("/") else ():
+            parts = name.split("/")
+            for at, part in enumerate(parts[:-1]):
+                family = _MODULES.get(part.lower())
+                version = re.match(r"v?(\d+(?:\.\d+)*)", parts[at + 1])
+                if family is not None and version is not None:
+                    found.setdefault(
+                        name, MpiFacts(family=family, version=version[1], origin=f"module {name}")
+                    )
+            if len(found) == _MOST_MODULES:
+                return tuple(found.values())
+    return tuple(found.values())
+
+
+def _module_names(folder: str) -> Iterator[str]:
+    for top, folders, files in os.walk(folder):
+        below = os.path.relpath(top, folder)
+        depth = 0 if below == "." else below.count("/") + 1
+        if depth == _DEEPEST_MODULE:
+            folders.clear()
+        folders.sort()
+        for file in sorted(files):
+            if not file.startswith("."):
+                yield os.path.normpath(f"{below}/{file.removesuffix('.lua')}")
+
+
+def _probe_launcher(host: RealHost, path: str) -> MpiFacts | None:
+    said = _ask(host, path, "--version")
+    if said is None:
+        return None
+    told = parse_version(said.stdout + said.stderr)
+    real = os.path.realpath(path)
+    prefix = os.path.dirname(os.path.dirname(real))
+    if told is None:
+        # A site's wrapper, perhaps: it is shown, and not used.
+        first = next(
+            (line.strip() for line in (said.stdout + said.stderr).splitlines() if line.strip()), "nothing"
+        )
+        return MpiFacts(
+            family=MpiFamily.UNKNOWN,
+            launcher=path,
+            prefix=prefix,
+            origin=f"on PATH; --version is not understood: {one_line(first, limit=120)}",
+        )
+    family, version = told
+    if family is MpiFamily.OPENMPI:
+        return _openmpi(host, path, version, prefix)
+    library = _library(
+        (f"{prefix}/lib", f"{prefix}/lib64", f"{prefix}/lib/release"), ("libmpi.so.12", "libmpich.so.12")
+    )
+    return MpiFacts(
+        family=family,
+        version=version,
+        library=library or _library(glob.glob("/usr/lib/*-linux-gnu"), ("libmpich.so.12",)),
+        launcher=path,
+        prefix=prefix,
+        speaks=(Pmi.PMI2, Pmi.PMI1),
+        slurm=bool(re.search(r"Launchers available:.*\bslurm\b", said.stdout)) or family is MpiFamily.INTEL,
+        origin="on PATH",
+    )
+
+
+def _openmpi(host: RealHost, path: str, version: str, prefix: str) -> MpiFacts:
+    beside = os.path.join(os.path.dirname(path), "ompi_info")
+    program = beside if os.path.exists(beside) else host.which("ompi_info")
+    said = _ask(host, program, "--parsable") if program is not None else None
+    if said is None or not said.ok:
+        return MpiFacts(
+            family=MpiFamily.OPENMPI,
+            version=version,
+            launcher=path,
+            prefix=prefix,
+            origin="on PATH; without ompi_info it is not known what it speaks",
+        )
+    try:
+        info = parse_ompi_info(said.stdout)
+    except ToolError as error:
+        return MpiFacts(
+            family=MpiFamily.OPENMPI,
+            version=version,
+            launcher=path,
+            prefix=prefix,
+            origin=f"on PATH; {error.message}: it is not known which PMI it supports",
+        )
+    asked = _ask(host, program, "--parsable", "--path", "libdir") if program is not None else None
+    told = re.search(r"^path:libdir:(/.*)$", asked.stdout, re.MULTILINE) if asked is not None else None
+    # Its own place first: a wheel says where it was built for.
+    folders = (f"{prefix}/lib", f"{prefix}/lib64", told[1] if told else "")
+    return MpiFacts(
+        family=MpiFamily.OPENMPI,
+        version=version,
+        library=_library(folders, ("libmpi.so.40", "libmpi.so")),
+        launcher=path,
+        prefix=prefix,
+        moved=info.prefix != prefix,
+        speaks=info.speaks,
+        pmix_bundled=info.pmix_bundled,
+        slurm=info.slurm,
+        origin="on PATH",
+    )
+
+
+def _library(folders: Iterable[str], names: Iterable[str]) -> str | None:
+    for folder in folders:
+        for name in names:
+            if os.path.exists(f"{folder}/{name}"):
+                return os.path.realpath(f"{folder}/{name}")
+    return None
+
+
+def _ask(host: RealHost, *argv: str) -> Outcome | None:
+    """What a tool says; None when it hangs, as some do on a login node with a broken fabric."""
+    try:
+        return host.run(argv)
+    except ToolError:
+        return None

@@ -1,0 +1,121 @@
+"""Programs of Bareboat's own that compute nodes need: copied into the store, which they see.
+
+Bareboat itself may be installed where only the login node sees it; nothing of it is needed elsewhere but the
+embedded bwrap and the filters of system calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from bareboat import seccomp
+from bareboat.engines import NO_SECCOMP, bubblewrap
+from bareboat.errors import StoreError
+from bareboat.files import ownership
+from bareboat.model import EngineFacts, Site
+from bareboat.plan.guard import FILTERS
+from bareboat.plan.watchdog import PY_SPY
+from bareboat.store import Store
+
+
+def provide(store: Store, site: Site) -> Site:
+    """The site with its embedded engine at a place in the store."""
+    return msgspec.structs.replace(
+        site,
+        engines=tuple(_provided(store, facts) if _is_embedded(facts) else facts for facts in site.engines),
+    )
+
+
+def provide_py_spy(store: Store, site: Site) -> Site:
+    """The site with its py-spy, which is one file, at a place in the store. For jobs with a watchdog."""
+    path = site.other_tools.get(PY_SPY)
+    if path is None or Path(path).is_relative_to(store.own):
+        return site
+    with open(path, "rb") as stream:
+        key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    final = store.program(key)
+    if not _is_believed(store, final, (PY_SPY,)):
+        with store.scratch(own=True) as scratch:
+            made = scratch / key
+            made.mkdir(mode=0o755)
+            shutil.copyfile(path, made / PY_SPY)
+            os.chmod(made / PY_SPY, 0o755)
+            store.publish(made, final)
+    return msgspec.structs.replace(site, other_tools={**site.other_tools, PY_SPY: str(final / PY_SPY)})
+
+
+def provide_filters(store: Store, site: Site) -> Site:
+    """The site with the filters of system calls for its machine at a place in the store; as it is where there
+    are none, or its kernel takes none."""
+    key = seccomp.DIGESTS.get(site.architecture)
+    check = site.check("seccomp")
+    if key is None or (check is not None and check.detail == NO_SECCOMP):
+        return site
+    final = store.program(key)
+    if not _is_believed(store, final, seccomp.NAMES):
+        with store.scratch(own=True) as scratch:
+            made = scratch / key
+            made.mkdir(mode=0o755)
+            for name, content in seccomp.files(site.architecture).items():
+                (made / name).write_bytes(content)
+                os.chmod(made / name, 0o555 if name.endswith(".run") else 0o444)
+            store.publish(made, final)
+    return msgspec.structs.replace(site, other_tools={**site.other_tools, FILTERS: str(final)})
+
+
+def moved(site: Site, provided: Site) -> dict[str, str]:
+    """Where the engines' programs went: place here -> place in the store."""
+    pairs = zip(site.engines, provided.engines, strict=True)
+    return {before.path: after.path for before, after in pairs if before.path != after.path}
+
+
+def _is_believed(store: Store, folder: Path, names: Sequence[str]) -> bool:
+    """Whether programs are there and nobody else could have changed them; what others could have changed goes
+    away. Raises StoreError when it cannot."""
+    if not folder.is_dir():
+        return False
+    doubts = (ownership.doubt_within(store.own, folder / name) for name in names)
+    doubt = next((each for each in doubts if each is not None), None)
+    if doubt is None:
+        return True
+    if Path(doubt.place) == folder.parent:
+        raise StoreError(f"programs in the store {store.own} are not started: {doubt}", remedy=doubt.remedy)
+    store.discard(folder)
+    return False
+
+
+def _make_folders(top: Path, folder: Path) -> None:
+    """Each with a mode in which nobody else may write, whatever the umask."""
+    here = top
+    for part in folder.relative_to(top).parts:
+        here = here / part
+        here.mkdir(exist_ok=True)
+        here.chmod(0o755)
+
+
+def _is_embedded(facts: EngineFacts) -> bool:
+    return facts.name == bubblewrap.NAME and facts.origin.startswith("embedded") and facts.works
+
+
+def _provided(store: Store, facts: EngineFacts) -> EngineFacts:
+    name = next(name for name in bubblewrap.EMBEDDED if facts.path.endswith(name))
+    folder = Path(facts.path.removesuffix(name))
+    key = hashlib.sha256("".join(sorted(bubblewrap.EMBEDDED.values())).encode()).hexdigest()[:16]
+    final = store.program(key)
+    if not _is_believed(store, final, tuple(bubblewrap.EMBEDDED)):
+        with store.scratch(own=True) as scratch:
+            made = scratch / key
+            made.mkdir(mode=0o755)
+            for each in bubblewrap.EMBEDDED:
+                target = made / each
+                _make_folders(made, target.parent)
+                shutil.copyfile(folder / each, target)
+                os.chmod(target, 0o755)
+            store.publish(made, final)
+    return msgspec.structs.replace(facts, path=str(final / name))

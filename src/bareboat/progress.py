@@ -1,0 +1,31 @@
+"""What the ranks of a run have reported of their steps: ranks/progress/RANK of its directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bareboat import run_folder
+from bareboat.files import untrusted
+from bareboat.stragglers import Straggler, find_straggler, read_steps
+
+#: Of each file the end is enough for the newest steps.
+_TAIL_BYTES = 1 << 14
+
+
+def look_for_straggler(folder: Path, nodes: Sequence[str]) -> Straggler | None:
+    """The slowest rank, if it is slow for sure. `folder`: the run's; `nodes`: each rank's."""
+    reports = {}
+    progress = folder / run_folder.RANKS / "progress"
+    if os.path.islink(progress):
+        return None
+    for rank in range(len(nodes)):
+        try:
+            data = untrusted.read_tail(progress / str(rank), limit=_TAIL_BYTES)
+        except OSError:
+            return None
+        # The first line may have lost its beginning, and the last one its end.
+        whole = data[data.find(b"\n") + 1 :] if len(data) == _TAIL_BYTES else data
+        reports[rank] = read_steps(whole[: whole.rfind(b"\n") + 1].decode(errors="replace"))
+    return find_straggler(reports, nodes)

@@ -1,0 +1,123 @@
+"""Names of engines, launchers and schedulers, and the modules behind them, loaded when asked for.
+
+To add one: write its file, add its line here; the contract tests then run on it. An installed package
+can add its own through an entry point of the group `bareboat.engines`, `.launchers` or `.schedulers`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any, cast
+
+from bareboat.errors import PlanError, UsageError
+from bareboat.nearest import nearest
+
+if TYPE_CHECKING:
+    from bareboat.engines import Engine
+    from bareboat.launchers import Launcher
+    from bareboat.schedulers import Scheduler
+
+#: Launchers in the planner's order of preference. Engines are tried by what they cost a job (`plan.ranking`);
+#: here they stand as they are printed.
+BUILT_IN = {
+    "engines": {
+        "bubblewrap": "bareboat.engines.bubblewrap",
+        "charliecloud": "bareboat.engines.charliecloud",
+        "apptainer": "bareboat.engines.apptainer",
+        "singularity": "bareboat.engines.singularity",
+        "podman": "bareboat.engines.podman",
+        "podman-hpc": "bareboat.engines.podman_hpc",
+        "udocker": "bareboat.engines.udocker",
+        # Never run on the real tool: after all that was.
+        "enroot": "bareboat.engines.enroot",
+        "sarus": "bareboat.engines.sarus",
+        "shifter": "bareboat.engines.shifter",
+        "native": "bareboat.engines.native",
+    },
+    "launchers": {
+        "single": "bareboat.launchers.single",
+        "torchrun": "bareboat.launchers.torchrun",
+        "srun": "bareboat.launchers.srun",
+        "mpirun": "bareboat.launchers.mpirun",
+        "image-mpirun": "bareboat.launchers.image_mpirun",
+        "host-mpi": "bareboat.launchers.host_mpi",
+        "horovod": "bareboat.launchers.horovod",
+        "jax": "bareboat.launchers.jax",
+        "tensorflow": "bareboat.launchers.tensorflow",
+        "ranks": "bareboat.launchers.ranks",
+    },
+    "schedulers": {
+        "local": "bareboat.schedulers.local",
+        "slurm": "bareboat.schedulers.slurm",
+        "gridengine": "bareboat.schedulers.gridengine",
+        "pbs": "bareboat.schedulers.pbs",
+        "lsf": "bareboat.schedulers.lsf",
+        "flux": "bareboat.schedulers.flux",
+    },
+}
+
+
+def names(group: str) -> tuple[str, ...]:
+    return tuple(_modules(group))
+
+
+def engine(name: str) -> Engine:
+    """The engine NAME, or NAME:MODE."""
+    base, colon, mode = name.partition(":")
+    module = _load("engines", base)
+    return cast("Engine", module if not colon else _mode(module, base, mode))
+
+
+def modes(name: str) -> tuple[str, ...]:
+    """What an engine's name stands for: NAME:MODE for each of its modes, best first; or itself."""
+    if ":" in name:
+        return (name,)
+    return tuple(f"{name}:{mode}" for mode in getattr(_load("engines", name), "MODES", ())) or (name,)
+
+
+def _mode(module: Any, name: str, mode: str) -> Any:
+    found = getattr(module, "MODES", {})
+    if mode not in found:
+        has = f"its modes are {', '.join(found)}" if found else "it has none to choose from"
+        raise PlanError(
+            f"the engine {name} has no mode {mode!r}: {has}",
+            remedy=f"--engine {name}" + "".join(f", or --engine {name}:{each}" for each in found),
+        )
+    return found[mode]
+
+
+def launcher(name: str) -> Launcher:
+    return cast("Launcher", _load("launchers", name))
+
+
+def scheduler(name: str) -> Scheduler:
+    return cast("Scheduler", _load("schedulers", name))
+
+
+@functools.cache
+def _modules(group: str) -> dict[str, str]:
+    import importlib.metadata  # here, because it takes 10 ms and a built-in name does not need it
+
+    found = dict(BUILT_IN[group])
+    for point in importlib.metadata.entry_points(group=f"bareboat.{group}"):
+        if point.name in found:
+            raise UsageError(
+                f"the package behind {point.value!r} adds {group[:-1]} {point.name!r}, which exists already",
+                remedy="uninstall one of the two",
+            )
+        found[point.name] = point.value
+    return found
+
+
+def _load(group: str, name: str) -> Any:
+    modules = BUILT_IN[group]
+    if name not in modules:
+        modules = _modules(group)
+    if name not in modules:
+        near = nearest(name, modules)
+        raise PlanError(
+            f"there is no {group[:-1]} {name!r}" + (f"; did you mean {near!r}?" if near else ""),
+            remedy=f"the {group} are: {', '.join(modules)}",
+        )
+    return importlib.import_module(modules[name])

@@ -1,0 +1,103 @@
+"""Words of a command -> bash. The only place that quotes."""
+
+from __future__ import annotations
+
+import shlex
+
+from msgspec import UNSET
+
+from bareboat.model import Command, Handing, Joined, Opened, PassedOn, Sealed, Variable, WhenSet, Word
+from bareboat.model.command import CARRIER
+from bareboat.render import parts
+
+
+def command(command: Command) -> str:
+    """The command over several lines, one option a line."""
+    lines: list[str] = []
+    in_options = True
+    for word in command.argv:
+        text = quoted(word)
+        starts_line = in_options and (text.startswith(("-", "${")) or "=" in text)
+        if not lines or starts_line:
+            lines.append(text)
+        else:
+            lines[-1] += " " + text
+        if word == "--":
+            in_options = False
+            lines.append("")
+    return " \\\n  ".join(line.strip() for line in lines if line.strip())
+
+
+def joined(words: tuple[Word, ...]) -> str:
+    """The words on one line."""
+    return " ".join(map(quoted, words))
+
+
+def passed(command: Command) -> str:
+    """The loop that looks which variables there are to pass on; "" when the command has none."""
+    found = next((word for word in command.argv if isinstance(word, PassedOn)), None)
+    if found is None:
+        return ""
+    names = [*found.names, *(f'"${{!{prefix}@}}"' for prefix in found.prefixes)]
+    words = " ".join(map(quoted, found.words))
+    return _PASSED.format(names=" ".join(names), words=words)
+
+
+_PASSED = """\
+  passed=()
+  for name in {names}; do
+    [ -n "${{!name+set}}" ] || continue
+    value=${{!name}}
+    passed+=({words})
+  done
+"""
+
+
+def exported(command: Command) -> str:
+    """Lines that export the values which the command finds in its environment; "" when there are none."""
+    if command.sealed is UNSET or command.sealed.by is not Handing.EXPORTED:
+        return ""
+    lines = [f"{CARRIER}{number}={quoted(value)}" for number, value in enumerate(command.sealed.values)]
+    return "  export \\\n    " + " \\\n    ".join(lines) + "\n" if lines else ""
+
+
+#: What a pipe takes at once, whatever limits the user has (pipe(7)).
+_PIPE_BYTES = 4096
+
+
+def opened(command: Command) -> str:
+    """The lines that open the descriptor from which the engine reads the values; "" when there is none."""
+    if command.sealed is UNSET or command.sealed.by is not Handing.DESCRIPTOR:
+        return ""
+    entries = [_entry(command.sealed, number) for number in range(len(command.sealed.names))]
+    # Words that only the script knows may have any length.
+    known = [word for entry in entries for word in entry if isinstance(word, str)]
+    size = sum(len(word.encode(errors="surrogateescape")) + 1 for word in known)
+    small = len(known) == sum(map(len, entries)) and size <= _PIPE_BYTES
+    listed = " \\\n  ".join(map(joined, entries))
+    return (parts.OPENED_SMALL if small else parts.OPENED).format(listed=listed)
+
+
+def _entry(sealed: Sealed, number: int) -> tuple[Word, ...]:
+    values: dict[str, str | Variable | Joined] = {
+        "name": sealed.names[number],
+        "value": sealed.values[number],
+    }
+    return tuple(values[each.name] if isinstance(each, Variable) else each for each in sealed.form)
+
+
+def quoted(word: Word) -> str:
+    match word:
+        case str():
+            return shlex.quote(word)
+        case Variable(name=name):
+            return f'"${name}"'
+        case Joined(parts=parts):
+            return "".join(quoted(part) for part in parts)
+        case WhenSet(variable=variable, words=words):
+            inner = " ".join(quoted(part) for part in words)
+            return f"${{{variable}:+{inner}}}"
+        case Opened(number=number, path=path):
+            return f"{number}< {shlex.quote(path)}"
+        case PassedOn():
+            return '${passed[@]+"${passed[@]}"}'

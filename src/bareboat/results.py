@@ -1,0 +1,40 @@
+"""Named results that the ranks of a run reported (`Meter.result`): ranks/results/RANK of its directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bareboat import run_folder
+from bareboat.files import untrusted
+from bareboat.model import kept_result
+from bareboat.model.record import NotFinite
+
+_MOST_FILES, _MOST_BYTES, _MOST_NAMES, _MOST_NAME = 64, 1 << 16, 100, 100
+
+
+def read(folder: Path) -> dict[str, float | NotFinite]:
+    """The last value of each name; where several ranks report a name, that of the lowest rank. Containers
+    write these files: what is no line of the meter's is left out. `folder`: the run's."""
+    place = folder / run_folder.RANKS / "results"
+    found: dict[str, float | NotFinite] = {}
+    files = [path for path in run_folder.files_of(place, most=_MOST_FILES) if path.name.isdecimal()]
+    for path in sorted(files, key=lambda path: int(path.name)):
+        try:
+            lines = untrusted.read_text(path, limit=_MOST_BYTES).splitlines()
+        except OSError:
+            continue
+        for name, value in dict(filter(None, map(_result, lines))).items():
+            if name in found or len(found) < _MOST_NAMES:
+                found.setdefault(name, value)
+    return found
+
+
+def _result(line: str) -> tuple[str, float | NotFinite] | None:
+    try:
+        name, value = json.loads(line)
+        number = kept_result(float(value))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    is_one = isinstance(name, str) and 0 < len(name) <= _MOST_NAME and name.isprintable()
+    return (name, number) if is_one else None

@@ -1,0 +1,190 @@
+"""Flux, from its documentation: https://flux-framework.readthedocs.io/projects/flux-core/en/latest/man1/"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bareboat.errors import PlanError
+from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from bareboat.schedulers import (
+    Array,
+    Asks,
+    Query,
+    at_once,
+    by_host,
+    by_partition,
+    check_answered,
+    each_line,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    name_in,
+    said,
+    version_in,
+)
+
+NAME = "flux"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = False
+MARKS = ()
+UNTESTED = "no Flux was at hand; from its documentation"
+JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
+JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
+LIST = "flux jobs"
+
+_AGAIN = """\
+again() { flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script"; }
+"""
+_AGAIN_ONE = """\
+again() { flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$BAREBOAT_RUN"; }
+"""
+SNIPPET = (
+    """\
+hosts() { flux hostlist --expand --delimiter='\\n' local; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  flux run --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --exclusive --quiet -o exit-timeout=5s \\
+    bash "$script" "$how" FLUX_TASK_RANK "$@"
+}
+
+"""
+    + _AGAIN
+    + "\n"
+    + by_host.PASS_ON
+)
+
+# `flux bulksubmit` hands over many jobs, but tells and ends them one by one.
+ARRAY = Array(
+    index="",
+    job_id=JOB_ID,
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
+)
+
+_RESULTS = {
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "CANCELED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+}
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("flux") is None:
+        return None
+    told = asks.run(["flux", "version"])
+    version = version_in(told.stdout, r"(?m)^commands:\s*(\S+)")
+    queues = asks.run(["flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"])
+    if not queues.ok:
+        return SchedulerFacts(
+            name=NAME, version="", works=False, detail=f"Flux does not answer: {said(queues)}"
+        )
+    remarks: list[str] = []
+
+    def read(line: str) -> Partition | None:
+        name, enabled, started = (word.strip() for word in line.split("|"))
+        if not name:  # a Flux without queues
+            return None
+        up = "✗" not in enabled + started
+        return Partition(name=name_in(name.rstrip("*")), default=name.endswith("*"), up=up)
+
+    partitions = tuple(filter(None, each_line("flux", queues.stdout, read, remarks)))
+    return SchedulerFacts(name=NAME, version=version, partitions=partitions, remarks=tuple(remarks))
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is not None:
+        return found
+    for name in ("qos", "reservation", "account"):
+        if getattr(job.scheduling, name) is not None:
+            return f"Flux has no {name}", f'leave {name} out; a bank: options = ["--bank=NAME"]'
+    if at_once(job) is not None:
+        return "Flux has no array jobs, and starts a sweep's points as it can", "leave --at-once out"
+    if job.scheduling.mem_per_node_bytes is not None:
+        return "Flux gives memory with cores and nodes, not by the byte", "leave mem_per_node_bytes out"
+    return None
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    topology, scheduling = job.topology, job.scheduling
+    options = [
+        f"--job-name={job_name(job)}",
+        f"--nodes={topology.nodes}",
+        f"--nslots={topology.nodes * topology.ranks_per_node}",
+        f"--cores-per-slot={topology.cpus_per_rank or 1}",
+    ]
+    if gpus_per_node(job):
+        options.append(f"--gpus-per-slot={topology.gpus_per_rank}")
+    if job.walltime_s is not None:
+        options.append(f"--time-limit={job.walltime_s}s")
+    if scheduling.partition is not None:
+        options.append(f"--queue={scheduling.partition}")
+    if scheduling.constraint is not None:
+        options.append(f"--requires={scheduling.constraint}")
+    if scheduling.exclusive:
+        options.append("--exclusive")
+    options += [f"--dependency=afterok:{number}" for number in scheduling.after]
+    return tuple(f"#flux: {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("flux", "batch", f"--output={log}", script)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("Flux refuses the job", context=said(outcome), remedy="flux resource list")
+    return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    form = "{id}|{state}|{result}|{nodelist}|{contextual_info}"
+    return (Query(("flux", "jobs", "--all", "--no-header", f"--format={form}", *job_ids), _entries, _odd),)
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    return [line for line in outcome.stdout.splitlines() if line.strip() and line.count("|") < 4]
+
+
+def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    check_answered(outcome, r"unknown|not found|no such")
+    found = []
+    for line in outcome.stdout.splitlines():
+        words = [word.strip() for word in line.split("|")]
+        if len(words) < 5:
+            continue
+        number, state, result, nodes, reason = words[:5]
+        if state in ("RUN", "CLEANUP"):
+            told = JobState.RUNNING
+        elif state == "INACTIVE":
+            told = _RESULTS.get(result, JobState.UNKNOWN)
+        elif state in ("NEW", "DEPEND", "PRIORITY", "SCHED"):
+            told = JobState.PENDING
+        else:
+            told = JobState.UNKNOWN
+        found.append(QueueEntry(job_id=number, state=told, reason=reason, nodes=nodes))
+    return tuple(found)
+
+
+def element(job_id: str, index: int) -> str:
+    return job_id
+
+
+def has_arrays(site: Site) -> bool:
+    return False
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("flux", "cancel", job_id)
+
+
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None

@@ -1,0 +1,425 @@
+"""Grid Engine: Son of Grid Engine 8.1.9 was at hand; Univa's and Altair's take the same options.
+
+Manuals: http://gridscheduler.sourceforge.net/htmlman/manuals.html (qsub, qstat, qconf, sge_pe, qrsh).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from bareboat.errors import PlanError, ToolError
+from bareboat.model import DefaultMemory, Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from bareboat.printable import one_line
+from bareboat.schedulers import (
+    Array,
+    Asks,
+    Query,
+    array_range,
+    at_once,
+    by_host,
+    by_partition,
+    cpus_per_node,
+    each_line,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    name_in,
+    number,
+    number_or_none,
+    pairs,
+    said,
+)
+
+NAME = "gridengine"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = False
+MARKS = ()
+UNTESTED = ""
+JOB_ID = '"${JOB_ID:-$$}"'
+JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
+LIST = 'qstat -u "$USER"'
+
+_AGAIN = """\
+again() { # prints the number under which the job goes on
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
+    echo "$JOB_ID"
+    AGAIN=99
+  # One of several nodes would wait there for ever "until clean up of a previous run has finished".
+  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"; then
+    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \
+      "$(uname -n)" >&2
+    return 1
+  fi
+}
+"""
+_AGAIN_ONE = """\
+again() { # prints the number under which the element goes on
+  local number
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then
+    echo "$BAREBOAT_JOB"
+    AGAIN=99
+  elif number=$(qsub -terse -t "$SGE_TASK_ID" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"); then
+    echo "${number%%.*}.$SGE_TASK_ID"
+  else
+    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \\
+      "$(uname -n)" >&2
+    return 1
+  fi
+}
+"""
+# qrsh -inherit: the parallel environment gives the job a task on that node, which ends with the job.
+SNIPPET = (
+    """\
+hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  qrsh -inherit -nostdin "$host" "$@"
+}
+
+"""
+    + _AGAIN
+    + "\n"
+    + by_host.ON_EACH_NODE
+)
+
+ARRAY = Array(
+    index="$((${SGE_TASK_ID:-0} - 1))",
+    job_id='"${JOB_ID-$$}.${SGE_TASK_ID-}"',
+    # The new job does not wait for this one, as a single one does: that would be for all elements.
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
+)
+
+
+#: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
+_STATE = re.compile(r"[dEhrRsStTNwqPxcmoa]{1,12}")
+_MOST_NAMES = 10_000
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("qconf") is None or asks.which("qsub") is None:
+        return None
+    told = asks.run(["qstat", "-help"])
+    version = one_line((told.stdout or told.stderr).partition("\n")[0], limit=60)
+    queues = asks.run(["qconf", "-sql"])
+    if not queues.ok:
+        return SchedulerFacts(
+            name=NAME, version=version, works=False, detail=f"Grid Engine does not answer: {said(queues)}"
+        )
+    settings: dict[str, str] = {}
+    remarks: list[str] = []
+    environments = asks.run(["qconf", "-spl"])
+    for name in _names(environments.stdout, remarks) if environments.ok else ():
+        shown = pairs(asks.run(["qconf", "-sp", name]).stdout)
+        if shown.get("control_slaves", "").upper() == "TRUE" or shown.get("allocation_rule") == "$pe_slots":
+            settings[f"pe {name}"] = f"{shown.get('allocation_rule', '')} {shown.get('slots', '')}"
+    complexes = asks.run(["qconf", "-sc"])
+    for resource in ("gpu", "gpus", "ngpus"):
+        if re.search(rf"(?m)^{resource}\s", complexes.stdout):
+            settings["gpu"] = resource
+            break
+    largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", asks.run(["qconf", "-sconf"]).stdout)
+    if largest is not None and int(largest[1]):  # 0: as many as one likes
+        settings[by_partition.MAX_ARRAY] = largest[1]
+    names = _names(queues.stdout, remarks)
+    limits = _limits_of_queues(asks.run(["qconf", "-sq", ",".join(names)]).stdout)
+    return SchedulerFacts(
+        name=NAME,
+        version=version,
+        partitions=_queues(names, asks.run(["qstat", "-g", "c"]).stdout, limits, remarks),
+        default_memory=_default_memory(complexes.stdout),
+        settings=settings,
+        remarks=tuple(remarks),
+    )
+
+
+def _names(text: str, remarks: list[str]) -> list[str]:
+    """Of a list that qconf prints, at most as many as any site has."""
+    return each_line("qconf", text, lambda line: name_in(line.strip()), remarks)[:_MOST_NAMES]
+
+
+def _default_memory(complexes: str) -> DefaultMemory | None:
+    """Of `qconf -sc`: what a consumable counts for each slot of a job that does not ask for it. Columns:
+    name, shortcut, type, relop, requestable, consumable, default, urgency."""
+    for line in complexes.splitlines():
+        words = line.split()
+        if len(words) == 8 and words[0] == "h_vmem" and words[5] in ("YES", "JOB") and _bytes(words[6]):
+            per = "job" if words[5] == "JOB" else "cpu"
+            return DefaultMemory(bytes=_bytes(words[6]), per=per, setting=f"h_vmem {words[6]}", virtual=True)
+    return None
+
+
+def _limits_of_queues(shown: str) -> dict[str, DefaultMemory]:
+    """Of `qconf -sq QUEUE,…`: h_vmem, the most that each process of a job may have there."""
+    found = {}
+    for paragraph in re.split(r"(?m)^qname\s+", shown)[1:]:
+        limit = re.search(r"(?m)^h_vmem\s+([\w.]+)\s*$", paragraph)  # not [HOST=…], which differ
+        if limit is not None and _bytes(limit[1]):
+            name = paragraph.split(maxsplit=1)[0]
+            found[name] = DefaultMemory(
+                bytes=_bytes(limit[1]), per="cpu", setting=f"h_vmem {limit[1]} of the queue", virtual=True
+            )
+    return found
+
+
+def _queues(
+    names: Sequence[str], counts: str, limits: dict[str, DefaultMemory], remarks: list[str]
+) -> tuple[Partition, ...]:
+    """`qstat -g c`: CLUSTER QUEUE, CQLOAD, USED, RES, AVAIL, TOTAL, aoACDS, cdsuE, in slots."""
+    slots: dict[str, tuple[int, int]] = {}
+
+    def read(line: str) -> None:
+        words = line.split()
+        if line[0] != "-" and words[:2] != ["CLUSTER", "QUEUE"]:
+            slots[words[-8]] = (number(words[-3]), number(words[-1]))
+
+    each_line("qstat", counts, read, remarks)
+    return tuple(
+        Partition(
+            name=name,
+            up=name not in slots or slots[name][0] > slots[name][1],
+            default_memory=limits.get(name),
+        )
+        for name in names
+    )
+
+
+def _environment(job: Job, site: Site) -> str | None:
+    """The parallel environment that gives the job its slots: so many on each node, or all on one."""
+    facts = site.scheduler(NAME)
+    wanted = cpus_per_node(job)
+    for key, value in sorted((facts.settings if facts is not None else {}).items()):
+        if not key.startswith("pe "):
+            continue
+        rule, _, slots = value.partition(" ")
+        fits = rule == str(wanted) or (job.topology.nodes == 1 and rule == "$pe_slots")
+        if fits and (not slots.isdigit() or int(slots) >= wanted * job.topology.nodes):
+            return key.removeprefix("pe ")
+    return None
+
+
+def _is_single(job: Job) -> bool:
+    return job.topology.nodes == 1 and cpus_per_node(job) == 1
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is not None:
+        return found
+    facts = site.scheduler(NAME)
+    assert facts is not None  # that would have been the objection
+    if not _is_single(job) and _environment(job, site) is None:
+        rules = ", ".join(f"{k[3:]} ({v.split(' ')[0]})" for k, v in facts.settings.items() if k[:3] == "pe ")
+        return (
+            f"no parallel environment gives {cpus_per_node(job)} slots on each of {job.topology.nodes} nodes",
+            f"as many ranks_per_node x cpus_per_rank as one of these gives: {rules or 'there is none'}",
+        )
+    if gpus_per_node(job) and "gpu" not in facts.settings:
+        return "Grid Engine counts no GPUs on this cluster", "ask for a queue with GPUs: gpus_per_rank = 0"
+    for name in ("qos", "constraint"):
+        if getattr(job.scheduling, name) is not None:
+            return f"Grid Engine has no {name}", f'leave {name} out; resources: options = ["-l NAME=VALUE"]'
+    return None
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    found = by_partition.warnings(NAME, job, site)
+    if not job.environment_from:
+        return found
+    names = ", ".join(job.environment_from)
+    return (
+        *found,
+        f"Grid Engine shows the values of {names} to every user while the job is there (qstat -j)",
+    )
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    scheduling = job.scheduling
+    facts = site.scheduler(NAME)
+    options = [f"-N {job_name(job)}", "-S /bin/bash", "-j y", "-cwd"]
+    if not _is_single(job):
+        options.append(f"-pe {_environment(job, site)} {cpus_per_node(job) * job.topology.nodes}")
+    if job.walltime_s is not None:
+        options.append(f"-l h_rt={job.walltime_s}")
+    if scheduling.mem_per_node_bytes is not None:  # of each slot
+        options.append(f"-l h_vmem={-(-mebibytes(scheduling.mem_per_node_bytes) // cpus_per_node(job))}M")
+    if gpus_per_node(job) and facts is not None:
+        # A consumable is counted for each slot.
+        options.append(
+            f"-l {facts.settings.get('gpu', 'gpu')}={-(-gpus_per_node(job) // cpus_per_node(job))}"
+        )
+    if scheduling.exclusive:
+        options.append("-l exclusive=true")
+    for flag, value in (
+        ("-q", scheduling.partition),
+        ("-P", scheduling.account),
+        ("-ar", scheduling.reservation),
+    ):
+        if value is not None:
+            options.append(f"{flag} {value}")
+    if job.environment_from:  # with the values that they have where qsub is called
+        options.append("-v " + ",".join(job.environment_from))
+    if scheduling.after:
+        options.append("-hold_jid " + ",".join(scheduling.after))
+    options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+    if (elements := array_range(job, first=1)) is not None:
+        options.append(f"-t {elements}")
+        if at_once(job):
+            options.append(f"-tc {at_once(job)}")
+    return tuple(f"#$ {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("qsub", "-terse", "-o", log, script)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError(
+            "Grid Engine refuses the job", context=said(outcome), remedy="qstat -g c   # the queues"
+        )
+    return found_job_id(outcome, r"^(\d+)(?:\.\S*)?\s*$")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    wanted = frozenset(job_ids)
+
+    def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        if not outcome.ok:
+            raise ToolError("qstat does not answer", context=said(outcome), remedy="qstat -g c")
+        found = []
+        for line in outcome.stdout.splitlines():
+            words = line.split()
+            if len(words) < 5:
+                continue
+            job_id = words[0] if words[0] in wanted else f"{words[0]}.{words[-1]}"
+            if job_id not in wanted:
+                continue
+            nodes = next((word.partition("@")[2] for word in words[5:] if "@" in word), "")
+            state = JobState.RUNNING if set(words[4]) & set("rtsSTN") else JobState.PENDING
+            if not _STATE.fullmatch(words[4]):
+                state = JobState.UNKNOWN
+            reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
+            found.append(QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes))
+        return tuple(found)
+
+    def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        # A paragraph for each time that a job, or an element of one, was started.
+        found: dict[str, QueueEntry] = {}
+        for paragraph in re.split(r"(?m)^=+$", outcome.stdout):
+            for entry in one(paragraph):
+                found[entry.job_id] = entry
+        return tuple(found.values())
+
+    def one(paragraph: str) -> Iterator[QueueEntry]:
+        values = pairs(paragraph)
+        job_id = values.get("jobnumber", "")
+        if job_id not in wanted:
+            job_id += "." + values.get("taskid", "")
+        if job_id not in wanted:
+            return
+        # "137                  (Killed)", or the number alone.
+        code, failed = values.get("exit_status", "").split(" ")[0], values.get("failed", "")
+        state = JobState.COMPLETED if code == "0" and failed == "0" else JobState.FAILED
+        killed = 128 < (number_or_none(code) or 0) <= 192
+        if killed or failed.startswith("37"):
+            state = _limit_reached(values) or state
+        known = code.isdecimal() and failed[:1].isdecimal()
+        if failed.startswith("25") or not known:  # "25 : rescheduling"
+            state = JobState.UNKNOWN
+        # "100 : assumedly after job": the job was killed, and nothing is said of who did it.
+        reason = "" if failed == "0" else failed
+        yield QueueEntry(job_id=job_id, state=state, reason=reason, signal=int(code) - 128 if killed else 0)
+
+    # JOB.ELEMENT: then each element is told of by itself.
+    apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
+    return (
+        Query(("qstat", *apart, "-u", "*"), live, _odd),
+        *(
+            Query(("qacct", "-j", number), ended, _odd_accounting)
+            for number in dict.fromkeys(job_id.partition(".")[0] for job_id in job_ids)
+        ),
+    )
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """The lines of qstat that are neither a job's nor its heading."""
+    return [
+        line
+        for line in outcome.stdout.splitlines()
+        if (words := line.split())
+        and words[0] != "job-ID"
+        and not re.fullmatch(r"-+", words[0])
+        and not (len(words) >= 5 and words[0].isdecimal() and _STATE.fullmatch(words[4]))
+    ]
+
+
+def _odd_accounting(outcome: Outcome) -> list[str]:
+    found = re.search(r"(?m)^jobnumber\s+\d+", outcome.stdout)
+    return [] if found or not outcome.ok else [line for line in outcome.stdout.splitlines() if line.strip()]
+
+
+def _limit_reached(values: dict[str, str]) -> JobState | None:
+    """The limit among those that the job asked for (qacct's `category`) that it had reached when it was
+    killed: one word of the accounts stands for h_rt, h_cpu and h_vmem. None where it had reached none."""
+    asked = dict(re.findall(r"\b([hs]_(?:rt|cpu|vmem|rss))=([\w.:]+)", values.get("category", "")))
+    used = {"rt": values.get("ru_wallclock", ""), "cpu": values.get("cpu", "")}
+    for name, state in (("rt", JobState.TIMEOUT), ("cpu", JobState.TIMEOUT)):
+        spent = re.match(r"[0-9]{1,12}(\.[0-9]{0,6})?", used[name])
+        for limit in (asked.get(f"h_{name}", ""), asked.get(f"s_{name}", "")):
+            if spent is not None and limit and float(spent[0]) >= _seconds(limit):
+                return state
+    peak = _bytes(values.get("maxvmem", ""))
+    for name in ("h_vmem", "s_vmem"):
+        limit_bytes = _bytes(asked.get(name, ""))
+        # The accounts are not written at the moment of the kill.
+        if peak and limit_bytes and peak >= 0.95 * limit_bytes * _slots(values):
+            return JobState.OUT_OF_MEMORY
+    return None
+
+
+def _slots(values: dict[str, str]) -> int:
+    return number_or_none(values.get("slots", "")) or 1
+
+
+def _seconds(text: str) -> float:
+    """Seconds, or H:M:S; infinite for anything else."""
+    found = 0.0
+    for part in text.split(":"):
+        seconds = number_or_none(part)
+        if seconds is None:
+            return float("inf")
+        found = found * 60 + seconds
+    return found
+
+
+def _bytes(text: str) -> int:
+    """Grid Engine's sizes: 300M, 1.5G, 4.980MB, 0.000B; small letters count thousands. 0 for none."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{0,6})?)\s*([kKmMgGtT]?)B?", text.strip())
+    if found is None:
+        return 0
+    letter = found[2]
+    unit = (1024 if letter.isupper() else 1000) ** (" KMGT".index(letter.upper() or " "))
+    return int(float(found[1]) * unit)
+
+
+def element(job_id: str, index: int) -> str:
+    return f"{job_id}.{index + 1}"
+
+
+def has_arrays(site: Site) -> bool:
+    return True
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    number, _, task = job_id.partition(".")
+    return ("qdel", number, "-t", task) if task else ("qdel", number)
+
+
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None

@@ -1,0 +1,108 @@
+"""local: this machine, now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bareboat.model import Job, Outcome, SchedulerFacts, Site
+from bareboat.schedulers import Array, Asks, Query
+
+NAME = "local"
+AT_ONCE = True
+SIGNALS_BY_FILE = False
+WARNS = False
+JOB_ID = "$$"
+JOB_ID_FORM = r"\d{1,20}"
+SNIPPET = ""
+SUBMITS_STDIN = False
+MARKS = ()
+ARRAY = Array(index="", job_id="$$", snippet="")
+UNTESTED = ""
+LIST = ""
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    return None
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    topology = job.topology
+    if topology.nodes > 1:
+        return (
+            f"the topology asks for {topology.nodes} nodes, and this machine is one",
+            _somewhere(site),
+        )
+    if topology.cpus_per_rank is not None:
+        needed = topology.cpus_per_rank * topology.ranks_per_node
+        if needed > site.cpus:
+            return (
+                f"{topology.ranks_per_node} ranks with {topology.cpus_per_rank} CPUs each need {needed}, "
+                f"and {site.hostname} has {site.cpus}",
+                _fewer_cpus(topology.ranks_per_node, topology.cpus_per_rank, site.cpus),
+            )
+    gpus = topology.gpus_per_rank * topology.ranks_per_node
+    if gpus > len(site.gpus):
+        return (
+            f"the topology asks for {gpus} GPUs on a node, and {site.hostname} has {len(site.gpus)}",
+            "set gpus_per_rank = 0 under [topology], or run where there are GPUs",
+        )
+    return None
+
+
+def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
+    if ranks <= cpus:
+        return f"set cpus_per_rank = {cpus // ranks}"
+    if cpus_per_rank <= cpus:
+        return f"set ranks_per_node = {cpus // cpus_per_rank} or fewer"
+    return f"set cpus_per_rank = 1 and ranks_per_node = {cpus} or fewer"
+
+
+def _somewhere(site: Site) -> str:
+    if site.schedulers:
+        name = site.schedulers[0].name
+        return f"bareboat submit …, bareboat plan --scheduler {name} …, or set nodes = 1 under [topology]"
+    return "set nodes = 1 under [topology]"
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    topology = job.topology
+    found = []
+    if topology.ranks_per_node > site.cpus:
+        found.append(f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will wait for each other")
+    if site.load_1min > 0.5 * site.cpus:
+        found.append(
+            f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"
+        )
+    return tuple(found)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    return ()
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("bash", script)
+
+
+def job_id(outcome: Outcome) -> str:
+    return ""
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    return ()
+
+
+def element(job_id: str, index: int) -> str:
+    return job_id
+
+
+def has_arrays(site: Site) -> bool:
+    return False
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ()
+
+
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None

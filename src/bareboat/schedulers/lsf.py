@@ -1,0 +1,286 @@
+"""IBM Spectrum LSF, from its documentation: https://www.ibm.com/docs/en/spectrum-lsf/10.1.0"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from bareboat.errors import PlanError
+from bareboat.model import (
+    DefaultMemory,
+    Job,
+    JobState,
+    Mark,
+    Outcome,
+    Partition,
+    QueueEntry,
+    SchedulerFacts,
+    Site,
+)
+from bareboat.schedulers import (
+    Array,
+    Asks,
+    Query,
+    array_range,
+    at_once,
+    by_host,
+    by_partition,
+    check_answered,
+    cpus_per_node,
+    each_line,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    name_in,
+    said,
+    version_in,
+)
+
+NAME = "lsf"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = True  # only there does bsub read #BSUB lines
+#: https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=information-termination-reasons-displayed-by-bacct-bhist-bjobs
+_TERMS = {
+    "TERM_MEMLIMIT": JobState.OUT_OF_MEMORY,
+    "TERM_SWAP": JobState.OUT_OF_MEMORY,
+    "TERM_RUNLIMIT": JobState.TIMEOUT,
+    "TERM_DEADLINE": JobState.TIMEOUT,
+    "TERM_WINDOW": JobState.TIMEOUT,
+    "TERM_PREEMPT": JobState.PREEMPTED,
+    "TERM_OWNER": JobState.CANCELLED,
+    "TERM_FORCE_OWNER": JobState.CANCELLED,
+    "TERM_ADMIN": JobState.CANCELLED,
+    "TERM_FORCE_ADMIN": JobState.CANCELLED,
+}
+#: bsub writes its report below the output.
+MARKS = tuple(Mark(pattern=rf"{word}: ", state=state) for word, state in _TERMS.items())
+UNTESTED = "no LSF was at hand; from its documentation"
+JOB_ID = '"${LSB_JOBID:-$$}"'
+JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
+LIST = "bjobs"
+
+_AGAIN = """\
+again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }
+"""
+_AGAIN_ONE = """\
+again() { brequeue "$BAREBOAT_JOB" > /dev/null && echo "$BAREBOAT_JOB"; }
+"""
+SNIPPET = (
+    """\
+hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  blaunch -z "$host" "$@"
+}
+
+"""
+    + _AGAIN
+    + "\n"
+    + by_host.ON_EACH_NODE
+)
+
+ARRAY = Array(
+    index="$((${LSB_JOBINDEX:-0} - 1))",
+    job_id='"${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"',
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
+)
+
+_STATES = {
+    "PEND": JobState.PENDING,
+    "PSUSP": JobState.PENDING,
+    "WAIT": JobState.PENDING,
+    "PROV": JobState.PENDING,
+    "RUN": JobState.RUNNING,
+    "USUSP": JobState.RUNNING,
+    "SSUSP": JobState.RUNNING,
+    "DONE": JobState.COMPLETED,
+    "EXIT": JobState.FAILED,
+    "UNKWN": JobState.UNKNOWN,
+    "ZOMBI": JobState.UNKNOWN,
+}
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("bsub") is None:
+        return None
+    told = asks.run(["lsid"])
+    version = version_in(told.stdout, r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*(\d[\d.]*)")
+    queues = asks.run(["bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"])
+    if not queues.ok:
+        return SchedulerFacts(
+            name=NAME, version="", works=False, detail=f"LSF does not answer: {said(queues)}"
+        )
+    remarks: list[str] = []
+    limits = _default_memory(asks.run(["bqueues", "-l"]).stdout)
+
+    def read(line: str) -> Partition:
+        name, status, _ = line.split("|")
+        name = name_in(name.strip())
+        return Partition(name=name, up="Open:Active" in status, default_memory=limits.get(name))
+
+    partitions = each_line("bqueues", queues.stdout, read, remarks)
+    return SchedulerFacts(name=NAME, version=version, partitions=tuple(partitions), remarks=tuple(remarks))
+
+
+def _default_memory(shown: str) -> dict[str, DefaultMemory]:
+    """Of `bqueues -l`, by queue: the default MEMLIMIT of a job, else the largest."""
+    found = {}
+    for paragraph in re.split(r"(?m)^QUEUE:\s*", shown)[1:]:
+        limit = re.search(r"(?m)^ ?MEMLIMIT\s*\n\s+([0-9]{1,12}(?:\.[0-9]{0,6})?) ([KMGT])\b", paragraph)
+        if limit is not None and paragraph.split():
+            size = int(float(limit[1]) * 1024 ** (" KMGT".index(limit[2])))
+            name = paragraph.split(maxsplit=1)[0]
+            found[name] = DefaultMemory(bytes=size, per="job", setting=f"MEMLIMIT {limit[1]} {limit[2]}")
+    return found
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is None and job.scheduling.qos is not None:
+        return "LSF has no quality of service", 'leave qos out; a service class: options = ["-sla NAME"]'
+    return found
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    scheduling, topology = job.scheduling, job.topology
+    slots = cpus_per_node(job)
+    name, elements = job_name(job), array_range(job, first=1)
+    if elements is not None:
+        name = f'"{name}[{elements}]' + (f"%{at_once(job)}" if at_once(job) else "") + '"'
+    options = [f"-J {name}", f"-n {slots * topology.nodes}", f'-R "span[ptile={slots}]"']
+    if gpus_per_node(job):
+        options.append(f'-gpu "num={gpus_per_node(job)}"')  # on each host
+    if job.walltime_s is not None:
+        minutes = -(-job.walltime_s // 60)
+        options.append(f"-W {minutes // 60}:{minutes % 60:02d}")
+    if scheduling.mem_per_node_bytes is not None:
+        options.append(f'-R "rusage[mem={mebibytes(scheduling.mem_per_node_bytes)}MB/host]"')
+    if scheduling.constraint is not None:
+        options.append(f'-R "select[{scheduling.constraint}]"')
+    for flag, value in (
+        ("-q", scheduling.partition),
+        ("-P", scheduling.account),
+        ("-U", scheduling.reservation),
+    ):
+        if value is not None:
+            options.append(f"{flag} {value}")
+    if scheduling.exclusive:
+        options.append("-x")
+    if scheduling.after:
+        options.append('-w "' + " && ".join(f"done({number})" for number in scheduling.after) + '"')
+    options.append("-r" if scheduling.requeue else "-rn")
+    return tuple(f"#BSUB {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("bsub", "-o", log)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("LSF refuses the job", context=said(outcome), remedy="bqueues")
+    return found_job_id(outcome, r"Job <(\d+)> is submitted")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    # JOB[ELEMENT]: asked for by the array's number, which tells of all of them.
+    arrays = any("[" in job_id for job_id in job_ids)
+    columns = (
+        f"jobid {'jobindex ' if arrays else ''}stat exit_code exec_host pend_reason exit_reason delimiter='|'"
+    )
+    asked = dict.fromkeys(job_id.partition("[")[0] for job_id in job_ids)
+    return (
+        Query(
+            ("bjobs", "-a", "-noheader", "-o", columns, *asked),
+            _elements_of(job_ids) if arrays else _entries,
+            _odd,
+        ),
+    )
+
+
+_FORGOTTEN = r"is not found|no (matching|unfinished)? ?jobs? found"
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """The lines that do not begin with a job's number, or are too short."""
+    return [
+        line
+        for line in outcome.stdout.splitlines()
+        if line.strip()
+        and (line.count("|") < 4 or not line.partition("|")[0].strip().isdecimal())
+        and not re.search(_FORGOTTEN, line, re.IGNORECASE)
+    ]
+
+
+def _elements_of(job_ids: Sequence[str]) -> Callable[[Outcome], tuple[QueueEntry, ...]]:
+    wanted = frozenset(job_ids)
+
+    def parse(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        check_answered(outcome, _FORGOTTEN)
+        found = []
+        for line in outcome.stdout.splitlines():
+            number, _, rest = line.partition("|")
+            index, _, rest = rest.partition("|")
+            named = [number.strip(), f"{number.strip()}[{index.strip()}]"]
+            for entry in _entries(msgspec.structs.replace(outcome, stdout=f"{number}|{rest}")):
+                found += [msgspec.structs.replace(entry, job_id=name) for name in named if name in wanted]
+        return tuple(found)
+
+    return parse
+
+
+def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    check_answered(outcome, _FORGOTTEN)
+    found = []
+    for line in outcome.stdout.splitlines():
+        words = line.split("|")
+        if len(words) < 5 or not words[0].strip().isdecimal():
+            continue
+        number, state, code, hosts, reason = (word.strip() for word in words[:5])
+        told = _STATES.get(state, JobState.UNKNOWN)
+        ended = words[5].strip() if len(words) > 5 else "-"
+        if told is JobState.FAILED and ended not in ("-", ""):
+            told, reason = _TERMS.get(ended.partition(":")[0], told), ended
+        elif told is JobState.FAILED and code == "140":  # TERM_RUNLIMIT's SIGUSR2
+            told = JobState.TIMEOUT
+        above = int(code) - 128 if code.isdecimal() and len(code) < 4 else 0
+        nodes = ",".join(
+            dict.fromkeys(re.sub(r"^\d+\*", "", host) for host in hosts.split(":") if host != "-")
+        )
+        found.append(
+            QueueEntry(
+                job_id=number,
+                state=told,
+                reason="" if reason == "-" else reason,
+                nodes=nodes,
+                signal=above if told is JobState.FAILED and 0 < above <= 64 else 0,
+            )
+        )
+    return tuple(found)
+
+
+def element(job_id: str, index: int) -> str:
+    return f"{job_id}[{index + 1}]"
+
+
+def has_arrays(site: Site) -> bool:
+    return True
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("bkill", job_id)
+
+
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if words is not None else ("battach", "-L", "/bin/bash", job_id)

@@ -1,0 +1,391 @@
+"""PBS: Torque, and PBS Professional with OpenPBS where they differ.
+
+Torque: https://support.adaptivecomputing.com/ (6.1, Administrator Guide, Commands Overview).
+PBS Professional: https://2021.help.altair.com/2021.1/PBSProfessional/PBSUserGuide2021.1.pdf
+Torque's commands are also a front of Slurm's (its contribs/torque): then there is no PBS_NODEFILE, and
+Slurm's own commands reach the nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from bareboat.errors import PlanError
+from bareboat.model import (
+    DefaultMemory,
+    Job,
+    JobState,
+    Mark,
+    Outcome,
+    Partition,
+    QueueEntry,
+    SchedulerFacts,
+    Site,
+)
+from bareboat.schedulers import (
+    Array,
+    Asks,
+    Query,
+    array_range,
+    at_once,
+    by_host,
+    by_partition,
+    check_answered,
+    clock,
+    cpus_per_node,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    name_in,
+    number_or_none,
+    odd_lines,
+    pairs,
+    said,
+    version_in,
+)
+
+NAME = "pbs"
+AT_ONCE = False
+SIGNALS_BY_FILE = True
+WARNS = False
+SUBMITS_STDIN = False
+MARKS = (
+    Mark(pattern=r"=>> PBS: job killed: p?v?mem .*exceeded limit", state=JobState.OUT_OF_MEMORY),
+    Mark(pattern=r"=>> PBS: job killed: walltime .*exceeded limit", state=JobState.TIMEOUT),
+    Mark(pattern=r"=>> PBS: job killed: node \d+ .*requested job", state=JobState.NODE_FAIL),
+)
+UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
+JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
+JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
+LIST = 'qstat -u "$USER"'
+
+_AGAIN = """\
+again() { # prints the number under which the job goes on
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
+  elif qrerun "$BAREBOAT_JOB" 2>/dev/null; then
+    echo "$BAREBOAT_JOB"
+  else # not for users at most sites: a new job takes over
+    qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"
+  fi
+}
+"""
+_AGAIN_ONE = """\
+again() { # prints the number under which the element goes on
+  local index=${BAREBOAT_RUN##*.} number
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
+  elif qrerun "$BAREBOAT_JOB" 2>/dev/null; then
+    echo "$BAREBOAT_JOB"
+  else # not for users at most sites: a new job takes over
+    set -- -t "$index"
+    [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
+    number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$@" "$script") &&
+      echo "${number/\\[\\]/[$index]}"
+  fi
+}
+"""
+SNIPPET = (
+    """\
+hosts() {
+  if [ -r "${PBS_NODEFILE:-}" ]; then
+    awk '!seen[$1]++ { print $1 }' "$PBS_NODEFILE"
+  else
+    scontrol show hostnames "$SLURM_JOB_NODELIST"
+  fi
+}
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    srun --nodes=1 --ntasks=1 --nodelist="$host" --overlap --mpi=none "$@"
+  elif command -v pbs_tmrsh > /dev/null; then
+    pbs_tmrsh "$host" "$@"
+  elif command -v pbsdsh > /dev/null; then
+    pbsdsh -h "$host" "$@"
+  else
+    ssh -o BatchMode=yes "$host" "$(printf '%q ' "$@")"
+  fi
+}
+
+"""
+    + _AGAIN
+    + "\n"
+    + by_host.ON_EACH_NODE
+)
+
+# Professional's variable, and Torque's. Over Slurm there is none, and each point is a job of its own.
+ARRAY = Array(
+    index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}",
+    job_id=JOB_ID,
+    # Professional takes no array of one element, but a step that leaves one.
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
+)
+
+_STATES = {
+    "Q": JobState.PENDING,
+    "H": JobState.PENDING,
+    "W": JobState.PENDING,
+    "T": JobState.PENDING,
+    "M": JobState.PENDING,
+    "B": JobState.RUNNING,
+    "R": JobState.RUNNING,
+    "E": JobState.RUNNING,
+    "S": JobState.RUNNING,
+    "U": JobState.RUNNING,
+    "C": JobState.COMPLETED,
+    "F": JobState.COMPLETED,
+    "X": JobState.COMPLETED,
+}
+#: Exit codes of a job that the server ended. Both count 256 and more for signals, whoever sent them.
+_ENDED_BY_TORQUE = {"-10": JobState.OUT_OF_MEMORY, "-11": JobState.TIMEOUT}
+_ENDED_BY_PRO = {"-26": JobState.OUT_OF_MEMORY, "-27": JobState.OUT_OF_MEMORY, "-29": JobState.TIMEOUT}
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("qsub") is None or asks.which("pbsnodes") is None or asks.which("qconf") is not None:
+        return None
+    told = asks.run(["qsub", "--version"])
+    version, flavour = _flavour(told.stdout + told.stderr)
+    if flavour == "front":
+        version = version_in(asks.run(["sinfo", "--version"]).stdout)
+    queues = asks.run(["qstat", "-Q", "-f"])
+    remarks: list[str] = []
+    known = queues.ok and flavour != "front"
+    return SchedulerFacts(
+        name=NAME,
+        version=version,
+        detail="Torque's commands over Slurm" if flavour == "front" else "",
+        partitions=_queues(queues.stdout, remarks) if known else (),
+        settings={"flavour": flavour},
+        remarks=tuple(remarks),
+    )
+
+
+def _flavour(text: str) -> tuple[str, str]:
+    """`pbs_version = 20.0.1` (Professional), `Version: 6.1.3` (Torque), or the usage of Slurm's front."""
+    if pro := version_in(text, r"pbs_version\s*=\s*([\w.-]+)"):
+        return pro, "pro"
+    torque = version_in(text, r"[Vv]ersion:?\s*(\d[\w.]*)")
+    return torque, "torque" if torque else "front"
+
+
+def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
+    """Of `qstat -Q -f`, whose queues are paragraphs of `name = value` below `Queue: NAME`."""
+    found = []
+    before, *paragraphs = re.split(r"(?m)^Queue:?\s*", text)
+    odd = [line for line in before.splitlines() if line.strip()]
+    for paragraph in paragraphs:
+        first, _, rest = paragraph.partition("\n")
+        values = pairs(rest, " = ")
+        try:
+            name = name_in(first.strip())
+        except ValueError:
+            odd.append(first)
+            continue
+        if values.get("queue_type", "").startswith("R"):  # a routing queue runs nothing by itself
+            continue
+        part = r"([0-9]{1,9})"
+        walltime = re.fullmatch(f"{part}:{part}:{part}", values.get("resources_max.walltime", ""))
+        found.append(
+            Partition(
+                name=name,
+                up=values.get("enabled") == "True" and values.get("started") == "True",
+                max_nodes=number_or_none(values.get("resources_max.nodect", "")),
+                max_time_s=int(walltime[1]) * 3600 + int(walltime[2]) * 60 + int(walltime[3])
+                if walltime
+                else None,
+                default_memory=_default_memory(values),
+            )
+        )
+    remarks += odd_lines("qstat", odd)
+    return tuple(found)
+
+
+def _default_memory(values: dict[str, str]) -> DefaultMemory | None:
+    """Of a queue: Professional's for each chunk, which is a node here, Torque's for each process, or both
+    for the whole job."""
+    for setting, per in (
+        ("default_chunk.mem", "node"),
+        ("resources_default.pmem", "rank"),
+        ("resources_default.mem", "job"),
+    ):
+        found = re.fullmatch(r"([0-9]{1,15})([kmgt]?)b", values.get(setting, "").strip().lower())
+        if found is not None and int(found[1]):
+            size = int(found[1]) * 1024 ** " kmgt".index(found[2] or " ")
+            return DefaultMemory(bytes=size, per=per, setting=f"{setting} = {values[setting].strip()}")
+    return None
+
+
+def _of(site: Site) -> str:
+    facts = site.scheduler(NAME)
+    return facts.settings.get("flavour", "torque") if facts is not None else "torque"
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
+    if found is None and job.scheduling.qos is not None and _of(site) == "pro":
+        return "PBS Professional has no quality of service", "leave qos out, or name a --partition"
+    if found is None and at_once(job) is not None and not has_arrays(site):
+        return (
+            "Torque's commands over Slurm know no elements of arrays, so that each point is a job of its own",
+            "leave --at-once out, or --scheduler slurm",
+        )
+    return found
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    found = by_partition.warnings(NAME, job, site)
+    if not job.environment_from or _of(site) == "front":
+        return found
+    names = ", ".join(job.environment_from)
+    return (*found, f"PBS may show the values of {names} to other users while the job is there (qstat -f)")
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    flavour = _of(site)
+    scheduling = job.scheduling
+    options = [f"-N {job_name(job)[: 15 if flavour == 'torque' else 230]}", "-j oe"]
+    options += _resources_pro(job) if flavour == "pro" else _resources_torque(job)
+    if job.walltime_s is not None:
+        options.append(f"-l walltime={clock(job.walltime_s)}")
+    queue = scheduling.partition
+    if scheduling.reservation is not None and flavour == "pro":
+        queue = scheduling.reservation  # a reservation is a queue there
+    elif scheduling.reservation is not None:
+        options.append(f"-W x=FLAGS:ADVRES:{scheduling.reservation}")
+    if queue is not None:
+        options.append(f"-q {queue}")
+    if scheduling.account is not None:
+        options.append(f"-A {scheduling.account}")
+    if scheduling.qos is not None:
+        options.append(f"-l qos={scheduling.qos}")
+    elements = array_range(job)
+    if elements is not None and flavour != "front":
+        if flavour == "pro" and elements == "0-0":
+            elements = "0-1:2"  # it takes no array of one element
+        limit = f"%{at_once(job)}" if at_once(job) else ""
+        options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
+    if scheduling.after:
+        options.append("-W depend=afterok:" + ":".join(scheduling.after))
+    if job.environment_from and flavour != "front":  # sbatch, behind it, passes everything on
+        options.append("-v " + ",".join(job.environment_from))
+    if flavour != "front":
+        options.append(f"-r {'y' if scheduling.requeue else 'n'}")
+    lines = [f"#PBS {option}" for option in (*options, *scheduling.options)]
+    if flavour == "front":  # whose qsub has no word for these, and hands the script to sbatch
+        lines += [f"#SBATCH --{'' if scheduling.requeue else 'no-'}requeue", "#SBATCH --open-mode=append"]
+    return tuple(lines)
+
+
+def _resources_torque(job: Job) -> Iterator[str]:
+    words = [f"nodes={job.topology.nodes}", f"ppn={cpus_per_node(job)}"]
+    if gpus_per_node(job):
+        words.append(f"gpus={gpus_per_node(job)}")
+    if job.scheduling.constraint is not None:
+        words.append(job.scheduling.constraint)
+    yield "-l " + ":".join(words)
+    if job.scheduling.mem_per_node_bytes is not None:
+        yield f"-l mem={mebibytes(job.scheduling.mem_per_node_bytes) * job.topology.nodes}mb"  # of the job
+    if job.scheduling.exclusive:
+        yield "-l naccesspolicy=singlejob"
+
+
+def _resources_pro(job: Job) -> Iterator[str]:
+    words = [
+        f"select={job.topology.nodes}",
+        f"ncpus={cpus_per_node(job)}",
+        f"mpiprocs={job.topology.ranks_per_node}",
+    ]
+    if gpus_per_node(job):
+        words.append(f"ngpus={gpus_per_node(job)}")
+    if job.scheduling.mem_per_node_bytes is not None:
+        words.append(f"mem={mebibytes(job.scheduling.mem_per_node_bytes)}mb")
+    if job.scheduling.constraint is not None:
+        words.append(job.scheduling.constraint)
+    yield "-l " + ":".join(words)
+    yield "-l place=scatter" + (":excl" if job.scheduling.exclusive else "")
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front reads no -j among the #PBS lines
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("PBS refuses the job", context=said(outcome), remedy="qstat -Q   # the queues")
+    return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    # A job that the server has forgotten makes it fail, and the others are told all the same. -x:
+    # Professional tells of ended jobs too; Torque knows no such option, and forgets them after some minutes.
+    # 17[3].server: an element; -t with the array's own number tells of all of them.
+    asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
+    apart = ("-t",) if any("[]" in number for number in asked) else ()
+    return (
+        Query(("qstat", *apart, "-f", *asked), _entries, _odd),
+        Query(("qstat", "-x", *apart, "-f", *asked), _entries),
+    )
+
+
+#: What the servers say of jobs that they do not know.
+_FORGOTTEN = r"unknown job|has finished|not found|no such job"
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """What stands before the first job, but for what is said of unknown ones."""
+    before = re.split(r"(?m)^Job Id:", outcome.stdout, maxsplit=1)[0]
+    return [
+        line
+        for line in before.splitlines()
+        if line.strip() and not re.search(_FORGOTTEN, line, re.IGNORECASE)
+    ]
+
+
+def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
+    # -x is not understood by all.
+    if "-x" not in outcome.argv:
+        check_answered(outcome, _FORGOTTEN)
+    # Long values go on in the next line, after a tab; Slurm's front has a tab before each name, too.
+    text = re.sub(r"\n\t(?![A-Za-z_][\w.]* = )", "", outcome.stdout)
+    found = []
+    for paragraph in re.split(r"(?m)^Job Id:\s*", text)[1:]:
+        number, _, rest = paragraph.partition("\n")
+        values = pairs(rest, " = ")
+        state = _STATES.get(values.get("job_state", ""), JobState.UNKNOWN)
+        torque, pro = values.get("exit_status", ""), values.get("Exit_status", "")
+        code = torque or pro
+        if state is JobState.COMPLETED and code not in ("0", ""):
+            state = (_ENDED_BY_TORQUE if torque else _ENDED_BY_PRO).get(code, JobState.FAILED)
+        above = int(code) - 256 if code.isdecimal() and len(code) < 4 else 0
+        hosts = re.findall(r"([\w.-]+)/", values.get("exec_host", ""))
+        found.append(
+            QueueEntry(
+                job_id=number.strip(),
+                state=state,
+                reason=values.get("comment", ""),
+                nodes=",".join(dict.fromkeys(hosts)),
+                signal=above if state.over and 0 < above <= 64 else 0,
+            )
+        )
+    return tuple(found)
+
+
+def element(job_id: str, index: int) -> str:
+    return job_id.replace("[]", f"[{index}]")
+
+
+def has_arrays(site: Site) -> bool:
+    return _of(site) != "front"
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("qdel", job_id)
+
+
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None

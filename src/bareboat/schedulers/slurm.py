@@ -1,0 +1,427 @@
+"""Slurm. Manuals: https://slurm.schedmd.com/man_index.html (22.05 and 24.11 were at hand)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from bareboat.errors import PlanError, ToolError
+from bareboat.model import (
+    DefaultMemory,
+    Job,
+    JobState,
+    Mark,
+    Outcome,
+    Partition,
+    QueueEntry,
+    SchedulerFacts,
+    Site,
+)
+from bareboat.schedulers import (
+    Array,
+    Asks,
+    Query,
+    array_range,
+    at_once,
+    by_partition,
+    clock,
+    each_line,
+    found_job_id,
+    gpus_per_node,
+    job_name,
+    mebibytes,
+    name_in,
+    number,
+    number_or_none,
+    said,
+    version_in,
+)
+
+NAME = "slurm"
+AT_ONCE = False
+SIGNALS_BY_FILE = False
+WARNS = True
+SUBMITS_STDIN = False
+_CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
+MARKS = (
+    Mark(
+        pattern=r"slurmstepd(-\S+)?: error: (.*[Ee]xceeded (job |step )?memory limit|.*oom[-_]kill event)",
+        state=JobState.OUT_OF_MEMORY,
+    ),
+    Mark(pattern=r"srun: error: .*: Out Of Memory", state=JobState.OUT_OF_MEMORY),
+    Mark(pattern=_CANCELLED + "TIME LIMIT", state=JobState.TIMEOUT),
+    Mark(pattern=_CANCELLED + "PREEMPTION", state=JobState.PREEMPTED),
+    Mark(pattern=_CANCELLED + "NODE FAILURE", state=JobState.NODE_FAIL),
+)
+UNTESTED = ""
+JOB_ID = '"${SLURM_JOB_ID:-$$}"'
+JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
+LIST = "squeue --me"
+
+_AGAIN = """\
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+"""
+_AGAIN_ONE = """\
+again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
+"""
+# One task for each node, which gets all that the job has there.
+# --overlap: a signal is passed on while the job's own step has everything. --mpi=none: these are no ranks.
+SNIPPET = (
+    """\
+# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
+# nodes, and for names of another form.
+hosts() {
+  local rest=$SLURM_JOB_NODELIST prefix range first number found=()
+  while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\\[([0-9,-]+)\\])?(,|$) ]]; do
+    rest=${rest:${#BASH_REMATCH[0]}} prefix=${BASH_REMATCH[1]}
+    [ -n "${BASH_REMATCH[2]}" ] || found+=("$prefix")
+    for range in ${BASH_REMATCH[3]//,/ }; do
+      first=${range%-*}
+      for ((number = 10#$first; number <= 10#${range#*-}; number++)); do
+        printf -v "found[${#found[@]}]" '%s%0*d' "$prefix" "${#first}" "$number"
+      done
+    done
+  done
+  if [ -z "$rest" ]; then printf '%s\\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
+}
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  srun --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \\
+    --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
+}
+
+"""
+    + _AGAIN
+)
+
+# Not SLURM_JOB_ID: of one element that is the array's own number, and would put all of them back.
+ARRAY = Array(
+    index="${SLURM_ARRAY_TASK_ID-}",
+    job_id='"${SLURM_ARRAY_JOB_ID-$$}_${SLURM_ARRAY_TASK_ID-}"',
+    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
+)
+
+_STATES = {
+    "PENDING": JobState.PENDING,
+    "CONFIGURING": JobState.PENDING,
+    "REQUEUED": JobState.PENDING,
+    "REQUEUE_HOLD": JobState.PENDING,
+    "REQUEUE_FED": JobState.PENDING,
+    "SPECIAL_EXIT": JobState.PENDING,
+    "RESV_DEL_HOLD": JobState.PENDING,
+    "RUNNING": JobState.RUNNING,
+    "COMPLETING": JobState.RUNNING,
+    "SIGNALING": JobState.RUNNING,
+    "STAGE_OUT": JobState.RUNNING,
+    "STOPPED": JobState.RUNNING,
+    "SUSPENDED": JobState.RUNNING,
+    "RESIZING": JobState.RUNNING,
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "BOOT_FAIL": JobState.NODE_FAIL,
+    "NODE_FAIL": JobState.NODE_FAIL,
+    "CANCELLED": JobState.CANCELLED,
+    "PREEMPTED": JobState.PREEMPTED,
+    "REVOKED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+    "DEADLINE": JobState.TIMEOUT,
+    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
+}  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
+
+
+def probe(asks: Asks) -> SchedulerFacts | None:
+    if asks.which("sbatch") is None or asks.which("sinfo") is None:
+        return None
+    # "slurm 24.11.5"; Debian's says "slurm-wlm 22.05.8".
+    version = version_in(asks.run(["sbatch", "--version"]).stdout, r"slurm\S*\s+(\d[\w.-]*)")
+    shown = asks.run(["scontrol", "--oneliner", "show", "partition"])
+    if not shown.ok:
+        return SchedulerFacts(
+            name=NAME, version=version, works=False, detail=f"Slurm does not answer: {said(shown)}"
+        )
+    nodes = asks.run(["sinfo", "--noheader", "--format=%R|%c|%m|%G"])
+    remarks: list[str] = []
+    partitions = _partitions(shown.stdout, nodes.stdout, remarks)
+    plugins = asks.run(["srun", "--mpi=list"])
+    config = asks.run(["scontrol", "show", "config"])
+    accounts, settings = _accounts(asks, config.stdout)
+    # Elements are numbered from 0, and this is the first number that is too large.
+    largest = re.search(r"^MaxArraySize\s*=\s*(\d{1,12})$", config.stdout, re.MULTILINE)
+    if largest is not None:
+        settings[by_partition.MAX_ARRAY] = largest[1]
+    return SchedulerFacts(
+        name=NAME,
+        version=version,
+        partitions=partitions,
+        accounts=accounts,
+        mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
+        default_memory=_default_memory(dict(re.findall(r"(?m)^(\w+)\s*=\s*(\S+)", config.stdout))),
+        settings=settings,
+        remarks=tuple(remarks),
+    )
+
+
+def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, ...]:
+    """Of `scontrol -o show partition` and `sinfo -h -o '%R|%c|%m|%G'`, whose numbers may end with +."""
+    largest: dict[str, tuple[int, int, int]] = {}
+
+    def read_nodes(line: str) -> None:
+        name, cpus, mem_mb, gres = line.strip().split("|")
+        counts = re.findall(r"gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?", gres)
+        now = (
+            number(cpus.rstrip("+")),
+            number(mem_mb.rstrip("+")),
+            sum(number(each or "1") for each in counts),
+        )
+        before = largest.get(name, (0, 0, 0))
+        largest[name] = (max(before[0], now[0]), max(before[1], now[1]), max(before[2], now[2]))
+
+    def read_partition(line: str) -> Partition:
+        fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        name = name_in(fields["PartitionName"])
+        cpus_each, mem_each, gpus_each = largest.get(name, (0, 0, 0))
+        accounts = fields.get("AllowAccounts", "ALL")
+        return Partition(
+            name=name,
+            default=fields.get("Default") == "YES",
+            up=fields.get("State", "UP") == "UP",
+            nodes=number_or_none(fields.get("TotalNodes", "")),
+            max_nodes=number_or_none(fields.get("MaxNodes", "")),
+            max_time_s=seconds(fields.get("MaxTime", "UNLIMITED")),
+            cpus_per_node=cpus_each or None,
+            mem_per_node_bytes=mem_each * 2**20 if mem_each > 1 else None,
+            gpus_per_node=gpus_each if name in largest else None,
+            accounts=() if accounts in ("ALL", "(null)") else tuple(accounts.split(",")),
+            default_memory=_default_memory(fields),
+        )
+
+    each_line("sinfo", nodes, read_nodes, remarks)
+    return tuple(each_line("scontrol", shown, read_partition, remarks))
+
+
+def _default_memory(fields: dict[str, str]) -> DefaultMemory | None:
+    """Of a partition, or of the whole cluster: in MiB. None for all of the node."""
+    for setting, per in (("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
+        mebibytes = number_or_none(fields.get(setting, ""))
+        if mebibytes:
+            return DefaultMemory(bytes=mebibytes * 2**20, per=per, setting=f"{setting}={mebibytes}")
+    return None
+
+
+def seconds(text: str) -> int | None:
+    """Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for no limit, and for what is no time."""
+    part = r"([0-9]{1,9})"
+    found = re.fullmatch(rf"(?:{part}-)?{part}(?::{part})?(?::{part})?", text)
+    if found is None:
+        return None
+    days, *rest = (int(part) if part is not None else None for part in found.groups())
+    first, second, third = rest
+    assert first is not None
+    if days is not None:
+        return ((days * 24 + first) * 60 + (second or 0)) * 60 + (third or 0)
+    if third is not None:
+        return (first * 60 + (second or 0)) * 60 + third
+    if second is not None:
+        return first * 60 + second
+    return first * 60
+
+
+def _accounts(asks: Asks, config: str) -> tuple[tuple[str, ...] | None, dict[str, str]]:
+    """The accounts of this user, where Slurm keeps them (slurmdbd), and whether it insists on them."""
+    settings = {}
+    enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(.*)$", config, re.MULTILINE)
+    if enforced is not None and "associations" in enforced[1]:
+        settings["accounts"] = "enforced"
+    if not re.search(r"^AccountingStorageType\s*=\s*accounting_storage/slurmdbd", config, re.MULTILINE):
+        return None, settings
+    user = asks.run(["id", "-un"]).stdout.strip()
+    told = asks.run(
+        ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}", "format=account"]
+    )
+    if not told.ok:
+        return None, settings
+    return tuple(dict.fromkeys(filter(None, told.stdout.split()))), settings
+
+
+def _mpi_plugins(text: str) -> tuple[str, ...]:
+    """Of `srun --mpi=list`, one a line after a heading, or with commas in the line after "specific…"."""
+    words = re.findall(r"\b(pmix(?:_v\d+)?|pmi2|pmi1|cray_shasta|none|openmpi)\b", text)
+    return tuple(dict.fromkeys(words))
+
+
+def objection(job: Job, site: Site) -> tuple[str, str] | None:
+    return by_partition.objection(NAME, job, site)
+
+
+def warnings(job: Job, site: Site) -> tuple[str, ...]:
+    return by_partition.warnings(NAME, job, site)
+
+
+def directives(job: Job, site: Site) -> tuple[str, ...]:
+    topology, scheduling = job.topology, job.scheduling
+    options = [
+        f"--job-name={job_name(job)}",
+        f"--nodes={topology.nodes}",
+        f"--ntasks-per-node={topology.ranks_per_node}",
+        f"--cpus-per-task={topology.cpus_per_rank or 1}",
+    ]
+    if gpus_per_node(job):
+        options.append(f"--gres=gpu:{gpus_per_node(job)}")
+    if scheduling.mem_per_node_bytes is not None:
+        options.append(f"--mem={mebibytes(scheduling.mem_per_node_bytes)}M")
+    if job.walltime_s is not None:
+        options.append(f"--time={clock(-(-job.walltime_s // 60) * 60)}")  # Slurm counts minutes
+    for name in ("partition", "account", "qos", "reservation", "constraint"):
+        value = getattr(scheduling, name)
+        if value is not None:
+            options.append(f"--{name}={value}")
+    if scheduling.exclusive:
+        options.append("--exclusive")
+    if scheduling.after:
+        options.append("--dependency=afterok:" + ":".join(scheduling.after))
+    options.append("--requeue" if scheduling.requeue else "--no-requeue")
+    if scheduling.warning_s:
+        options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
+    options.append("--open-mode=append")
+    if job.environment_from:
+        options.append("--export=ALL")
+    if (elements := array_range(job)) is not None:
+        options.append(f"--array={elements}" + (f"%{at_once(job)}" if at_once(job) else ""))
+    return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))
+
+
+def submit(script: str, log: str) -> tuple[str, ...]:
+    return ("sbatch", "--parsable", f"--output={log.replace('%', '%%')}", script)
+
+
+def job_id(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise PlanError("Slurm refuses the job", context=said(outcome), remedy=_remedy(outcome.stderr))
+    return found_job_id(outcome, r"^(\d+)(?:;.*)?$")
+
+
+def _remedy(text: str) -> str:
+    """What mends a refusal that could not be foreseen."""
+    for pattern, remedy in (
+        (
+            r"AssocMax|AssocGrp",
+            "take another --account: this one has expired or is used up; sacctmgr show associations "
+            "users=$USER",
+        ),
+        (r"[Ii]nvalid account", "sacctmgr show associations users=$USER format=account,partition"),
+        (r"[Ii]nvalid partition|partition", "sinfo"),
+        (r"[Ii]nvalid qos|QOS", "sacctmgr show qos format=name,maxwall,maxtres"),
+        (r"node configuration|not available", "sinfo -N -l   # what the nodes have"),
+        (r"[Rr]eservation", "scontrol show reservation"),
+        (r"feature", "sinfo -o '%P %f'   # the features that the nodes have"),
+        (r"[Tt]ime limit", "sinfo -o '%P %l'   # the longest times"),
+        (r"dependency", "leave [scheduling] after out, or name jobs that are there"),
+        (r"Unable to contact|slurm_load", "scontrol ping"),
+    ):
+        if re.search(pattern, text):
+            return remedy
+    return "correct [scheduling] in the job file, or ask the administrator what it means"
+
+
+def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
+    wanted = frozenset(job_ids)
+
+    # ARRAY_ELEMENT: only then a number stands for several jobs. Asked for by the array's number, since a list
+    # of thousands of elements is longer than an argument may be.
+    arrays = any("_" in job_id for job_id in job_ids)
+    asked = dict.fromkeys(job_id.partition("_")[0] for job_id in job_ids)
+
+    def live(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        if not outcome.ok:
+            raise ToolError("squeue does not answer", context=said(outcome), remedy="scontrol ping")
+        return tuple(entry for entry in map(_entry, outcome.stdout.splitlines()) if entry.job_id in wanted)
+
+    def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
+        # Without accounting there is nobody to ask, and the run's own exit code tells.
+        entries = map(_entry, outcome.stdout.splitlines()) if outcome.ok else ()
+        return tuple(
+            msgspec.structs.replace(entry, job_id=job_id)
+            for entry in entries
+            for job_id in _elements(entry.job_id, wanted)
+            if not arrays or job_id in wanted
+        )
+
+    return (
+        # Of all states: the controller knows for some minutes how a job ended, the accounts later.
+        Query(
+            ("squeue", "--noheader", "--me", "--states=all", *(["--array"] if arrays else []),
+             "--format=%i|%T|%r|%N"),
+            live,
+            _odd,
+        ),
+        Query(
+            ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(asked)}",
+             f"--format={'JobID' if arrays else 'JobIDRaw'},State,Reason,NodeList"),
+            ended, _odd,
+        ),
+    )  # fmt: skip
+
+
+def _odd(outcome: Outcome) -> list[str]:
+    """The lines that do not begin with the number and the state of a job."""
+    shape = re.compile(r"\d[\w\[\],%+.-]*\|[A-Z_]+(?: by \d+)?\+?(?:\||$)")
+    return [line for line in outcome.stdout.splitlines() if line.strip() and not shape.match(line.strip())]
+
+
+def _elements(job_id: str, wanted: Collection[str]) -> list[str]:
+    """Of those that never ran sacct tells together: 17_[2,4-6%2]."""
+    number, _, listed = job_id.partition("_[")
+    if not listed:
+        return [job_id]
+    ranges = re.findall(r"(\d{1,9})(?:-(\d{1,9}))?(?=[,\]%])", listed.partition("%")[0].rstrip("]") + "]")
+    return [
+        each
+        for each in wanted
+        if each.startswith(f"{number}_") and (index := number_or_none(each[len(number) + 1 :])) is not None
+        if any(int(first) <= index <= int(last or first) for first, last in ranges)
+    ]
+
+
+def _entry(line: str) -> QueueEntry:
+    number, state, reason, nodes = (*line.strip().split("|"), "", "", "")[:4]
+    word, _, who = state.partition(" ")  # "CANCELLED by 1000"
+    if reason in ("None", ""):
+        reason = f"{who}, a user's number" if re.fullmatch(r"by \d+", who) else ""
+    raised = re.match(r"RaisedSignal:(\d{1,2})", reason)
+    return QueueEntry(
+        job_id=number,
+        state=_STATES.get(word.rstrip("+"), JobState.UNKNOWN),
+        reason=reason,
+        signal=int(raised[1]) if raised is not None else 0,
+        nodes="" if nodes == "None assigned" else nodes,
+    )
+
+
+def element(job_id: str, index: int) -> str:
+    return f"{job_id}_{index}"
+
+
+def has_arrays(site: Site) -> bool:
+    return True
+
+
+_ATTACH = (
+    'exec srun --jobid="$(squeue --noheader --jobs="$0" --format=%A)" --overlap --nodes=1 --ntasks=1 '
+    '--pty "$@"'
+)
+_SHELL = ("bash", "-i")
+
+
+def cancel(job_id: str) -> tuple[str, ...]:
+    return ("scancel", job_id)
+
+
+def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    words = words or _SHELL
+    if "_" in job_id:  # srun takes an element's own number only, which squeue knows
+        return ("bash", "-c", _ATTACH, job_id, *words)
+    return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", *words)

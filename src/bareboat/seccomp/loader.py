@@ -1,0 +1,51 @@
+"""A program that puts a filter on itself and turns itself into a command, for engines that take no filter.
+
+It is a static ELF of some hundred bytes of code with the filter behind it, made here: it needs nothing of the
+image that it starts in, and no compiler. The code is loader-MACHINE.s, assembled; a test assembles it again.
+https://man7.org/linux/man-pages/man5/elf.5.html
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+
+from bareboat import architectures
+
+#: The code that loader-MACHINE.s gives; its length is a multiple of 8.
+CODE = {
+    "x86_64":
+    "uAMAAAC/xQAAAA8FuJ0AAAC/JgAAAL4BAAAAMdJFMdJFMcAPBUiFwHVDuJ0AAAC/FgAAAL4CAAAASI0VwAAAAA8FSIXAdSZI"
+    "iwQkSI10JBBIjVTEEEiLPrg7AAAADwVIjTUrAAAAujkAAADrDEiNNVYAAAC6NQAAALgBAAAAvwIAAAAPBbg8AAAAv34AAAAP"
+    "BWZhaXJsZWFkOiB0aGUgY29tbWFuZCBjYW5ub3QgYmUgc3RhcnRlZCBpbiB0aGUgY29udGFpbmVyCmZhaXJsZWFkOiB0aGlz"
+    "IGtlcm5lbCBkb2VzIG5vdCB0YWtlIGEgc2VjY29tcCBmaWx0ZXIKkA==",
+    "aarch64":
+    "KAeA0qAYgNIBAADU6BSA0sAEgNIhAIDSAgCA0gMAgNIEAIDSAQAA1AACALXoFIDSwAKA0kEAgNICBgAQAQAA1EABALXpA0D5"
+    "4UMAkSIMCYsgAED5qBuA0gEAANRhAQAQIgeA0gMAABTBAgAwogaA0ggIgNJAAIDSAQAA1KgLgNLAD4DSAQAA1GZhaXJsZWFk"
+    "OiB0aGUgY29tbWFuZCBjYW5ub3QgYmUgc3RhcnRlZCBpbiB0aGUgY29udGFpbmVyCmZhaXJsZWFkOiB0aGlzIGtlcm5lbCBk"
+    "b2VzIG5vdCB0YWtlIGEgc2VjY29tcCBmaWx0ZXIKAAA=",
+}  # fmt: skip
+
+_BASE = 0x400000
+_HEADERS = 64 + 56
+#: One segment at a multiple of every page size that these machines have.
+_ALIGNMENT = 0x10000
+
+
+def elf(machine: str, program: bytes) -> bytes:
+    """The loader of this filter, for this machine."""
+    own = architectures.find(machine)
+    assert own is not None  # CODE has it
+    code = base64.b64decode(CODE[machine])
+    after = _BASE + _HEADERS + len(code)
+    # struct sock_fprog: how many instructions, and where they are.
+    body = code + struct.pack("<HxxxxxxQ", len(program) // 8, after + 16) + program
+    size = _HEADERS + len(body)
+    identity = b"\x7fELF" + bytes((2, 1, 1)) + bytes(9)
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH",
+        identity, 2, own.elf[0], 1, _BASE + _HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0,
+    )  # fmt: skip
+    readable_and_executable = 5
+    segment = struct.pack("<IIQQQQQQ", 1, readable_and_executable, 0, _BASE, _BASE, size, size, _ALIGNMENT)
+    return header + segment + body

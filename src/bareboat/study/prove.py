@@ -1,0 +1,166 @@
+"""A proof: its design is fixed and written down, then run after run is measured and kept.
+
+Each run's records appear by one rename. A study that was stopped, however hard, goes on from the runs
+that are there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from bareboat import __version__, codec, render
+from bareboat.clock import utc_now
+from bareboat.errors import UsageError
+from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
+from bareboat.store import Store
+from bareboat.study.runs import Design, do_run
+
+#: The files of one run's folder, baseline first.
+_FILES = ("baseline.json", "contender.json")
+BARE_METAL = "bare metal"
+
+
+def arms_of(plans: tuple[Plan, Plan]) -> tuple[Arm, Arm]:
+    """The arms of a study: the baseline's plan, then the contender's."""
+    names = [BARE_METAL if plan.engine == "native" else plan.engine for plan in plans]
+    if names[0] == names[1]:
+        names = [f"{names[0]} A", f"{names[1]} B"]
+    baseline, contender = (
+        Arm(name=name, engine=plan.engine, plan_digest=render.digest(plan), script=render.script(plan))
+        for name, plan in zip(names, plans, strict=True)
+    )
+    return baseline, contender
+
+
+def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image, site: Site) -> Study:
+    """Write down the design of a new study; nothing has run yet."""
+    run_id = store.new_run(job.name)
+    study = Study(
+        id=run_id,
+        created_at=utc_now(),
+        job=job,
+        arms=arms_of(plans),
+        image=image,
+        site=site,
+        bareboat_version=__version__,
+    )
+    with store.whole_run(run_id):
+        _keep(store, study)
+    return study
+
+
+def find_study(store: Store, job: Job | None) -> Study:
+    """The newest study, of this job or of any, that has runs left to do; else the newest complete one, of
+    which perhaps only the report is missing."""
+    complete = None
+    for run_id in reversed(store.runs()):
+        if (store.run(run_id) / "study.json").exists():
+            study = read_study(store, run_id)
+            if job in (None, study.job):
+                if missing_runs(store, study):
+                    return study
+                complete = complete or study
+    if complete is not None:
+        return complete
+    raise UsageError(
+        "there is no study" + (" of this job as it is now" if job else ""),
+        remedy="bareboat report   # lists the studies; leave --resume out to start a new one",
+    )
+
+
+def read_study(store: Store, run_id: str) -> Study:
+    """Raises UsageError for a name that is no study's."""
+    if run_id not in store.runs():
+        raise UsageError(
+            f"there is no study {run_id}",
+            context=f"store: {store.root}",
+            remedy="bareboat report   # lists them",
+        )
+    return store.read(store.run(run_id) / "study.json", Study)
+
+
+def read_records(store: Store, study: Study) -> list[Record]:
+    """All records of a study, in the order of the runs, warm-up first."""
+    return [
+        store.read(_run_folder(store, study, run) / name, Record)
+        for run in _all_runs(study)
+        if _run_folder(store, study, run).is_dir()
+        for name in _FILES
+    ]
+
+
+def missing_runs(store: Store, study: Study) -> list[int]:
+    return [run for run in _all_runs(study) if not _run_folder(store, study, run).is_dir()]
+
+
+def conduct(store: Store, study: Study, *, say: Callable[[str], None]) -> Study:
+    """Do every run that is not there yet; run 0 is the warm-up. Returns the study with its design complete.
+
+    Raises RunError when an arm fails. Whatever stops it, the runs done so far stay.
+    """
+    with store.locked(study.id):
+        scripts = _write_scripts(store, study)
+        for run in missing_runs(store, study):
+            label = "warm-up" if run == 0 else f"run {run} of {study.job.prove.repeats}"
+
+            def progress(text: str, label: str = label) -> None:
+                say(f"{label}: {text}")
+
+            with store.scratch(own=True) as scratch:
+                records, design = do_run(
+                    study,
+                    run,
+                    design=_design(study),
+                    warm_up=run == 0,
+                    scratch=scratch,
+                    scripts=scripts,
+                    say=progress,
+                )
+                study = _with_design(store, study, design)
+                done = scratch / "done"
+                done.mkdir()
+                for name, record in zip(_FILES, records, strict=True):
+                    (done / name).write_bytes(codec.to_json(record))
+                store.publish(done, _run_folder(store, study, run))
+    return study
+
+
+def _all_runs(study: Study) -> range:
+    return range(study.job.prove.repeats + 1)
+
+
+def _run_folder(store: Store, study: Study, run: int) -> Path:
+    return store.run(study.id) / f"{run:04d}"
+
+
+def _design(study: Study) -> Design | None:
+    if study.metered is None:
+        return None
+    return Design(metered=study.metered, steps_per_window=study.steps_per_window, settle=study.settle)
+
+
+def _with_design(store: Store, study: Study, design: Design) -> Study:
+    if study.metered is not None:
+        return study
+    study = msgspec.structs.replace(
+        study, metered=design.metered, steps_per_window=design.steps_per_window, settle=design.settle
+    )
+    _keep(store, study)
+    return study
+
+
+def _keep(store: Store, study: Study) -> None:
+    store.write(store.run(study.id) / "study.json", codec.to_json(study))
+
+
+def _write_scripts(store: Store, study: Study) -> dict[str, Path]:
+    """The arms' scripts as files, for bash to run and for people to read."""
+    paths = {}
+    for arm, name in zip(study.arms, ("baseline.sh", "contender.sh"), strict=True):
+        paths[arm.name] = store.run(study.id) / name
+        store.write(paths[arm.name], os.fsencode(arm.script))
+    return paths

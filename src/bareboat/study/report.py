@@ -1,0 +1,362 @@
+"""A finished study -> one HTML page that opens with no network.
+
+The page leads with the verdict in words and numbers, then shows every raw value that it rests on, the
+facts of the machine and the image, and the scripts, so that a reader can doubt it and repeat it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics as descriptive
+from collections.abc import Iterable, Sequence
+
+from bareboat.model import Record, Study
+from bareboat.study.analysis import Analysis, Goal, Metric
+from bareboat.study.drawing import Plot, label
+from bareboat.study.page import Markup, document, facts, join, table, tag
+from bareboat.study.plots import PHASES, bytes_unit, figures, forest, interval_text, percent, throughputs
+
+_NONE = "none"
+
+
+def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> str:
+    """One page for one or several studies, in the order given. Pure: equal arguments give equal text.
+
+    Records may come in any order and hold warm-ups: these are listed, but in no figure. Environment
+    variables of the job appear only where a script sets them.
+    """
+    heading = "Container against bare metal: what was measured"
+    articles = [
+        _article(study, records, analysis, prefix=f"study-{place}")
+        for place, (study, records, analysis) in enumerate(studies, start=1)
+    ]
+    versions = sorted({study.bareboat_version for study, _, _ in studies})
+    body = (
+        tag("header", tag("h1", heading)),
+        tag("main", _overview(studies) if len(studies) > 1 else "", *articles),
+        tag("footer", f"Written by Bareboat {', '.join(versions)}. This page loads nothing from a network."),
+    )
+    names = ", ".join(study.job.name for study, _, _ in studies)
+    return document(f"{names}: container against bare metal" if names else heading, join(body))
+
+
+def _overview(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Markup:
+    rows = [
+        (
+            tag("a", study.job.name, href=f"#study-{place}"),
+            tag("b", analysis.word),
+            f"{study.arms[1].name} / {study.arms[0].name}",
+            analysis.primary.name,
+            interval_text(analysis.primary),
+            f"±{analysis.primary.comparison.margin * 100:g} %",
+            str(analysis.primary.comparison.runs),
+        )
+        for place, (study, _, analysis) in enumerate(studies, start=1)
+    ]
+    head = ("study", "verdict", "arms", "primary metric", "ratio [interval]", "margin", "runs")
+    return tag("article", tag("h2", "All studies"), table("One row per study", head, rows, texts=4))
+
+
+def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> Markup:
+    ordered = sorted(records, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
+    plots = figures(study, ordered, analysis, prefix=prefix)
+    return tag(
+        "article",
+        tag("h2", study.job.name),
+        tag("p", f"{study.created_at} on {study.site.hostname} · study {study.id}", class_="sub"),
+        tag(
+            "div",
+            _verdict(analysis),
+            _figure(forest(study, analysis, prefix=f"{prefix}-forest"), f"{prefix}-forest"),
+            class_="grid",
+        ),
+        tag("h3", "Every metric"),
+        _metrics(study, analysis),
+        _goals(analysis.goals),
+        _notes(analysis.notes),
+        tag("h3", "What was seen"),
+        tag("div", *(_figure(plot, f"{prefix}-{i}") for i, plot in enumerate(plots)), class_="masonry")
+        if plots
+        else tag("p", "No run ended well in both arms, so there is nothing to draw."),
+        tag("h3", "On what, and how"),
+        tag("div", _machine(study), _image(study), _job(study), _design(study, analysis), class_="masonry"),
+        tag("h3", "To check and repeat"),
+        *_details(study, ordered, analysis),
+        id=prefix,
+    )
+
+
+def _figure(plot: Plot, prefix: str) -> Markup:
+    heading = tag("h4", plot.title)
+    # The drawing is hidden from no one: `role=img` with a title, and the caption says how to read it.
+    return tag(
+        "figure", heading, Markup(plot.svg), tag("figcaption", plot.caption, id=f"{prefix}-caption"),
+        aria_describedby=f"{prefix}-caption",
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
+# The verdict and the metrics.
+
+
+def _verdict(analysis: Analysis) -> Markup:
+    metric, c = analysis.primary, analysis.primary.comparison
+    tiles = [
+        ("margin", f"±{c.margin * 100:g} %"),
+        ("runs, each a pair", str(c.runs)),
+        ("equivalence p (TOST)", _p_value(c.equivalence_p)),
+        ("difference p", _p_value(c.difference_p)),
+    ]
+    if c.more_runs is not None:
+        tiles.append(("more runs to settle it", f"about {c.more_runs}"))
+    return tag(
+        "section",
+        tag("p", analysis.word, class_="word"),
+        tag(
+            "p",
+            interval_text(metric),
+            tag("small", f"{metric.name}, ratio with its {percent(c.confidence)} interval"),
+            class_="big",
+        ),
+        tag("p", analysis.sentence, class_="sentence"),
+        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
+        class_=f"card verdict {analysis.word.replace(' ', '-')}",
+    )
+
+
+def _metrics(study: Study, analysis: Analysis) -> Markup:
+    base, contender = (label(arm.name, 40) for arm in study.arms)
+    head = ("metric", "verdict", "unit", f"{base}, median", f"{contender}, median", "ratio [interval]")
+    metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
+    caption = (
+        f"Ratio: {contender} over {base}, with {percent(analysis.primary.comparison.confidence)} interval. "
+        "Only the first row is the verdict of the study; the others are told beside it and are not "
+        "corrected for being many."
+    )
+    return table(caption, head, [_metric_row(metric) for metric in metrics], texts=3)
+
+
+def _metric_row(metric: Metric) -> tuple[str, ...]:
+    scale, unit = _unit(metric)
+    kind = "the verdict" if metric.primary else "told beside, not the verdict"
+    sense = "higher is better" if metric.higher_is_better else "lower is better"
+    word = metric.comparison.verdict.value
+    return (
+        join((metric.name, tag("small", sense))),
+        join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
+        unit,
+        *(_number(descriptive.median(side) / scale) for side in (metric.baseline, metric.contender)),
+        interval_text(metric),
+    )
+
+
+def _goals(goals: Sequence[Goal]) -> Markup:
+    if not goals:
+        return Markup("")
+    rows = [
+        (
+            goal.name,
+            goal.arm,
+            tag("b", "reached by every run" if goal.reached else "NOT reached"),
+            f"≥ {goal.least:g}",
+            _lowest(goal),
+        )
+        for goal in goals
+    ]
+    head = ("goal", "arm", "outcome", "asked", "lowest run")
+    caption = "What every measured run had to reach"
+    return join((tag("h3", "Did it still train?"), table(caption, head, rows, texts=3)))
+
+
+def _lowest(goal: Goal) -> str:
+    if goal.not_numbers:
+        return f"not a number in {goal.not_numbers}"
+    return "no value" if goal.lowest is None else f"{goal.lowest:.6g}"
+
+
+def _notes(notes: Sequence[str]) -> Markup:
+    if not notes:
+        return Markup("")
+    items = tag("ul", *(tag("li", note) for note in notes), class_="notes")
+    return join((tag("h3", "To bear in mind"), tag("div", items, class_="card")))
+
+
+# --------------------------------------------------------------------------------------------------
+# The facts. User, home folder and environment are nobody's business and stay out.
+
+
+def _machine(study: Study) -> Markup:
+    site = study.site
+    engines = (f"{e.name} {e.version}" + ("" if e.works else " (does not work)") for e in site.engines)
+    return facts(
+        "The machine",
+        (
+            ("host", site.hostname),
+            ("distribution", site.distribution),
+            ("kernel", f"{site.kernel}, {site.architecture}"),
+            ("processor", site.cpu_model),
+            ("cores", str(site.cpus)),
+            ("memory", f"{site.mem_bytes / 2**30:.4g} GiB"),
+            ("GPUs", ", ".join(site.gpus)),
+            ("glibc", site.glibc),
+            ("load when probed", f"{site.load_1min:.2f} (1 min)"),
+            ("engines", ", ".join(engines)),
+            ("probed", site.probed_at),
+        ),
+    )
+
+
+def _image(study: Study) -> Markup:
+    image = study.image
+    sizes = f"{_bytes(image.size_bytes)}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
+    return facts(
+        "The image",
+        (
+            ("digest", tag("code", image.digest)),
+            ("size", sizes),
+            ("Python", " ".join(filter(None, (image.python_version, image.python)))),
+            ("glibc", image.glibc or ""),
+            ("frameworks", ", ".join(f"{k} {v}" for k, v in sorted(image.frameworks.items()))),
+            ("not found in it", ", ".join(image.unresolved_libraries)),
+            *(("note", note) for note in image.notes),
+        ),
+    )
+
+
+def _design(study: Study, analysis: Analysis) -> Markup:
+    prove, c = study.job.prove, analysis.primary.comparison
+    windows = f"{study.steps_per_window} steps, {study.settle} of them to settle"
+    return facts(
+        "The design",
+        (
+            ("arms", f"{study.arms[0].name} (baseline), {study.arms[1].name} (contender)"),
+            *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
+            ("measured runs", f"{c.runs} of {prove.repeats} planned"),
+            ("seed", str(prove.seed)),
+            ("margin", f"±{c.margin * 100:g} %"),
+            ("confidence", percent(c.confidence)),
+            ("window", windows if study.steps_per_window else "none: the script has no meter"),
+            ("fixed on", study.created_at),
+            ("Bareboat", study.bareboat_version),
+        ),
+    )
+
+
+def _job(study: Study) -> Markup:
+    shape = study.job.topology
+    return facts(
+        "The job",
+        (
+            ("name", study.job.name),
+            ("command", tag("code", shlex.join(study.job.command))),
+            ("image asked for", study.job.image),
+            ("nodes", str(shape.nodes)),
+            ("processes", f"{shape.world_size}, {shape.ranks_per_node} per node"),
+            ("cores each", "" if shape.cpus_per_rank is None else str(shape.cpus_per_rank)),
+            ("GPUs each", str(shape.gpus_per_rank) if shape.gpus_per_rank else ""),
+        ),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# The details.
+
+
+def _details(study: Study, records: Sequence[Record], analysis: Analysis) -> Iterable[Markup]:
+    yield _fold("Raw values of every run, warm-ups included", _runs_table(records))
+    yield _fold("The metrics, pair by pair", _pairs_table(study, analysis))
+    yield _fold("The layers of the image", _layers_table(study))
+    for arm in study.arms:
+        yield _fold(f"The script of {arm.name}", tag("pre", arm.script, tabindex="0"))
+
+
+def _fold(title: str, content: Markup) -> Markup:
+    return tag("details", tag("summary", title), content)
+
+
+def _runs_table(records: Sequence[Record]) -> Markup:
+    phased = any(record.phases for record in records)
+    windowed = any(record.windows for record in records)
+    results = sorted({name for record in records for name in record.results})
+    head = ["run", "arm", "started", "order", "exit code", "wall, s"]
+    head += ["windows", "median throughput, /s"] if windowed else []
+    head += [f"{name}, s" for _, name, _ in PHASES] if phased else []
+    head += ["peak memory, MiB", "load, 1 min", *results]
+    rows = [_run_row(record, phased, windowed, results) for record in records]
+    return table("One row per arm and run; times are in seconds", head, rows, texts=3)
+
+
+def _run_row(record: Record, phased: bool, windowed: bool, results: Sequence[str]) -> list[str]:
+    speeds = [value for _, value in throughputs(record)]
+    row = [
+        f"warm-up {record.run}" if record.warm_up else str(record.run),
+        label(record.arm, 40),
+        record.started_at,
+        str(record.position),
+        str(record.exit_code),
+        _number(record.wall_s),
+    ]
+    if windowed:
+        row += [str(len(record.windows)), _number(descriptive.median(speeds)) if speeds else _NONE]
+    if phased:
+        row += [_number(getattr(record.phases, field)) if record.phases else _NONE for field, _, _ in PHASES]
+    values = (record.results.get(name) for name in results)
+    row += [_number(record.peak_memory_bytes / 2**20), f"{record.load_1min:.2f}"]
+    return row + [_NONE if value is None else f"{float(value):.6g}" for value in values]
+
+
+def _pairs_table(study: Study, analysis: Analysis) -> Markup:
+    names = [label(arm.name, 40) for arm in study.arms]
+    head = ["pair"]
+    for metric in analysis.metrics:
+        head += [f"{label(metric.name, 40)}, {name}, {label(_unit(metric)[1])}" for name in names]
+    most = max(len(metric.baseline) for metric in analysis.metrics)
+    rows = [[str(pair + 1), *_pair_cells(analysis.metrics, pair)] for pair in range(most)]
+    return table("Measured pairs in their order", head, rows)
+
+
+def _pair_cells(metrics: Iterable[Metric], pair: int) -> Iterable[str]:
+    for metric in metrics:
+        for side in (metric.baseline, metric.contender):
+            yield _number(side[pair] / _unit(metric)[0]) if pair < len(side) else _NONE
+
+
+def _layers_table(study: Study) -> Markup:
+    rows = [
+        (
+            tag("code", layer.diff_id),
+            layer.comment,
+            _bytes(layer.size_bytes),
+            _bytes(layer.unpacked_bytes),
+            f"{layer.inodes:,}",
+        )
+        for layer in study.image.layers
+    ]
+    head = ("layer", "what", "as a tar", "unpacked", "inodes")
+    return table("From the lowest layer to the uppermost", head, rows, texts=2)
+
+
+# --------------------------------------------------------------------------------------------------
+# Numbers.
+
+
+def _unit(metric: Metric) -> tuple[float, str]:
+    if metric.unit in ("B", "bytes"):
+        return bytes_unit((*metric.baseline, *metric.contender))
+    return 1.0, metric.unit
+
+
+def _number(value: float) -> str:
+    """Four significant digits, and all digits of a large number."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}" if value else "0"
+
+
+def _bytes(value: float) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value:.0f} B"
+
+
+def _p_value(value: float) -> str:
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"

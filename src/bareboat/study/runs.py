@@ -1,0 +1,303 @@
+"""One run of a study: both arms, alive at once and taking turns, or one after the other."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bareboat import codec, execute, run_folder
+from bareboat.clock import utc_now
+from bareboat.errors import RunError
+from bareboat.files import untrusted
+from bareboat.model import Arm, MemorySample, Phases, Record, Study, Window, kept_result
+from bareboat.study.gate import FOREVER, Gate
+from bareboat.study.meterlog import Process, newest_steps, read_rank
+
+#: Steps of the very first window, from whose times the length of all others follows.
+_PROBE_STEPS = 20
+#: Memory of an arm without a meter is read so often: every tenth of its age, between these seconds.
+_SAMPLE_S = (0.01, 0.2)
+_TAIL_LINES = 20
+_TAIL_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What the warm-up run found: whether the command has a meter, and how long its windows are."""
+
+    metered: bool
+    steps_per_window: int | None = None
+    settle: int = 0
+
+
+@dataclass(slots=True)
+class _LiveArm:
+    """An arm that has been started."""
+
+    arm: Arm
+    live: execute.Live
+    gate: Gate
+    folder: Path
+    position: int
+    started_at: str
+    #: (block, first step, one past the last step)
+    turns: list[tuple[int, int, int]] = field(default_factory=list)
+    memory: list[MemorySample] = field(default_factory=list)
+
+    def sample_memory(self, kind: str) -> None:
+        at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
+        self.memory.append(MemorySample(at_s=at_s, bytes=self.live.memory_bytes(kind)))
+
+    @property
+    def meter_folder(self) -> Path:
+        return self.folder / "meter"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "output.log"
+
+
+def order(study: Study, run: int, block: int) -> tuple[int, int]:
+    """Which arm goes first: drawn anew for every block from the study's seed, so that a resumed study
+    goes on as it would have."""
+    first = random.Random(f"{study.job.prove.seed}/{run}/{block}").randrange(2)
+    return first, 1 - first
+
+
+def do_run(
+    study: Study,
+    run: int,
+    *,
+    design: Design | None,
+    warm_up: bool,
+    scratch: Path,
+    scripts: dict[str, Path],
+    say: Callable[[str], None],
+) -> tuple[tuple[Record, Record], Design]:
+    """Run both arms once. `design` is None for the first run, which finds it.
+
+    Raises RunError when an arm fails, with its last output; then nothing of the run is left alive.
+    """
+    with ExitStack() as stack:
+        arms: list[_LiveArm | None] = [None, None]
+        began_ns = time.monotonic_ns()
+        unmetered = design is not None and not design.metered
+        for position, index in enumerate(order(study, run, -1)):
+            arm = stack.enter_context(_started(study, run, index, position, scratch, scripts))
+            arms[index] = arm
+            say(f"{arm.arm.name}: starting")
+            if unmetered or not _until_waiting(arm):
+                # No meter, so far: it runs to its end before the other one starts.
+                _run_through(arm)
+                unmetered = True
+        both = [arm for arm in arms if arm is not None]
+        if unmetered:
+            if any(arm.gate.metered for arm in both):
+                raise RunError(
+                    "one arm has a meter and the other has not",
+                    remedy="make bareboat_meter importable in both, or in neither",
+                )
+            found = Design(metered=False)
+        else:
+            found = _take_turns(study, run, both, design, say)
+        records = tuple(_record(study, run, arm, found, began_ns, warm_up=warm_up) for arm in both)
+    return (records[0], records[1]), found
+
+
+@contextmanager
+def _started(
+    study: Study, run: int, index: int, position: int, scratch: Path, scripts: dict[str, Path]
+) -> Iterator[_LiveArm]:
+    arm = study.arms[index]
+    folder = scratch / f"arm-{index}"
+    for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
+        (folder / name).mkdir(parents=True)
+    with Gate() as gate, open(folder / "output.log", "wb") as output:
+        environment = {
+            **os.environ,
+            "BAREBOAT_METER_DIR": str(folder / "meter"),
+            "BAREBOAT_CONTROL": str(folder / run_folder.CONTROL),
+            "BAREBOAT_RUN_DIR": str(folder / run_folder.RANKS),
+            "BAREBOAT_GATE": gate.address,
+        }
+        live = execute.Live(
+            str(scripts[arm.name]),
+            run_id=f"{study.id}.{run}.{index}.{os.getpid()}",
+            environment=environment,
+            output=output,
+        )
+        started_at = utc_now()
+        try:
+            yield _LiveArm(arm, live, gate, folder, position, started_at)
+        finally:
+            live.stop()
+
+
+def _until_waiting(arm: _LiveArm) -> bool:
+    """Wait until every rank of the arm has done its first step and waits: True; False when the command
+    ended without a meter."""
+    if arm.gate.wait(arm.live.pidfd):
+        arm.sample_memory("pss")
+        return True
+    _check_exit(arm)
+    if arm.gate.metered:
+        raise RunError(
+            f"{arm.arm.name}: the job ended, and not all of its ranks had come to the gate",
+            context=_tail(arm),
+            remedy="make a meter in every rank",
+        )
+    return False
+
+
+def _run_through(arm: _LiveArm) -> None:
+    """Watch an arm without a meter to its end."""
+    least_s, most_s = _SAMPLE_S
+    while arm.live.wait(min(max(arm.live.wall_s / 10, least_s), most_s)) is None:
+        arm.sample_memory("rss")
+    _check_exit(arm)
+
+
+def _take_turns(
+    study: Study, run: int, arms: list[_LiveArm], design: Design | None, say: Callable[[str], None]
+) -> Design:
+    """Windows of equal numbers of steps, in random order within each block, until the training ends."""
+    block = 0
+    while not all(arm.gate.finished for arm in arms):
+        steps = design.steps_per_window if design is not None else _PROBE_STEPS
+        assert steps is not None
+        for index in order(study, run, block):
+            arm = arms[index]
+            if arm.gate.finished:
+                continue
+            first = arm.gate.step
+            arm.gate.open_until(first + steps)
+            if not arm.gate.wait(arm.live.pidfd):
+                _check_exit(arm)
+                raise RunError(
+                    f"{arm.arm.name}: the job ended in mid-training, and not all of its ranks said so",
+                    context=_tail(arm),
+                    remedy="call meter.close() at the end of the training script",
+                )
+            if arm.gate.finished:
+                # The rest of the job, evaluation and all, while the other arm waits.
+                arm.live.wait()
+                _check_exit(arm)
+            else:
+                arm.turns.append((block, first, first + steps))
+                arm.sample_memory("pss")
+        say(f"window {block + 1}")
+        if design is None:
+            design = _find_design(study, arms)
+            if design.steps_per_window is None:
+                for arm in arms:
+                    arm.gate.open_until(FOREVER)
+                design = Design(metered=True, steps_per_window=_PROBE_STEPS)
+        block += 1
+    if design is None or not arms[0].turns or not arms[1].turns:
+        raise RunError(
+            "the training is too short to be measured: it ends within its first window",
+            remedy=f"train for at least {10 * _PROBE_STEPS} steps, or leave the meter out",
+        )
+    return design
+
+
+def _find_design(study: Study, arms: list[_LiveArm]) -> Design:
+    """The length of the windows, from the first block. The same number of steps in both arms."""
+    seconds: list[float] = []
+    for arm in arms:
+        if arm.gate.finished:
+            return Design(metered=True)
+        seconds += newest_steps(arm.meter_folder, 0)
+    if not seconds:
+        raise RunError("the meters reported no steps", remedy="call meter.step() once for each step")
+    typical_s = sorted(seconds)[len(seconds) // 2]
+    steps = max(1, round(study.job.prove.window_s / typical_s))
+    return Design(metered=True, steps_per_window=steps, settle=min(steps // 3, max(1, steps // 20)))
+
+
+def _check_exit(arm: _LiveArm) -> None:
+    """Raise RunError, with the last output, when the job script failed."""
+    code = arm.live.wait(execute.STOP_GRACE_S)
+    if code is None:
+        raise RunError(f"{arm.arm.name}: its ranks have gone, but the job does not end", context=_tail(arm))
+    if code != 0:
+        raise RunError(
+            f"{arm.arm.name}: the job ended with exit code {code}",
+            context=_tail(arm),
+            remedy="run it by itself: bareboat run …",
+            code=code,
+        )
+
+
+def _tail(arm: _LiveArm) -> str:
+    text = untrusted.read_tail(arm.log, limit=_TAIL_BYTES).decode(errors="replace").splitlines()
+    return "\n".join(text[-_TAIL_LINES:])
+
+
+def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int, *, warm_up: bool) -> Record:
+    processes: list[Process] = []
+    if design.metered:
+        processes = [read_rank(arm.meter_folder, rank) for rank in range(arm.gate.world_size or 0)]
+    first = processes[0] if processes else None
+    exited_ns = arm.live.exited_ns or time.monotonic_ns()
+    wall_s = arm.live.wall_s
+    phases = None
+    windows: tuple[Window, ...] = ()
+    if first is not None:
+        windows = tuple(
+            Window(
+                block=block,
+                began_s=(first.opened_ns(begin) - began_ns) / 1e9,
+                settle=design.settle,
+                step_s=first.step_seconds(begin, end),
+            )
+            for block, begin, end in arm.turns
+            if end <= first.steps
+        )
+        phases = _phases(arm, first, exited_ns)
+        wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
+    # What no sample saw, the kernel did: the peak of the largest process.
+    peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
+    return Record(
+        study=study.id,
+        run=run,
+        arm=arm.arm.name,
+        warm_up=warm_up,
+        position=arm.position,
+        started_at=arm.started_at,
+        exit_code=arm.live.poll() or 0,
+        wall_s=wall_s,
+        plan_digest=arm.arm.plan_digest,
+        image_digest=study.image.digest,
+        site_digest=codec.digest(study.site),
+        world_size=arm.gate.world_size or study.job.topology.world_size,
+        samples_per_step=first.samples_per_step if first else None,
+        phases=phases,
+        windows=windows,
+        memory=tuple(arm.memory),
+        memory_kind="pss" if first else "rss",
+        peak_memory_bytes=peak,
+        peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
+        results={name: kept_result(value) for name, value in first.results.items()} if first else {},
+        diverged=first.diverged if first else {},
+        load_1min=os.getloadavg()[0],
+    )
+
+
+def _phases(arm: _LiveArm, first: Process, exited_ns: int) -> Phases:
+    steps = first.step_seconds(0, first.steps)
+    last_ns = first.stretches[-1][1][-1] if first.stretches else first.start_ns
+    last_ns = max(last_ns, first.released_ns)
+    return Phases(
+        process_start_s=(first.loaded_ns - arm.live.spawned_ns) / 1e9,
+        import_s=(first.imported_ns - first.loaded_ns) / 1e9,
+        setup_s=(first.start_ns - first.imported_ns) / 1e9,
+        first_step_s=steps[0] if steps else 0.0,
+        steady_s=sum(steps[1:]),
+        finish_s=(exited_ns - last_ns) / 1e9,
+    )

@@ -1,0 +1,188 @@
+"""A sweep: one job at many points. The points, the placeholders that stand for their values, and the table
+that the job script reads them from. Pure.
+
+The job script of a sweep is one for all points and does not grow with them: it finds its point's number in
+its run's name, SWEEP.NUMBER, and the values in the table's line. Nothing of theirs is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from bareboat import ranges
+from bareboat.errors import UsageError
+from bareboat.nearest import nearest
+
+#: What the command finds: the point's number, from 0, and each value, by its name in capitals.
+PREFIX = "BAREBOAT_SWEEP_"
+INDEX = "index"
+#: Under [sweep]: the points one by one, instead of lists whose combinations are the points.
+POINTS = "points"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+class Field(Struct, frozen=True):
+    """A placeholder: a point's value of this name."""
+
+    name: str
+
+
+class Sweep(Struct, frozen=True, kw_only=True):
+    """`points`: the values of each, as text, in the order of `names`. `at_once`: so many of them may run at
+    the same time; None: as many as the scheduler lets."""
+
+    names: tuple[str, ...]
+    points: tuple[tuple[str, ...], ...]
+    at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise UsageError("the sweep has no points", remedy="under [sweep], write lr = [0.1, 0.01]")
+        _check_count(len(self.points))
+        if self.at_once is not None:
+            ranges.check("--at-once", self.at_once)
+
+    def values(self, index: int) -> dict[str, str]:
+        return dict(zip(self.names, self.points[index], strict=True))
+
+
+def variable(name: str) -> str:
+    """The environment variable that holds this value."""
+    return PREFIX + name.upper()
+
+
+def read(table: Mapping[str, Any]) -> Sweep:
+    """Of the table [sweep] of a job file: lists, whose combinations are the points, the last one's values
+    changing first; or `points`, tables of values one by one."""
+    if POINTS not in table:
+        names = tuple(table)
+        for name, values in table.items():
+            if not isinstance(values, list) or not values:
+                raise UsageError(
+                    f"sweep.{name} is not a list of values", remedy=f"write {name} = [0.1, 0.01]"
+                )
+        _check_count(math.prod(len(values) for values in table.values()))
+        points = tuple(itertools.product(*([_text(name, value) for value in table[name]] for name in names)))
+        return Sweep(names=_checked(names), points=points if names else ())
+    if len(table) > 1:
+        raise UsageError(
+            "[sweep] has both points and lists of values",
+            remedy="write the lists' combinations out under points, or leave points out",
+        )
+    rows = table[POINTS]
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and row for row in rows):
+        raise UsageError(
+            "sweep.points is not a list of points", remedy="write points = [{lr = 0.1}, {lr = 0.01}]"
+        )
+    names = tuple(rows[0])
+    for row in rows:
+        if set(row) != set(names):
+            raise UsageError(
+                f"the points of the sweep have different values: {', '.join(names)} and {', '.join(row)}",
+                remedy="give each point a value of each name",
+            )
+    return Sweep(names=_checked(names), points=tuple(tuple(_text(n, row[n]) for n in names) for row in rows))
+
+
+def _check_count(points: int) -> None:
+    """Before they are built: lists of a hundred values have soon a million combinations."""
+    if points > ranges.MOST_POINTS:
+        count = f"{points:,}" if points < 10**18 else "more than 10^18"
+        raise UsageError(
+            f"the sweep has {count} points; at most {ranges.MOST_POINTS:,} are supported",
+            remedy="shorten the lists under [sweep], or write several job files",
+        )
+
+
+def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
+    seen: dict[str, str] = {}
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} under [sweep] is not a name", remedy="use letters, digits and underscores"
+            )
+        if name.lower() == INDEX or name.lower() in seen:
+            other = seen.get(name.lower())
+            why = "the number of each point" if other is None else f"the same variable as {other!r}"
+            raise UsageError(f"{name!r} under [sweep] would be {why}", remedy="take another name")
+        seen[name.lower()] = name
+    return names
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):
+        raise UsageError(
+            f"a value of sweep.{name} is neither text, a number, nor true or false",
+            remedy=f'write {name} = ["a", "b"]',
+        )
+    if "\0" in value:
+        raise UsageError(
+            f"a value of sweep.{name} holds a NUL byte, which no program can be given",
+            remedy=f"write the values to files, and their paths under sweep.{name}",
+        )
+    return value
+
+
+def parse(text: str, names: Sequence[str]) -> tuple[str | Field, ...]:
+    """A word with placeholders. `{lr}` is the value of lr; `{{` and `}}` are braces."""
+    parts: list[str | Field] = []
+    position = 0
+    for found in _BRACES.finditer(text):
+        parts.append(text[position : found.start()])
+        position = found.end()
+        if found[0] in ("{{", "}}"):
+            parts.append(found[0][0])
+        elif found[1] is None:
+            raise UsageError(
+                f"a brace stands alone in {text!r}, and in a sweep braces are for placeholders",
+                remedy=f"write {found[0] * 2} for a brace",
+            )
+        elif found[1] not in (*names, INDEX):
+            near = nearest(found[1], (*names, INDEX))
+            raise UsageError(
+                f"there is no {found[0]} under [sweep] for {text!r}"
+                + (f"; did you mean {{{near}}}?" if near else ""),
+                remedy=f"one of: {', '.join(f'{{{name}}}' for name in (*names, INDEX))}; "
+                f"or {{{{{found[1]}}}}} for braces",
+            )
+        else:
+            parts.append(Field(found[1]))
+    parts.append(text[position:])
+    return tuple(part for part in parts if part != "")
+
+
+def fill(text: str, sweep: Sweep, index: int) -> str:
+    """The word as this point has it."""
+    values = {**sweep.values(index), INDEX: str(index)}
+    return "".join(part if isinstance(part, str) else values[part.name] for part in parse(text, sweep.names))
+
+
+def table(sweep: Sweep) -> bytes:
+    """The table: a line of names, then one for each point; values between bars. What could end a line or a
+    value is written as bash's `printf %b` reads it."""
+    lines = [sweep.names, *(tuple(map(_encoded, point)) for point in sweep.points)]
+    return "".join("|".join(line) + "\n" for line in lines).encode("ascii")
+
+
+def _encoded(text: str) -> str:
+    return "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in "\\|" else f"\\0{byte:03o}"
+        for byte in text.encode("utf-8", "surrogateescape")
+    )
+
+
+def told(sweep: Sweep, index: int) -> str:
+    """A point's values, for people."""
+    return " ".join(f"{name}={value}" for name, value in sweep.values(index).items())

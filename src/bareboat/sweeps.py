@@ -1,0 +1,226 @@
+"""Runs of sweeps: handed over as one array job, looked after point by point, told as one.
+
+A sweep is a run whose points are runs of their own, named SWEEP.NUMBER, in folders below its own:
+
+    sweep.json    names and values of the points          table          the same as the job script reads it
+    job.sh        one script for all points                submission.json   the array job
+    points/N/     a run's folder: control/, ranks/, output.log, record.json …
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import codec, execute, proofs, registry, render, run_folder, submission, sweep
+from bareboat.errors import PlanError, StoreError, Terminated, ToolError
+from bareboat.model import JobState, Plan, Record, Site, Submission
+from bareboat.schedulers import said
+from bareboat.store import Store
+from bareboat.submission import Status
+from bareboat.sweep import Sweep
+
+
+def make(store: Store, plan: Plan) -> str:
+    """A sweep's folder, with its script and its table, before any point runs."""
+    assert plan.job.sweep is not UNSET
+    run_id = store.new_run(plan.job.name)
+    folder = store.run(run_id)
+    place = render.Place(run_id, str(folder))
+    with store.whole_run(run_id):
+        store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
+        store.write(folder / "table", sweep.table(plan.job.sweep))
+        for name, text in render.scripts(plan, place):
+            store.write(folder / name, os.fsencode(text))
+        submission.write_shell(store, plan, folder)
+        store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
+    return run_id
+
+
+def submit(store: Store, plan: Plan, site: Site) -> Submission:
+    """Hand the sweep to its scheduler: one array job, or where there are none a job for each point. Raises
+    PlanError, and leaves nothing, when that refuses it."""
+    assert plan.job.sweep is not UNSET
+    scheduler = submission.queue_of(plan)
+    run_id = make(store, plan)
+    folder = store.run(run_id)
+    made = msgspec.structs.replace(submission.describe(plan, site, run_id), points=len(plan.job.sweep.points))
+    with store.whole_run(run_id):
+        store.write(folder / "submission.json", codec.to_json(made))
+    script = folder / "job.sh"
+    if scheduler.has_arrays(site):
+        return submission.hand_over_kept(store, scheduler, plan, made, script)
+    for index, point in enumerate(_names(run_id, len(plan.job.sweep.points))):
+        log = str(submission.output_log(store, point))
+        try:
+            with execute.interrupts_held(), store.guarded():
+                store.run(point).mkdir(parents=True)
+                job_id = submission.hand_over(scheduler, plan, script, log, point)
+                own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
+                submission.keep_job_id(store, scheduler, own)
+        except (KeyboardInterrupt, Terminated):
+            cancel(store, run_id)
+            raise
+        except (PlanError, ToolError, StoreError) as error:
+            if index == 0 and not isinstance(error, ToolError):
+                store.discard(folder)
+                raise
+            cancel(store, run_id)
+            raise type(error)(
+                f"{error.message}; it had taken {index} of the {made.points} points, which were cancelled",
+                context=error.context,
+                remedy=error.remedy,
+            ) from None
+    proofs.expect(store, plan, run_id, points=made.points)
+    return made
+
+
+def find(store: Store, run_id: str) -> Sweep | None:
+    """The points of a sweep; None for any other run."""
+    path = store.run(run_id) / "sweep.json"
+    return _read(store, path) if os.path.lexists(path) else None
+
+
+@functools.lru_cache(maxsize=4)
+def _read(store: Store, path: Path) -> Sweep:
+    """Once for all of its points: the file never changes."""
+    return store.read(path, Sweep)
+
+
+def of_point(store: Store, run_id: str) -> tuple[Sweep, int] | None:
+    """The sweep that a point belongs to, and its number there; None for any other run."""
+    name, _, number = run_id.rpartition(".")
+    found = find(store, name) if name and number.isdecimal() else None
+    return None if found is None else (found, int(number))
+
+
+def points(store: Store, run_id: str) -> list[str]:
+    """The runs that a name stands for: a sweep's points, or itself."""
+    found = find(store, run_id)
+    return [run_id] if found is None else list(_names(run_id, len(found.points)))
+
+
+def _names(run_id: str, count: int) -> Iterator[str]:
+    return (f"{run_id}.{index}" for index in range(count))
+
+
+def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
+    """As `submission.look`; of a sweep one status for all of its points."""
+    wanted: dict[str, list[str]] = {}
+    damaged: dict[str, Status] = {}
+    for run_id in run_ids:
+        try:
+            wanted[run_id] = points(store, run_id)
+            if wanted[run_id] != [run_id]:
+                _check_points(store, run_id, len(wanted[run_id]))
+        except StoreError as error:
+            if must_answer:
+                raise
+            wanted[run_id] = []
+            damaged[run_id] = submission.unreadable(run_id, error)
+    each = list(dict.fromkeys(point for names in wanted.values() for point in names))
+    found = dict(zip(each, submission.look(store, each, must_answer=must_answer), strict=True))
+    return [
+        damaged[run_id]
+        if run_id in damaged
+        else found[run_id]
+        if names == [run_id]
+        else summary(store, run_id, [found[name] for name in names])
+        for run_id, names in wanted.items()
+    ]
+
+
+def _check_points(store: Store, run_id: str, count: int) -> None:
+    """Raise StoreError where the submission and the sweep disagree: points would be missing."""
+    made = submission.read(store, run_id)
+    if made.points != count:
+        path = store.run(run_id) / "sweep.json"
+        raise run_folder.damaged(path, OSError(0, f"it has {count} points, the submission {made.points}"))
+
+
+def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
+    """One status for a sweep. Its exit code is 0, or that of its first point that has another."""
+    made = submission.read(store, run_id)
+    failed = [status for status in found if status.exit_code not in (None, 0)]
+    open_states = {status.state for status in found if not status.over}
+    if not open_states:
+        state = failed[0].state if failed else JobState.COMPLETED
+    elif JobState.RUNNING in open_states:
+        state = JobState.RUNNING
+    else:
+        state = JobState.PENDING if JobState.PENDING in open_states else JobState.UNKNOWN
+    counts = [(f"{sum(status.over for status in found)} of {len(found)} done", True)]
+    for text, wanted in (
+        ("cancelled", JobState.CANCELLED),
+        ("running", JobState.RUNNING),
+        ("waiting", JobState.PENDING),
+        ("unknown", JobState.UNKNOWN),
+    ):
+        number = sum(status.state is wanted for status in found)
+        counts.append((f"{number} {text}", number > 0))
+    others = sum(status.state is not JobState.CANCELLED for status in failed)
+    counts.insert(1, (f"{others} failed", others > 0))
+    began = [start for status in found for start in status.starts[:1]]
+    return Status(
+        submission=made,
+        state=state,
+        exit_code=None if open_states else (failed[0].exit_code if failed else 0),
+        ended_at_epoch_s=None if open_states else max(status.ended_at_epoch_s or 0 for status in found),
+        starts=tuple(sorted(began, key=lambda start: start.at_epoch_s)),
+        reason=", ".join(text for text, is_told in counts if is_told),
+        points=tuple(found),
+    )
+
+
+def wait(store: Store, run_id: str, *, each: Callable[[Status], None], poll_s: float = 2.0) -> Status:
+    """As `submission.wait`, until the last point is over."""
+    return submission.wait(store, run_id, each=each, poll_s=poll_s, look=look)
+
+
+def records(store: Store, status: Status) -> list[Record]:
+    """The records of what is over: a run's, or those of a sweep's points."""
+    made = [submission.record(store, each) for each in (status.points or (status,))]
+    return [record for record in made if record is not None]
+
+
+def cancel(store: Store, run_id: str) -> None:
+    """End a run, or all points of a sweep: in one word to the scheduler, but for those that went on under
+    numbers of their own."""
+    found = find(store, run_id)
+    made = submission.read(store, run_id)
+    if found is None:
+        submission.cancel(store, run_id)
+        return
+    if made.job_id is None:
+        own = [p for p in points(store, run_id) if os.path.lexists(store.run(p) / "submission.json")]
+        # Without any it is an array whose number nobody heard: the first point says so.
+        for name in own or [f"{run_id}.0"]:
+            submission.cancel(store, name)
+        return
+    scheduler = registry.scheduler(made.scheduler)
+    (status,) = look(store, [run_id])
+    left = [point.submission for point in status.points if not point.over]
+    for point in left:
+        store.write(store.run(point.run_id) / "cancelled", b"")
+    outcome = execute.run(scheduler.cancel(made.job_id))
+    moved = [point for point in left if submission.job_id_now(store, point) != point.job_id]
+    for point in moved:
+        submission.cancel(store, point.run_id)
+    if not outcome.ok:
+        (status,) = look(store, [run_id])
+        still = [each.submission.run_id for each in status.points if not each.over]
+        for name in still:
+            (store.run(name) / "cancelled").unlink(missing_ok=True)
+        if still:
+            raise ToolError(f"{outcome.argv[0]} did not cancel job {made.job_id}", context=said(outcome))
+
+
+def logs(store: Store, run_id: str) -> list[tuple[str, Path]]:
+    """What each point that has printed something printed."""
+    found = [(name, submission.output_log(store, name)) for name in points(store, run_id)]
+    return [(name, path) for name, path in found if os.path.lexists(path)]

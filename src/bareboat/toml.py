@@ -1,0 +1,247 @@
+"""TOML files of the user's: read, checked key by key, with errors that name the line."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import tomllib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from bareboat import ranges
+from bareboat.errors import BareboatError, UsageError
+from bareboat.files import untrusted
+from bareboat.nearest import nearest
+from bareboat.printable import one_line
+
+T = TypeVar("T")
+
+#: A sweep of a hundred thousand points fits.
+_LARGEST = 16 * 2**20
+#: Types as TOML has them, and a value of each.
+_KINDS: dict[Any, tuple[str, str]] = {
+    str: ("text in quotes", '"text"'),
+    int: ("a whole number", "1"),
+    float: ("a number", "0.5"),
+    bool: ("true or false", "true"),
+    list: ("a list", '["a", "b"]'),
+    tuple: ("a list", '["a", "b"]'),
+    dict: ("a table", "{ NAME = 1 }"),
+}
+#: What tomllib's errors begin with -> what is wrong, and what to do.
+_MISTAKES = (
+    (r".*at end of document", "it ends within a value", "close its quotes and brackets"),
+    (r"Invalid value", "a value is neither a number, true, false, a list, a table nor text in quotes",
+     'write text in quotes: name = "digits"'),
+    (r"Expected '='", "a key has no value", 'write KEY = VALUE, such as name = "digits"'),
+    (r"Cannot|Duplicate", "a key or table is set twice", "keep one of the two"),
+    (r"Unclosed|Unterminated|Illegal character '\\n'|Expected '\]", "a quote or bracket is not closed",
+     "close it, on the same line for text in single quotation marks or brackets of tables"),
+    (r"Unescaped|Invalid hex|Invalid Unicode", "text in double quotes has a backslash that begins no escape",
+     "write such text in single quotes: 'C:\\data'"),
+)  # fmt: skip
+
+
+class TomlFile:
+    """A parsed file that knows the line on which each of its keys is set."""
+
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
+        """Raises UsageError when the file is missing, no regular file, not TOML, or has a number that is
+        none. `content`: what was read of the file, and agreed to."""
+        self.path = path
+        self.agreed = content is not None
+        try:
+            data = untrusted.read_bytes(path, limit=_LARGEST, follow=True) if content is None else content
+            self._text = data.decode("utf-8").replace("\r\n", "\n")
+        except OSError as error:
+            raise untrusted.unreadable(path, error) from None
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise UsageError(
+                f"{path} is not a text file in UTF-8",
+                context=f"{path}, line {line}",
+                remedy="name a TOML file, saved as UTF-8",
+            ) from None
+        try:
+            self.values: dict[str, Any] = tomllib.loads(self._text)
+        except (ValueError, RecursionError) as error:
+            raise self._not_toml(error) from None
+        self._check_numbers()
+
+    def line(self, *keys: str) -> int | None:
+        """The line, from 1, on which the key is set first; None when it is not in the file."""
+        for line, table, values in self._statements:
+            if values is None:
+                if table[: len(keys)] == keys:
+                    return line
+            elif keys[: len(table)] == table and _holds(values, keys[len(table) :]):
+                return line
+        return None
+
+    def at(self, *keys: str) -> str:
+        """The place of a key, for people; of no key, or of one that is not there, the file."""
+        line = self.line(*keys) if keys else None
+        return str(self.path) if line is None else f"{self.path}, line {line}"
+
+    def check_keys(self, table: dict[str, Any], known: Collection[str], *parents: str) -> None:
+        """Raise UsageError for the first key that is not known, with the likeliest meaning."""
+        for key in table:
+            if key in known:
+                continue
+            where = f" under [{'.'.join(parents)}]" if parents else ""
+            near = nearest(key, known)
+            raise UsageError(
+                f"unknown key {key!r}{where}" + (f"; did you mean {near!r}?" if near else ""),
+                context=self.at(*parents, key),
+                remedy=f"the keys{where or ' here'} are: {', '.join(sorted(known))}",
+            )
+
+    def convert(self, value: Any, kind: type[T], *keys: str) -> T:
+        """The value as `kind`, or UsageError with the line of the offending key."""
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            if isinstance(error.__cause__, UsageError):
+                raise self.placed(error.__cause__, *keys) from None
+            self._explain(value, kind, ".".join(keys), keys)
+        except UsageError as error:
+            raise self.placed(error, *keys) from None
+
+    def placed(self, error: BareboatError, *keys: str) -> BareboatError:
+        """The same error, with the place in this file added: of the key that it names, or of these."""
+        named = tuple(error.key.split(".")) if isinstance(error, UsageError) and error.key else ()
+        place = self.at(*named) if named and self.line(*named) else self.at(*keys)
+        return type(error)(
+            error.message, context=error.context or place, remedy=error.remedy, code=error.code
+        )
+
+    @functools.cached_property
+    def _statements(self) -> list[tuple[int, tuple[str, ...], dict[str, Any] | None]]:
+        """Line, table and values of each statement; of a table's header the table, and no values.
+
+        tomllib keeps no positions. So the file, which is valid, is cut where a line ends outside of strings
+        and brackets, and each piece is parsed alone.
+        """
+        found: list[tuple[int, tuple[str, ...], dict[str, Any] | None]] = []
+        table: tuple[str, ...] = ()
+        for line, text in _cut(self._text):
+            values: Any = tomllib.loads(text)
+            if not values:  # a comment
+                continue
+            if text.lstrip()[0] != "[":
+                found.append((line, table, values))
+                continue
+            path = []
+            while values:  # {"a": {"b": {}}}, of an array of tables {"a": {"b": [{}]}}
+                ((key, values),) = values.items()
+                values = values[0] if isinstance(values, list) else values
+                path.append(key)
+            table = tuple(path)
+            found.append((line, table, None))
+        return found
+
+    def _not_toml(self, error: Exception) -> UsageError:
+        """What tomllib could not read, with the line and what to do."""
+        text = str(error)
+        position = re.search(r"\(at line (\d+)", text)
+        lines = self._text.split("\n")
+        number = int(position[1]) if position else len(lines) if "at end of document" in text else None
+        default = ("it cannot be read", 'write KEY = VALUE, such as name = "digits", or a table: [topology]')
+        if isinstance(error, RecursionError):
+            default = ("its values are nested too deeply", "write lists and tables of a few levels")
+        elif number is None:
+            default = ("a number has thousands of digits", "write long numbers as text, in quotes")
+        wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
+        place = str(self.path)
+        if number is not None:
+            place += f", line {number}: {one_line(lines[number - 1], limit=100)}"
+        return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
+
+    def _check_numbers(self) -> None:
+        """Raise UsageError for a number that a job cannot have, under whichever key."""
+        rest: list[tuple[tuple[str, ...], Any]] = [((), self.values)]
+        while rest:
+            keys, value = rest.pop()
+            if isinstance(value, dict):
+                rest += [((*keys, key), each) for key, each in value.items()]
+            elif isinstance(value, list):
+                rest += [(keys, each) for each in value]
+            elif isinstance(value, int | float) and not (
+                math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
+            ):
+                raise UsageError(
+                    f"{'.'.join(keys)} is {ranges.shown(value)}; a number has at most 64 bits, and is not "
+                    "nan or inf",
+                    context=self.at(*keys),
+                    remedy=f"set {keys[-1]} = 1; text for a command stands in quotes",
+                )
+
+    def _explain(self, value: Any, kind: Any, name: str, keys: tuple[str, ...]) -> NoReturn:
+        """Raise UsageError for a value that is not of its kind: for the first part of it that is not."""
+        origin, of = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            kind = next(each for each in of if each not in (type(None), msgspec.UnsetType))
+            origin, of = get_origin(kind), get_args(kind)
+        parts: list[tuple[Any, Any, str, tuple[str, ...]]] = []
+        if isinstance(value, dict) and origin is dict:
+            parts = [(each, of[1], f"{name}.{key}", (*keys, key)) for key, each in value.items()]
+        elif isinstance(value, list) and origin in (list, tuple):
+            parts = [(each, of[0], f"{name}[{index}]", keys) for index, each in enumerate(value)]
+        elif isinstance(value, dict) and hasattr(kind, "__struct_fields__"):
+            fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+            parts = [
+                (each, fields[key], f"{name}.{key}", (*keys, key))
+                for key, each in value.items()
+                if key in fields
+            ]
+        for part, of_kind, called, where in parts:
+            try:
+                msgspec.convert(part, of_kind)
+            except msgspec.ValidationError:
+                self._explain(part, of_kind, called, where)
+        allowed, example = _KINDS.get(origin or kind, _KINDS[dict])
+        if kind in (int, float) and name in ranges.RANGES:
+            allowed, example = str(ranges.RANGES[name]), ranges.RANGES[name].example
+        raise UsageError(
+            f"{name} is {ranges.shown(value)}; it must be {allowed}",
+            context=self.at(*keys),
+            remedy=f"write {example} as {name}" if name.endswith("]") else ranges.setting(name, example),
+        )
+
+
+def _cut(text: str) -> Iterator[tuple[int, str]]:
+    """The statements of a valid document, and its comments, each with the line on which it begins."""
+    tokens = re.compile(
+        r'"""[^"\\]*(?:(?:\\.|"{1,2}(?!"))[^"\\]*)*"{3,5}'
+        r"|'''.*?'{3,5}"
+        r'|"[^"\\]*(?:\\.[^"\\]*)*"'
+        r"|'[^']*'|#[^\n]*|[\[\]{}\n]",
+        re.DOTALL,
+    )
+    line, start, depth = 1, 0, 0
+    for token in tokens.finditer(text):
+        if token[0] in ("[", "{"):
+            depth += 1
+        elif token[0] in ("]", "}"):
+            depth -= 1
+        elif token[0] == "\n" and not depth:
+            piece = text[start : token.start()]
+            if piece.strip():
+                yield line, piece
+            line += piece.count("\n") + 1
+            start = token.end()
+    if text[start:].strip():
+        yield line, text[start:]
+
+
+def _holds(values: Any, keys: tuple[str, ...]) -> bool:
+    for key in keys:
+        if not isinstance(values, dict) or key not in values:
+            return False
+        values = values[key]
+    return True

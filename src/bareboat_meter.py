@@ -1,0 +1,214 @@
+"""Bareboat's training meter: one file, no dependency, copy it beside your script if you like.
+
+    import bareboat_meter              # first, so that the time of the imports below it is seen
+
+    meter = bareboat_meter.Meter(samples_per_step=batch * world_size)   # when the imports are done
+    meter.start()                      # when the model and the data are ready
+    for batch in loader:
+        ...
+        meter.step()                   # at the end of every training step
+    meter.result(test_accuracy=0.98)
+    meter.close()
+
+Outside Bareboat every call does nothing. Inside, each rank writes its raw step times to
+`$BAREBOAT_METER_DIR/rank-NNNNN.jsonl` and its results to `$BAREBOAT_RUN_DIR/results/RANK`, and, when
+`$BAREBOAT_GATE` names a gate, waits at the end of a step until the study lets it go on. That wait is how
+two live arms take turns on one machine.
+Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share. After its first step
+rank 0 says so when its framework does not know the other ranks: each would train a model of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import resource
+import socket
+import sys
+import time
+from typing import Any, TextIO
+
+_loaded_ns = time.monotonic_ns()
+
+#: Steps kept in memory before a line is written; a gate or the end writes what there is.
+_STEPS_PER_LINE = 1000
+
+
+class GateClosed(SystemExit):
+    """The study that opened this run has gone: the rank ends with exit code 75 (EX_TEMPFAIL)."""
+
+    def __init__(self) -> None:
+        super().__init__(75)
+
+
+class Meter:
+    """Times the training steps of one rank.
+
+    `samples_per_step` counts the samples that all ranks together consume in one step; throughput is
+    this number over the step's seconds. `rank` and `world_size` are read from the launcher's
+    variables (RANK, WORLD_SIZE and their Slurm and Open MPI forms). `independent`: the ranks are meant to
+    work without each other.
+    """
+
+    def __init__(self, *, samples_per_step: float = 1.0, independent: bool = False) -> None:
+        self._samples_per_step = samples_per_step
+        self._rank = _first_int("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", default=0)
+        self._world_size = _first_int(
+            "WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", default=1
+        )
+        self._is_checked = independent or self._world_size == 1 or not os.environ.get("BAREBOAT_RUN")
+        self._log: TextIO | None = None
+        self._gate: socket.socket | None = None
+        self._steps_done = 0
+        self._steps_allowed: float = float("inf")
+        self._opened_ns = time.monotonic_ns()
+        self._ends_ns: list[int] = []
+        folder = os.environ.get("BAREBOAT_METER_DIR")
+        if not folder:
+            return
+        path = os.path.join(folder, f"rank-{self._rank:05d}.jsonl")
+        self._log = open(path, "w", encoding="utf-8")  # noqa: SIM115 - until close()
+        self._write(
+            kind="process",
+            rank=self._rank,
+            world_size=self._world_size,
+            samples_per_step=samples_per_step,
+            loaded_ns=_loaded_ns,
+            imported_ns=self._opened_ns,
+        )
+        atexit.register(self.close)
+        gate = os.environ.get("BAREBOAT_GATE")
+        if gate:
+            host, port, token = gate.rsplit(":", 2)
+            self._gate = socket.create_connection((host, int(port)))
+            self._gate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._tell(f"hello {token} {self._rank} {self._world_size}")
+            self._await_gate()
+
+    def start(self) -> None:
+        """Mark the end of the set-up: the next step starts now."""
+        self._flush()
+        self._opened_ns = time.monotonic_ns()
+        self._write(kind="start", at_ns=self._opened_ns)
+
+    def step(self) -> None:
+        """Mark the end of one training step; wait here when the study says so."""
+        if not self._is_checked:
+            self._check_world()
+        if self._log is None:
+            return
+        self._ends_ns.append(time.monotonic_ns())
+        self._steps_done += 1
+        if self._steps_done >= self._steps_allowed:
+            self._flush()
+            self._tell(f"at {self._steps_done}")
+            self._await_gate()
+            self._opened_ns = time.monotonic_ns()
+        elif len(self._ends_ns) >= _STEPS_PER_LINE:
+            last_ns = self._ends_ns[-1]
+            self._flush()
+            self._opened_ns = last_ns
+
+    def result(self, **values: float) -> None:
+        """Keep named results of the training, such as `test_accuracy=0.98`; a sweep's report has them. The
+        last value of a name counts; one that is not a number (nan, inf) is kept with the step at which it
+        came."""
+        # JSON has no word for what is not finite.
+        numbers = {name: float(value) for name, value in values.items()}
+        kept = {name: value if value - value == 0 else str(value) for name, value in numbers.items()}
+        for name, value in kept.items():
+            self._write(kind="result", name=name, value=value, step=self._steps_done)
+        run = os.environ.get("BAREBOAT_RUN_DIR")
+        if run and kept:
+            folder = os.path.join(run, "results")
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, str(self._rank)), "a", encoding="utf-8") as file:
+                file.writelines(json.dumps(pair) + "\n" for pair in kept.items())
+
+    def close(self) -> None:
+        """Write what is left, with this rank's peak resident memory; calling it twice is harmless."""
+        if self._log is None:
+            return
+        self._flush()
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self._write(
+            kind="end", opened_ns=self._opened_ns, at_ns=time.monotonic_ns(), peak_rss_bytes=peak_bytes
+        )
+        self._log.close()
+        self._log = None
+        if self._gate is not None:
+            self._tell("bye")
+            self._gate.close()
+            self._gate = None
+
+    def _check_world(self) -> None:
+        """Ranks that do not know each other train models of their own, and end with exit code 0."""
+        self._is_checked = True
+        size = _known_world_size()
+        if size is None:
+            return
+        self._write(kind="world", size=size)
+        if size != self._world_size and self._rank == 0:
+            sys.stderr.write(
+                f"bareboat: {self._world_size} ranks were started, and the framework of rank 0 knows a world "
+                f"of {size}: each trains a model of its own\n"
+            )
+
+    def _flush(self) -> None:
+        if self._ends_ns:
+            self._write(kind="steps", opened_ns=self._opened_ns, ends_ns=self._ends_ns)
+            self._ends_ns = []
+
+    def _write(self, **line: Any) -> None:
+        if self._log is not None:
+            self._log.write(json.dumps(line, separators=(",", ":")) + "\n")
+            self._log.flush()
+
+    def _tell(self, line: str) -> None:
+        if self._gate is not None:
+            try:
+                self._gate.sendall(line.encode() + b"\n")
+            except OSError:
+                raise GateClosed from None
+
+    def _await_gate(self) -> None:
+        """Block, without spinning, until the gate says `go N`: steps up to N may run."""
+        if self._gate is None:
+            return
+        answer = b""
+        while not answer.endswith(b"\n"):
+            try:
+                chunk = self._gate.recv(64)
+            except OSError:
+                chunk = b""
+            if not chunk:
+                raise GateClosed
+            answer += chunk
+        self._steps_allowed = int(answer.split()[-1])
+
+
+def _known_world_size() -> int | None:
+    """The size that the frameworks of this process know, the largest; None when there is none to ask."""
+    modules = sys.modules
+    sizes = []
+    torch = modules.get("torch.distributed")
+    if torch is not None and torch.is_available():
+        sizes.append(torch.get_world_size() if torch.is_initialized() else 1)
+    mpi = modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        sizes.append(mpi.COMM_WORLD.Get_size())
+    for name in ("horovod.torch", "horovod.tensorflow"):
+        horovod = modules.get(name)
+        if horovod is not None and horovod.is_initialized():
+            sizes.append(horovod.size())
+    if max(sizes, default=1) == 1 and ("tensorflow" in modules or "jax" in modules):
+        return None  # to ask them would make them take the devices
+    return max(sizes, default=None)
+
+
+def _first_int(*names: str, default: int) -> int:
+    for name in names:
+        if name in os.environ:
+            return int(os.environ[name])
+    return default

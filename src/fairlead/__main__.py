@@ -1,5 +1,0 @@
-"""`python -m fairlead` is `fairlead`."""
-
-from fairlead.cli.main import entry
-
-entry()

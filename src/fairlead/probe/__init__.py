@@ -1,5 +1,0 @@
-"""Probes: look at this machine once and say what it can do."""
-
-from fairlead.probe.machine import probe
-
-__all__ = ["probe"]
