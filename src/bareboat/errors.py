@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+#: Characters of a message. A value of the user's in it may be of any length.
+_LONGEST = 2000
+
 
 class BareboatError(Exception):
     """One clear error.
 
-    `code` is the exit status, `message` one sentence, `context` the facts around it (a file and line,
-    the output of a tool), `remedy` a command or an edit that the user can make.
+    `code` is the exit status, `message` one sentence of at most 2,000 characters, `context` the facts
+    around it (a file and line, the output of a tool), `remedy` a command or an edit that the user can make.
     """
 
     code = 1
@@ -15,6 +18,9 @@ class BareboatError(Exception):
     usual_remedy = ""
 
     def __init__(self, message: str, *, context: str = "", remedy: str = "", code: int | None = None) -> None:
+        if len(message) > _LONGEST:
+            half = _LONGEST // 2
+            message = f"{message[:half]}…{message[half + 1 - _LONGEST :]}"
         super().__init__(message)
         self.message = message
         self.context = context

@@ -96,7 +96,7 @@ class TomlFile:
             where = f" under [{'.'.join(parents)}]" if parents else ""
             near = nearest(key, known)
             raise UsageError(
-                f"unknown key {key!r}{where}" + (f"; did you mean {near!r}?" if near else ""),
+                f"unknown key {one_line(key)!r}{where}" + (f"; did you mean {near!r}?" if near else ""),
                 context=self.at(*parents, key),
                 remedy=f"the keys{where or ' here'} are: {', '.join(sorted(known))}",
             )

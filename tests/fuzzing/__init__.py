@@ -98,7 +98,7 @@ class Site:
 def check_message(error: BareboatError) -> None:
     """A message is no novel, and no sign of a fault of our own. What is shown of it has no control character,
     neither on a terminal nor in a file."""
-    if len(error.message) > 5000:
+    if len(error.message) > 2000:
         raise Finding(f"a message has {len(error.message):,} characters: {error.message[:300]!r}")
     if not 0 < error.code < 256 or error.code == 70:
         raise Finding(f"exit code {error.code}")
