@@ -8,7 +8,6 @@ no image.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -251,5 +250,5 @@ def _keys(value: Mapping[str, Any], where: str, one_of: tuple[str, ...]) -> Keys
         return Keys(paths=tuple(texts))
     try:
         return Keys(data=tuple(base64.b64decode(each, validate=True) for each in texts))
-    except binascii.Error:
+    except ValueError:
         raise ValueError(f"{where}.{name} is not base64") from None

@@ -9,7 +9,6 @@ could be judged.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -76,7 +75,7 @@ def attached(source: RegistrySource, subject: str) -> Iterator[Attached]:
             continue
         try:
             signature = base64.b64decode(written, validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             continue
         yield Attached(subject=subject, payload=_payload(source, layer), signature=signature)
 

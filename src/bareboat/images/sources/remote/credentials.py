@@ -7,7 +7,6 @@ https://docs.docker.com/reference/cli/docker/login/#credential-stores
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -176,7 +175,7 @@ def _from_entry(entry: dict[str, Any], name: str, path: str) -> Credential | Non
     if packed:
         try:
             plain = base64.b64decode(packed, validate=True).decode(errors="surrogateescape")
-        except binascii.Error:
+        except ValueError:  # not base64, or not ASCII
             raise _bad_file(path, f"the 'auth' of {name} is not base64") from None
         user, colon, password = plain.partition(":")
         if not colon:
