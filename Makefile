@@ -8,7 +8,7 @@ TESTS ?=
 SOURCES := pyproject.toml $(shell find src -name '*.py' 2>/dev/null)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar off
 
-.PHONY: prove test lint bench clean
+.PHONY: prove test lint bench dist clean
 
 prove: .venv/.ready
 	.venv/bin/bareboat prove examples/digits.toml --output report.html
@@ -21,6 +21,14 @@ lint: .venv-test/.ready
 	.venv-test/bin/ruff format --check .
 	.venv-test/bin/mypy
 	.venv-test/bin/lint-imports --no-cache
+
+# The wheel and the source archive, built with the tools that the tests have, and checked by installing the wheel.
+dist: .venv-test/.ready
+	rm -rf dist
+	.venv-test/bin/python -m hatchling build -d dist
+	.venv-test/bin/python -m venv --clear build/dist-check
+	build/dist-check/bin/python $(PIP_INSTALL) dist/*.whl
+	build/dist-check/bin/bareboat --version
 
 bench: .venv/.ready
 	.venv/bin/python bench/start.py
