@@ -105,7 +105,8 @@ def test_all_of_bareboat_is_in_its_wheel(packed: dict[str, bytes]) -> None:
     package = Path(wheels.__file__).parents[1]
     with zipfile.ZipFile(io.BytesIO(packed[file])) as archive:
         names = set(archive.namelist())
-        assert {path.relative_to(package.parent).as_posix() for path in package.rglob("*.py")} <= names
+        files = (path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        assert {path.relative_to(package.parent).as_posix() for path in files} <= names
         assert "bareboat_meter.py" in names
         assert archive.read("bareboat/images/wheels.py") == Path(wheels.__file__).read_bytes()
         assert str(package) not in str(archive.infolist())
