@@ -118,8 +118,9 @@ def _members(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
                 remedy=f"pip install --force-reinstall {distribution.metadata['Name']}",
             )
         package = Path(__file__).parents[1]
-        for source in (*sorted(package.rglob("*.py")), package.with_name("bareboat_meter.py")):
-            yield source.relative_to(package.parent).as_posix(), source
+        for source in (*sorted(package.rglob("*")), package.with_name("bareboat_meter.py")):
+            if source.is_file() and source.suffix != ".pyc":
+                yield source.relative_to(package.parent).as_posix(), source
 
 
 def _hash(data: bytes) -> str:
