@@ -1,4 +1,4 @@
-"""docs/engines.md, written from what the contract suite found: which engine keeps which promise."""
+"""Write the guarantees in docs/engines.md from the results of the contract suite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEGIN = "<!-- written by: make test TESTS='tests/contract/test_engine* --update
 
 
 def pairs(reports: Iterable[pytest.TestReport]) -> dict[tuple[str, str], bool]:
-    """(promise, engine) -> whether it was kept, over all ways in which the engine was tried."""
+    """(guarantee, engine) -> whether every test of it passed with the engine."""
     engines = sorted(_engines(), key=len, reverse=True)
     found: dict[tuple[str, str], bool] = {}
     for report in reports:
@@ -43,20 +43,33 @@ def _engines() -> list[str]:
 
 
 def write(found: dict[tuple[str, str], bool]) -> None:
-    """Write the table below the mark in the page; what stands above it is left alone."""
+    """Write the page's part below the mark: what every engine guarantees, then the exceptions."""
     engines = [name for name in _engines() if any(engine == name for _, engine in found)]
-    lines = ["| promise | " + " | ".join(engines) + " |", "|---" * (len(engines) + 1) + "|"]
-    for promise in dict.fromkeys(name for name, _ in found):
-        cells = [_cell(found.get((promise, engine))) for engine in engines]
-        lines.append(f"| {_title(promise)} | " + " | ".join(cells) + " |")
-    limits = [
-        f"- **{engine}**, {_title(promise)}: {reason}"
-        for engine in engines
-        for promise, reason in sorted(registry.engine(engine).LIMITS.items())
-    ]
+    everywhere, exceptions = [], []
+    for test in dict.fromkeys(name for name, _ in found):
+        kept = [found.get((test, engine)) for engine in engines]
+        if all(kept):
+            everywhere.append(f"- {_title(test)}")
+        else:
+            exceptions.append(f"| {_title(test)} | " + " | ".join(map(_cell, kept)) + " |")
     head = PAGE.read_text().partition(_BEGIN)[0] if PAGE.exists() else ""
-    body = [_BEGIN, "", *lines, "", *(limits or ["No engine has a limit that the suite knows of."])]
-    PAGE.write_text(head + "\n".join(body) + "\n")
+    body = [_BEGIN, "", f"Every engine ({', '.join(engines)}) guarantees:", "", *everywhere]
+    if exceptions:
+        columns = "| guarantee | " + " | ".join(engines) + " |"
+        body += ["", "Exceptions:", "", columns, "|---" * (len(engines) + 1) + "|", *exceptions]
+    PAGE.write_text(head + "\n".join([*body, *_limits(engines)]) + "\n")
+
+
+def _limits(engines: list[str]) -> list[str]:
+    """The reasons of the exceptions, each with the engines that it applies to."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for engine in engines:
+        for test, reason in sorted(registry.engine(engine).LIMITS.items()):
+            by_reason.setdefault((test, reason), []).append(engine)
+    lines = [
+        f"- {_title(test)} (**{', '.join(names)}**): {reason}" for (test, reason), names in by_reason.items()
+    ]
+    return ["", *lines] if lines else []
 
 
 def _cell(kept: bool | None) -> str:

@@ -39,7 +39,7 @@ def an_image(lab: Lab, process: Process, **environment: str) -> Image:
         ((), ("printf", "{%s}", "only"), "{only}"),
     ],
 )
-def test_entrypoint_and_cmd_run_by_docker_s_rules(
+def test_entrypoint_and_cmd_follow_docker_s_rules(
     lab: Lab, command: tuple[str, ...], entrypoint: Any, expected: str
 ) -> None:
     image = an_image(lab, Process(entrypoint=SAYS, command=("cmd", "a b", "$x")))
@@ -47,7 +47,7 @@ def test_entrypoint_and_cmd_run_by_docker_s_rules(
     assert (done.returncode, done.stdout.decode(), done.stderr) == (0, expected, b"")
 
 
-def test_a_program_of_cmd_is_found_on_the_path_of_env(lab: Lab) -> None:
+def test_a_program_of_cmd_is_found_on_the_image_s_path(lab: Lab) -> None:
     folder = lab.workdir / "programs"
     folder.mkdir()
     (folder / "own-program").write_text('#!/bin/sh\nprintf "%s" "$GREETING"\n')
@@ -59,7 +59,7 @@ def test_a_program_of_cmd_is_found_on_the_path_of_env(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/usr/bin", "/made/by/nobody", "/tmp/app"])
-def test_workdir_is_the_image_s_with_nothing_of_the_host_there(lab: Lab, folder: str) -> None:
+def test_the_image_s_workdir_has_no_files_of_the_host(lab: Lab, folder: str) -> None:
     """Docker makes a WORKDIR that the image does not have."""
     (lab.workdir / "of-the-host").write_text("x")
     process = Process(command=WHERE, workdir=folder, workdir_missing=folder != "/usr/bin")
@@ -79,7 +79,7 @@ def test_workdir_is_the_image_s_with_nothing_of_the_host_there(lab: Lab, folder:
     assert seen == "False", "the job's folder is mounted"
 
 
-def test_a_folder_mounted_at_the_image_s_workdir_is_worked_in(lab: Lab) -> None:
+def test_a_directory_mounted_at_the_image_s_workdir_is_the_working_directory(lab: Lab) -> None:
     if not lab.contains:
         return
     mount = Mount(source=str(lab.workdir), target="/made/for/mounts", writable=True)
@@ -91,7 +91,7 @@ def test_a_folder_mounted_at_the_image_s_workdir_is_worked_in(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("user", ["0", "root", "1234:1234", "nobody"])
-def test_user_is_who_starts_it_whatever_the_image_says(lab: Lab, user: str) -> None:
+def test_the_user_is_the_caller_whatever_the_image_sets(lab: Lab, user: str) -> None:
     image = an_image(lab, Process(user=user), HOME="/root", USER="root", LOGNAME="root")
     said = lab.says(
         "import os, pwd; print(os.getuid(), os.getgid(), pwd.getpwuid(os.getuid()).pw_name,"
@@ -102,7 +102,7 @@ def test_user_is_who_starts_it_whatever_the_image_says(lab: Lab, user: str) -> N
     assert said == (f"{os.getuid()} {os.getgid()} {me.user} {me.user} {me.user} {me.home} {me.home}")
 
 
-def test_env_is_the_image_s_below_the_job_s(lab: Lab) -> None:
+def test_the_job_s_environment_overrides_the_image_s(lab: Lab) -> None:
     image = an_image(lab, Process(), A="image", B="image", TZ="Asia/Tokyo", LANG="C")
     said = lab.says(
         "import os; print(*(os.environ[name] for name in ('A', 'B', 'TZ', 'LANG')))",

@@ -41,13 +41,13 @@ memory.close(); memory.unlink()
     assert lab.says(program) == f"{there.f_blocks * there.f_frsize} {os.stat('/dev/shm').st_dev}"
 
 
-def test_the_host_s_name_is_the_command_s(lab: Lab) -> None:
+def test_the_host_name_is_the_host_s(lab: Lab) -> None:
     assert lab.says("import os, socket; print(socket.gethostname(), os.uname().nodename)") == " ".join(
         [socket.gethostname()] * 2
     )
 
 
-def test_names_of_machines_are_found_as_on_the_host(lab: Lab) -> None:
+def test_host_names_resolve_as_on_the_host(lab: Lab) -> None:
     program = """
 import socket, sys
 for path in ("/etc/resolv.conf", "/etc/hosts"):
@@ -69,7 +69,7 @@ print(found("localhost"), found(socket.gethostname()))
     assert lab.says(program) == on_host
 
 
-def test_text_beyond_ascii_is_printed_and_sorted(lab: Lab) -> None:
+def test_text_beyond_ascii_is_printed_and_sorted_correctly(lab: Lab) -> None:
     program = r"""
 import locale, sys
 locale.setlocale(locale.LC_ALL, "")
@@ -104,7 +104,7 @@ _LIMITS = {
 }
 
 
-def test_limits_are_the_caller_s(lab: Lab) -> None:
+def test_resource_limits_are_the_caller_s(lab: Lab) -> None:
     """`ulimit`: of open files, core files, locked memory (which InfiniBand needs), and so on."""
     program = f"import resource; print([resource.getrlimit(each) for each in {list(_LIMITS)}])"
     script = lab.script("python", "-c", program)
@@ -122,7 +122,7 @@ def test_limits_are_the_caller_s(lab: Lab) -> None:
     assert (done.stdout, done.stderr) == (expected.stdout, b"")
 
 
-def test_cpus_are_those_that_the_caller_is_bound_to(lab: Lab) -> None:
+def test_cpu_affinity_is_the_caller_s(lab: Lab) -> None:
     one = max(os.sched_getaffinity(0))
     script = lab.script("python", "-c", "import os; print(os.sched_getaffinity(0))")
     done = subprocess.run(
@@ -216,7 +216,7 @@ def test_home_is_the_host_s_when_it_is_mounted(lab: Lab) -> None:
     assert (lab.home / "n").exists()
 
 
-def test_home_is_another_folder_when_that_is_asked(lab: Lab, tmp_path: Path) -> None:
+def test_home_is_another_directory_on_request(lab: Lab, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     mount = Mount(source=str(folder), target=str(folder), writable=True)
@@ -265,7 +265,7 @@ print([name for name in names if name in os.environ], importlib.util.find_spec("
 # -- mounts ------------------------------------------------------------------------------------------
 
 
-def test_a_mount_source_that_is_gone_is_told_before_anything_runs(lab: Lab, tmp_path: Path) -> None:
+def test_a_missing_mount_source_is_reported_before_anything_runs(lab: Lab, tmp_path: Path) -> None:
     if not lab.contains:
         return  # bare metal has no mounts
     source = tmp_path / "gone data"
@@ -310,7 +310,7 @@ def until(end: int, text: bytes, patience_s: float = 30.0) -> bytes:
     return shown
 
 
-def test_a_terminal_goes_through(lab: Lab) -> None:
+def test_a_terminal_is_passed_to_the_command(lab: Lab) -> None:
     program = """
 import os
 input("ready? ")
@@ -345,7 +345,7 @@ def test_without_a_terminal_the_standard_input_is_empty(lab: Lab, how: str) -> N
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [b"0", b"done"], b"")
 
 
-def test_a_reader_who_goes_away_ends_the_command(lab: Lab) -> None:
+def test_a_closed_output_pipe_ends_the_command(lab: Lab) -> None:
     script = lab.script("sh", "-c", "while echo line; do :; done", name="unread")
     mark = f"unread-{os.getpid()}-run"
     run = subprocess.Popen(["bash", script, mark], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

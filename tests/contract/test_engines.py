@@ -60,11 +60,11 @@ def test_the_exit_code_is_the_command_s(lab: Lab, code: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
-def test_a_command_killed_by_a_signal_is_told_as_the_shell_tells_it(lab: Lab, number: int) -> None:
+def test_a_command_killed_by_a_signal_exits_as_in_a_shell(lab: Lab, number: int) -> None:
     assert lab.run("sh", "-c", f"kill -{number:d} $$").returncode == 128 + number
 
 
-def test_a_command_that_is_not_there_is_told(lab: Lab) -> None:
+def test_a_missing_command_is_reported(lab: Lab) -> None:
     with pytest.raises(ProgramError, match="no-such-program") as caught:
         lab.run("no-such-program")
     assert caught.value.status == 127
@@ -121,14 +121,14 @@ def test_no_process_and_no_file_is_left_after_many_starts(lab: Lab, pytestconfig
 # -- what goes in and out ----------------------------------------------------------------------------
 
 
-def test_binary_data_goes_through_untouched(lab: Lab) -> None:
+def test_binary_data_passes_unchanged(lab: Lab) -> None:
     data = os.urandom(1 << 20)
     done = lab.run("cat", stdin=data)
     assert done.stdout == data
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_stdout_and_stderr_are_two(lab: Lab) -> None:
+def test_stdout_and_stderr_are_separate(lab: Lab) -> None:
     done = lab.run("sh", "-c", "echo out; echo err >&2")
     assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
 
@@ -139,21 +139,21 @@ _ECHO = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, sy
 @given(st.lists(st.binary(max_size=20).map(lambda word: word.replace(b"\0", b"")), min_size=1, max_size=5))
 @example([bytes(range(1, 256)), b"", b"$(id)", b"'", b'"', b"\\", b"a b", b"--", b"\n", b"*", b"${X:-y}"])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_arguments_hold_any_byte(lab: Lab, words: list[bytes]) -> None:
+def test_arguments_may_contain_any_byte(lab: Lab, words: list[bytes]) -> None:
     done = lab.python(_ECHO, *map(os.fsdecode, words))
     assert done.returncode == 0, done.stderr
     assert done.stdout == b"\0".join(words)
 
 
 @pytest.mark.parametrize("value", ["", "a b", "$HOME", "'\"\\`id`", "ü\n x", "=", "-x"])
-def test_values_of_variables_hold_anything(lab: Lab, value: str) -> None:
+def test_values_of_environment_variables_may_contain_any_text(lab: Lab, value: str) -> None:
     assert lab.says("import os; print(ascii(os.environ['V']))", environment={"V": value}) == ascii(value)
 
 
 # -- what the command sees ---------------------------------------------------------------------------
 
 
-def test_the_environment_is_what_was_promised_and_no_more(lab: Lab) -> None:
+def test_the_environment_is_exactly_the_documented_one(lab: Lab) -> None:
     """docs/job-file.md: the image's, the job's, and these; nothing of the caller's."""
     callers = (
         "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV",
@@ -180,7 +180,7 @@ def test_the_environment_is_what_was_promised_and_no_more(lab: Lab) -> None:
     assert found == promised
 
 
-def test_who_and_where_the_command_is(lab: Lab) -> None:
+def test_user_and_working_directory_are_the_documented_ones(lab: Lab) -> None:
     program = """
 import getpass, os, pathlib, pwd
 print(getpass.getuser(), pwd.getpwuid(os.getuid()).pw_name, os.getuid(), os.getgid(), sep="\\n")
@@ -191,14 +191,14 @@ print(os.path.expanduser("~"), os.getcwd(), sep="\\n")
     ]  # fmt: skip
 
 
-def test_home_can_be_written_and_the_host_s_is_not_seen(lab: Lab) -> None:
+def test_home_is_writable_and_not_the_host_s(lab: Lab) -> None:
     program = "import os; h = os.environ['HOME']; print(os.listdir(h)); open(h + '/new', 'w').write('x')"
     listed = lab.says(program)
     assert listed == ("[]" if lab.contains else "['secret']")
     assert (lab.home / "new").exists() != lab.contains
 
 
-def test_what_the_image_has_in_the_home_is_seen_there_and_stays_what_it_is(
+def test_the_image_s_files_in_the_home_are_visible_and_unchanged(
     lab: Lab, homely: Captured, tmp_path: Path
 ) -> None:
     """Miniconda in ~, ~/.pyenv, what uv keeps in ~/.local; and the job's own mounts go over it."""
@@ -225,7 +225,7 @@ open(home + "/new", "w").close()
     assert tree_digests(homely) == [each.diff_id for each in homely.image.layers]
 
 
-def test_a_store_in_the_home_is_not_seen(lab: Lab, homely: Captured) -> None:
+def test_a_store_in_the_home_is_not_visible(lab: Lab, homely: Captured) -> None:
     """Where it is, unless told otherwise."""
     home = homely.folder.parents[1]
     at_home = replace(lab, captured=homely, site=msgspec.structs.replace(lab.site, home=str(home)))
@@ -233,7 +233,7 @@ def test_a_store_in_the_home_is_not_seen(lab: Lab, homely: Captured) -> None:
     assert said == str(not lab.contains)
 
 
-def test_files_outside_the_mounts_are_not_seen(lab: Lab) -> None:
+def test_files_outside_the_mounts_are_not_visible(lab: Lab) -> None:
     outside = [lab.home / "secret", lab.script("true"), lab.captured.store.root / "version"]
     assert all(path.exists() for path in outside)
     seen = lab.says(
@@ -247,7 +247,7 @@ def test_the_interpreter_is_the_captured_one_with_its_packages(lab: Lab) -> None
     assert said == f"{lab.captured.python} {lab.captured.folder} ware"
 
 
-def test_the_shell_s_tools_are_there(lab: Lab) -> None:
+def test_the_shell_and_its_tools_are_available(lab: Lab) -> None:
     done = lab.run(
         "bash", "-c", "echo a b | sed s/a/c/ | awk '{print $2, $1}' | grep -c b; date; tar --version"
     )
@@ -258,14 +258,14 @@ def test_the_shell_s_tools_are_there(lab: Lab) -> None:
 # -- mounts ------------------------------------------------------------------------------------------
 
 
-def test_writes_to_the_working_folder_stay(lab: Lab) -> None:
+def test_writes_to_the_working_directory_persist(lab: Lab) -> None:
     lab.says("open('made', 'w').write('x')")
     made = lab.workdir / "made"
     assert made.read_text() == "x"
     assert (made.stat().st_uid, made.stat().st_gid) == (os.getuid(), os.getgid())
 
 
-def test_mounts_read_only_writable_nested_and_of_one_file(lab: Lab, tmp_path: Path) -> None:
+def test_mounts_may_be_read_only_writable_nested_or_single_files(lab: Lab, tmp_path: Path) -> None:
     if not lab.contains:
         return  # bare metal has no mounts
     for folder in ("ro", "rw", "ro/inner", "b c", "late"):
@@ -302,7 +302,7 @@ print(open("/etc/alone").read(), tried("/etc/alone"))
     assert not (tmp_path / "ro" / "new").exists()
 
 
-def test_writes_elsewhere_vanish_and_the_layers_stay_what_they_are(lab: Lab) -> None:
+def test_writes_elsewhere_are_discarded_and_the_layers_unchanged(lab: Lab) -> None:
     if not lab.contains:
         return
     before = tree_digests(lab.captured)

@@ -103,7 +103,7 @@ def test_the_exit_code_is_the_command_s(lab: Lab, code: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_command_killed_by_a_signal_is_told_as_the_shell_tells_it(lab: Lab, number: int) -> None:
+def test_a_command_killed_by_a_signal_exits_as_in_a_shell(lab: Lab, number: int) -> None:
     assert lab.run("sh", "-c", f"kill -{number:d} $$").returncode == 128 + number
 
 

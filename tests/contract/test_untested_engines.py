@@ -168,7 +168,7 @@ def test_the_environment_is_what_the_job_names(lab: Lab) -> None:
     }  # fmt: skip
 
 
-def test_who_and_where_the_command_is(lab: Lab) -> None:
+def test_user_and_working_directory_are_the_documented_ones(lab: Lab) -> None:
     said = lab.says("import os, ware; print(os.getuid(), os.getcwd(), ware.NAME); open('made', 'w')")
     assert said == f"{os.getuid()} {lab.work} ware"
     assert (lab.work / "made").exists()

@@ -273,7 +273,7 @@ def test_the_exit_code_is_the_command_s_and_nothing_outlives_the_grace(start: St
 def test_the_command_sees_its_own_variables_and_those_that_the_limit_names(start: Start) -> None:
     done = start("--env", "MINE=a b", "--env", "LD_LIBRARY_PATH=/no/where:/bin", "--", "env", "-0")
     seen = dict(word.split("=", 1) for word in done.stdout.split("\0") if word)
-    limit = fakechroot.LIMITS["test_the_environment_is_what_was_promised_and_no_more"]
+    limit = fakechroot.LIMITS["test_the_environment_is_exactly_the_documented_one"]
     named = set(limit.partition("sees: ")[2].split(", "))
     assert seen.keys() == {"MINE", "PATH", *named}
     assert seen["MINE"] == "a b"

@@ -226,14 +226,14 @@ def holds(engine: Engine) -> bool:
 #: A limit of every engine that makes a user namespace: the kernel wants CAP_SYS_PTRACE in that of the other.
 #: https://man7.org/linux/man-pages/man2/ptrace.2.html ("Ptrace access mode checking")
 ALONE_IN_NAMESPACE = (
-    "each container has a user namespace of its own, and the kernel lets no process read the memory of one "
-    "in another (CMA): ranks that are started one by one must copy through /dev/shm"
+    "each container has its own user namespace, and the kernel does not let a process read the memory of a "
+    "process in another one (CMA): ranks in separate containers must copy through /dev/shm"
 )
 
 #: A limit of every engine whose containers are guarded by Landlock, each by rules of its own.
 #: https://docs.kernel.org/userspace-api/landlock.html#ptrace-restrictions
 GUARDED_APART = (
-    "Landlock, which guards the image, lets no process read the memory of one outside its own container"
+    "Landlock, which protects the image, does not let a process read memory outside its own container"
 )
 
 #: Variables of a run that Bareboat itself sets; every engine passes them on when they are set.

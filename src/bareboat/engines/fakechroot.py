@@ -36,25 +36,24 @@ MODE = "F1"
 
 #: What of the contract it cannot keep.
 LIMITS = {
-    "test_the_environment_is_what_was_promised_and_no_more": (
-        "libfakechroot works by variables, which the command sees: FAKECHROOT, FAKECHROOT_BASE, "
+    "test_the_environment_is_exactly_the_documented_one": (
+        "libfakechroot requires environment variables, which the command sees: FAKECHROOT, FAKECHROOT_BASE, "
         "FAKECHROOT_EXCLUDE_PATH, FAKECHROOT_VERSION, LD_LIBRARY_PATH, LD_PRELOAD"
     ),
     "test_packages_and_settings_of_the_caller_do_not_leak": (
-        "libfakechroot needs an LD_LIBRARY_PATH, of the image's folders, which the command sees; the "
-        "caller's is not in it"
+        "libfakechroot requires LD_LIBRARY_PATH with the image's directories, which the command sees; the "
+        "caller's value is not in it"
     ),
     "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
     "test_the_project_s_own_venv_is_the_image_s_not_the_host_s": (
-        "nothing can be shown in place of what lies in a mounted folder: the planner refuses the job"
+        "the image cannot replace part of a mounted directory: the planner refuses the job"
     ),
-    "test_a_folder_mounted_at_the_image_s_workdir_is_worked_in": (
-        "a mount is a link: it can be worked in, and a command that asks where it is (getcwd) is told the "
-        "name of the mount's source"
+    "test_a_directory_mounted_at_the_image_s_workdir_is_the_working_directory": (
+        "a mount is a link: the command can work in it, but getcwd returns the path of the mount's source"
     ),
-    "test_a_store_in_the_home_is_not_seen": (
-        "the links to the image and to the mounts are followed step by step, so that the folders on the way "
-        "to them are seen, with nothing else in them"
+    "test_a_store_in_the_home_is_not_visible": (
+        "the links to the image and to the mounts are followed step by step, so the directories on the way "
+        "to them are visible, with nothing else in them"
     ),
 }
 

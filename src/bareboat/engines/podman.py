@@ -65,10 +65,10 @@ STARTS_BY = (ENV,)
 SECCOMP = Seccomp.OWN
 LIMITS: dict[str, str] = {
     "test_an_open_file_of_the_caller_reaches_the_command": (
-        "it closes all but the standard streams, so MPICH's mpiexec cannot start ranks from outside (PMI_FD)"
+        "only the standard streams are passed on, so MPICH's mpiexec cannot start ranks from outside (PMI_FD)"
     ),
-    "test_a_terminal_goes_through": (
-        "a terminal of its own needs /dev/console, which in the host's /dev is root's: programs see pipes"
+    "test_a_terminal_is_passed_to_the_command": (
+        "a terminal requires /dev/console, which belongs to root in the host's /dev: programs see pipes"
     ),
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
 }
