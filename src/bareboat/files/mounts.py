@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bareboat.files import kinds
+
+#: The options of a mount that decide what programs may do there.
+_PERMITS = ("ro", "noexec", "nosuid", "nodev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +26,46 @@ class Mount:
 
 def mount_of(path: str) -> Mount:
     """The file system that a path lies on, or will lie on once it exists."""
+    return find_mount(_table(), os.path.realpath(existing(path)))
+
+
+def _table() -> str:
     try:
         with open("/proc/self/mountinfo", errors="surrogateescape") as stream:
-            text = stream.read()
+            return stream.read()
     except OSError:
-        text = ""
-    return find_mount(text, os.path.realpath(existing(path)))
+        return ""
+
+
+class _Line(NamedTuple):
+    device: str
+    root: str
+    point: str
+    options: list[str]
+    kind: str
+    source: str
+
+
+def _lines(mountinfo: str) -> Iterator[_Line]:
+    """Each line that is understood; a later one lies over an earlier one at the same place.
+
+    Source: proc_pid_mountinfo(5).
+    """
+    for line in mountinfo.splitlines():
+        before, dash, after = line.partition(" - ")
+        fields, more = before.split(" "), after.split(" ")
+        if dash and len(fields) >= 6 and len(more) >= 2:
+            options = [*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())]
+            yield _Line(fields[2], _unescaped(fields[3]), _unescaped(fields[4]), options, more[0],
+                        _unescaped(more[1]))  # fmt: skip
+
+
+def _holding(mountinfo: str, path: str) -> _Line | None:
+    best = None
+    for line in _lines(mountinfo):
+        if _below(path, line.point) is not None and (best is None or len(line.point) >= len(best.point)):
+            best = line
+    return best
 
 
 def existing(path: str) -> str:
@@ -38,54 +77,29 @@ def existing(path: str) -> str:
 
 
 def find_mount(mountinfo: str, path: str) -> Mount:
-    """The mount that holds a path (real, absolute). Source: proc_pid_mountinfo(5)."""
-    best = Mount(point="", source="", kind="unknown", options=())
-    for line in mountinfo.splitlines():
-        before, dash, after = line.partition(" - ")
-        fields, more = before.split(" "), after.split(" ")
-        if not dash or len(fields) < 6 or len(more) < 2:
-            continue
-        point = _unescaped(fields[4])
-        # A later line lies over an earlier one at the same place.
-        if (path.rstrip("/") + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best.point):
-            options = dict.fromkeys([*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())])
-            best = Mount(
-                point=point,
-                source=_unescaped(more[1]),
-                kind=kinds.common_name(more[0]),
-                options=tuple(o for o in options if o in ("ro", "noexec", "nosuid", "nodev")),
-            )
-    return best
+    """The mount that holds a path (real, absolute)."""
+    found = _holding(mountinfo, path)
+    if found is None:
+        return Mount(point="", source="", kind="unknown", options=())
+    options = tuple(each for each in dict.fromkeys(found.options) if each in _PERMITS)
+    return Mount(point=found.point, source=found.source, kind=kinds.common_name(found.kind), options=options)
 
 
 def names_of(path: str) -> tuple[str, ...]:
     """A path (real, absolute), and the other names by which mounts of the same file system show it."""
-    try:
-        with open("/proc/self/mountinfo", errors="surrogateescape") as stream:
-            return find_names(stream.read(), path)
-    except OSError:
-        return (path,)
+    return find_names(_table(), path)
 
 
 def find_names(mountinfo: str, path: str) -> tuple[str, ...]:
-    """As `names_of`, by this table. Source: proc_pid_mountinfo(5)."""
-    table = []
-    holds = None
-    for line in mountinfo.splitlines():
-        fields = line.partition(" - ")[0].split(" ")
-        if len(fields) < 6:
-            continue
-        device, root, point = fields[2], _unescaped(fields[3]), _unescaped(fields[4])
-        table.append((device, root, point))
-        if _below(path, point) is not None and (holds is None or len(point) >= len(holds[2])):
-            holds = table[-1]
+    """As `names_of`, by this table."""
     found = [path]
+    holds = _holding(mountinfo, path)
     if holds is not None:
-        inner = _below(path, holds[2])
-        whole = (holds[1].rstrip("/") + f"/{inner}").rstrip("/") or "/"
-        for device, root, point in table:
-            if device == holds[0] and (rest := _below(whole, root)) is not None:
-                found.append((point.rstrip("/") + f"/{rest}").rstrip("/") or "/")
+        inner = _below(path, holds.point)
+        whole = (holds.root.rstrip("/") + f"/{inner}").rstrip("/") or "/"
+        for line in _lines(mountinfo):
+            if line.device == holds.device and (rest := _below(whole, line.root)) is not None:
+                found.append((line.point.rstrip("/") + f"/{rest}").rstrip("/") or "/")
     return tuple(dict.fromkeys(found))
 
 

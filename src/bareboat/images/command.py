@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.images.view import View
+from bareboat.paths import DEFAULT_PATH
 
 if TYPE_CHECKING:
     from bareboat.images.binary import Binary
-
-#: Where programs are looked for when no PATH is set; the same as in `images.inside`.
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 MISSING, NOT_EXECUTABLE = 127, 126
 

@@ -17,6 +17,7 @@ from bareboat.fabric.facts import FabricLibrary
 from bareboat.images import binary, fabrics, mpis
 from bareboat.images.view import View
 from bareboat.model import CudaCompat, MpiFacts
+from bareboat.paths import DEFAULT_PATH
 from bareboat.versions import numbers
 
 #: Packages that decide how a job runs and what it measures: their versions are facts about an image.
@@ -39,7 +40,6 @@ _CONDA_NAMES = {
     "tensorflow-base": "tensorflow",
 }
 
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DISTRIBUTION = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-py3[^/]*)?\.(?:dist|egg)-info"
 )
@@ -183,7 +183,7 @@ class _Search:
 
     def _path(self) -> tuple[str, ...]:
         """Where a shell in the image looks for programs."""
-        searched = self._environment.get("PATH") or _DEFAULT_PATH
+        searched = self._environment.get("PATH") or DEFAULT_PATH
         return tuple(folder for folder in searched.split(":") if folder.startswith("/"))
 
     def _text(self, path: str) -> str | None:

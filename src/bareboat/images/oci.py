@@ -21,13 +21,19 @@ from bareboat.images.blobs import Blobs
 from bareboat.images.layers import layer as layers
 from bareboat.images.layers import rebuild
 from bareboat.images.progress import Progress
-from bareboat.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Manifest, manifest
+from bareboat.images.sources.manifest import (
+    OCI_CONFIG,
+    OCI_INDEX,
+    OCI_LAYER,
+    Manifest,
+    document,
+    make_manifest,
+    manifest,
+)
 from bareboat.images.sources.source import Descriptor, Document
 from bareboat.model import Image, Layer
 from bareboat.store import Store
 
-_CONFIG = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar"
 _CREATED = "1980-01-01T00:00:00Z"
 
 
@@ -65,22 +71,11 @@ def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str,
 
 def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:
     """The manifest that joins a config and uncompressed layers."""
-    config_digest = digests.of(config)
-    data = codec.to_json(
-        {
-            "schemaVersion": 2,
-            "mediaType": OCI_MANIFEST,
-            "config": {"mediaType": _CONFIG, "digest": config_digest, "size": len(config)},
-            "layers": [
-                {"mediaType": _LAYER, "digest": layer.diff_id, "size": layer.size_bytes} for layer in content
-            ],
-        }
-    )
+    described = document(config, OCI_CONFIG)
+    layers = [Descriptor(media_type=OCI_LAYER, digest=each.diff_id, size=each.size_bytes) for each in content]
+    made = make_manifest(described, layers)
     return Metadata(
-        manifest=data,
-        manifest_digest=digests.of(data),
-        config=config,
-        config_digest=config_digest,
+        manifest=made.data, manifest_digest=made.digest, config=config, config_digest=described.digest
     )
 
 

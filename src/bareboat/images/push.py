@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bareboat import codec, digests
+from bareboat import digests
 from bareboat.errors import ImageError
 from bareboat.images import oci
 from bareboat.images.blobs import Blobs
@@ -26,7 +26,6 @@ from bareboat.images.sources.source import Descriptor, Document, Source
 from bareboat.model import Image, Layer
 from bareboat.store import Store
 
-_GZIP_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _CHUNK = 1 << 20
 
 
@@ -193,25 +192,14 @@ def _with_new_layers(
                     work.there += 1
                 else:
                     work.send(digest, size, functools.partial(_pieces, scratch / "layer.tar.gz"))
-            described.append({"mediaType": _GZIP_LAYER, "digest": digest, "size": size})
+            described.append(Descriptor(media_type=manifest.OCI_LAYER + "+gzip", digest=digest, size=size))
         else:
             media_type = descriptor.media_type.replace(
-                "application/vnd.docker.image.rootfs.diff.tar", "application/vnd.oci.image.layer.v1.tar"
+                "application/vnd.docker.image.rootfs.diff.tar", manifest.OCI_LAYER
             ).replace(".tar.gzip", ".tar+gzip")
-            entry = {"mediaType": media_type, "digest": descriptor.digest, "size": descriptor.size}
-            described.append(entry | ({"annotations": kept} if (kept := descriptor.annotations) else {}))
-    return codec.to_json(
-        {
-            "schemaVersion": 2,
-            "mediaType": manifest.OCI_MANIFEST,
-            "config": {
-                "mediaType": "application/vnd.oci.image.config.v1+json",
-                "digest": read.config.digest,
-                "size": len(config),
-            },
-            "layers": described,
-        }
-    )
+            described.append(replace(descriptor, media_type=media_type))
+    named = Document(data=config, media_type=manifest.OCI_CONFIG, digest=read.config.digest)
+    return manifest.make_manifest(named, described).data
 
 
 def _compress(work: _Push, layer: Layer, path: Path) -> tuple[str, int]:

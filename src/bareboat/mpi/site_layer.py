@@ -15,6 +15,7 @@ import msgspec
 
 from bareboat.errors import UsageError
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
+from bareboat.paths import DEFAULT_PATH
 from bareboat.versions import numbers
 
 #: Changes whenever the same image and contents would give another layer.
@@ -29,8 +30,6 @@ MPI4PY = "4.1.2"
 FRAMEWORKS = {"torch": "horovod.torch", "tensorflow": "horovod.tensorflow"}
 _TENSORFLOWS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu")
 
-#: Docker's, for images that name none.
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REQUIREMENT = re.compile(r"(?P<name>[a-z0-9]+)(?:==(?P<version>[0-9][0-9A-Za-z.]*))?")
 
 
@@ -170,7 +169,7 @@ def environment(image: Image) -> dict[str, str]:
     if image.python_version is not None:
         folders["PYTHONPATH"] = packages_folder(image)
     for name, folder in folders.items():
-        before = found.get(name, _PATH if name == "PATH" else "")
+        before = found.get(name, DEFAULT_PATH if name == "PATH" else "")
         found[name] = f"{folder}:{before}" if before else folder
     return found
 

@@ -30,15 +30,20 @@ from bareboat.images.sources.archive import (
     is_compressed,
     open_regular,
 )
-from bareboat.images.sources.manifest import OCI_INDEX, OCI_MANIFEST, Platform, check_digest
-from bareboat.images.sources.reference import Transport
-from bareboat.images.sources.rootfs import (
+from bareboat.images.sources.manifest import (
     OCI_CONFIG,
+    OCI_INDEX,
     OCI_LAYER,
-    FolderSource,
-    TarballSource,
+    OCI_MANIFEST,
+    Platform,
+    check_digest,
     document,
     make_manifest,
+)
+from bareboat.images.sources.reference import Transport
+from bareboat.images.sources.rootfs import (
+    FolderSource,
+    TarballSource,
 )
 from bareboat.images.sources.source import LARGEST_DOCUMENT, Blob, Descriptor, Document, LocalSource, Source
 

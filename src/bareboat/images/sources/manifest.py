@@ -20,6 +20,8 @@ from bareboat.model.execution import fault
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _DOCKER_V1 = (
@@ -121,6 +123,28 @@ class _Config(msgspec.Struct):
     config: _Execution | None = None
     rootfs: _RootFs | None = None
     history: list[_History] | None = None
+
+
+def make_manifest(config: Document, layers: Sequence[Descriptor]) -> Document:
+    """The OCI manifest of a config and its layers. Equal input gives equal bytes."""
+    data = codec.to_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "config": {"mediaType": config.media_type, "digest": config.digest, "size": len(config.data)},
+            "layers": [
+                {"mediaType": each.media_type, "digest": each.digest, "size": each.size}
+                | ({"annotations": each.annotations} if each.annotations else {})
+                for each in layers
+            ],
+        }
+    )
+    return document(data, OCI_MANIFEST)
+
+
+def document(data: bytes, media_type: str, algorithm: str = "sha256") -> Document:
+    """A document under the digest of its bytes."""
+    return Document(data=data, media_type=media_type, digest=digests.of(data, algorithm))
 
 
 def platforms(document: Document, *, name: str) -> tuple[Platform, ...] | None:

@@ -22,11 +22,9 @@ from bareboat import codec, digests
 from bareboat.architectures import ELF_BYTES, of_elf
 from bareboat.errors import ImageError
 from bareboat.images.sources.archive import MAX_RATIO, Archive, Kind
-from bareboat.images.sources.manifest import OCI_MANIFEST
+from bareboat.images.sources.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
 from bareboat.images.sources.source import Blob, Descriptor, Document, LocalSource
-
-OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
-OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+from bareboat.paths import DEFAULT_PATH
 
 _CREATED = "1980-01-01T00:00:00Z"
 _CHUNK = 1 << 20
@@ -35,7 +33,6 @@ _LARGEST_TEXT = 1 << 20
 _RATIO_FROM_BYTES = 100 * 10**6
 _MOST_SHOWN = 5
 _MOST_LINKS = 40
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Folders that the kernel fills on a running system.
 _KERNEL = ("dev", "proc", "sys", "run")
@@ -194,7 +191,7 @@ class TarballSource(LocalSource):
             with contextlib.closing(self._archive.whole()) as section:
                 while chunk := section.read(_CHUNK):
                     hashed.update(chunk)
-            environment = {"PATH": _DEFAULT_PATH}
+            environment = {"PATH": DEFAULT_PATH}
             architecture = "unknown"
             for each, member in self._archive.members.items():
                 if member.kind is not Kind.FILE:
@@ -423,26 +420,6 @@ def _documents(facts: Facts, diff_id: str, size: int) -> _Made:
     return _Made(manifest=make_manifest(described, layers), config=described, layer_digest=diff_id)
 
 
-def make_manifest(config: Document, layers: list[Descriptor]) -> Document:
-    """The OCI manifest of a config and its layers. Equal input gives equal bytes."""
-    data = codec.to_json(
-        {
-            "schemaVersion": 2,
-            "mediaType": OCI_MANIFEST,
-            "config": {"mediaType": config.media_type, "digest": config.digest, "size": len(config.data)},
-            "layers": [
-                {"mediaType": each.media_type, "digest": each.digest, "size": each.size} for each in layers
-            ],
-        }
-    )
-    return document(data, OCI_MANIFEST)
-
-
-def document(data: bytes, media_type: str, algorithm: str = "sha256") -> Document:
-    """A document under the digest of its bytes."""
-    return Document(data=data, media_type=media_type, digest=digests.of(data, algorithm))
-
-
 # --------------------------------------------------------------------------------------------------
 # What a tree tells of the image that it was.
 
@@ -452,7 +429,7 @@ _CH = "ch/environment"
 def read_facts(folder: str, *, made_from: str, architecture: str | None = None) -> Facts:
     """What Charliecloud or Apptainer left in a tree; nothing of it is run, and shell that does more than
     set a variable is not understood."""
-    environment = {"PATH": _DEFAULT_PATH}
+    environment = {"PATH": DEFAULT_PATH}
     charliecloud = _read(folder, _CH)
     if charliecloud is not None:
         environment |= _lines(charliecloud)
