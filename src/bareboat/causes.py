@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bareboat.model import Cause, End, JobState, Mark, QueueEntry
+from bareboat.model import Cause, End, JobState, QueueEntry
 from bareboat.printable import one_line
+from bareboat.schedulers import Scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is known of a run that ended with another exit code than 0.
 
-    `code`: the exit code; `left`: the job script left it. `entry`: what the scheduler says; `marks`: lines
-    that it writes. `log`: the end of the output. `cancelled`: by Bareboat. `began`: the script was started;
-    `starts`: so often. `ran_s`: the seconds of the last start. `hang`: what the watchdog found.
+    `code`: the exit code; `left`: the job script left it. `entry`: what the scheduler says. `log`: the end
+    of the output. `cancelled`: by Bareboat. `began`: the script was started; `starts`: so often. `ran_s`:
+    the seconds of the last start. `hang`: what the watchdog found.
     """
 
-    scheduler: str
+    scheduler: Scheduler
     code: int
     left: bool
     entry: QueueEntry | None = None
-    marks: Sequence[Mark] = ()
     log: str = ""
     cancelled: bool = False
     began: bool = True
@@ -47,7 +46,6 @@ _CAUSES = {
     JobState.CANCELLED: Cause.CANCELLED,
 }
 _STATES = {cause: state for state, cause in _CAUSES.items()}
-_TITLES = {"slurm": "Slurm", "gridengine": "Grid Engine", "pbs": "PBS", "lsf": "LSF", "flux": "Flux"}
 #: A scheduler that starts a job again says so where the first one ends.
 _BEFORE_LAST_START = re.compile(
     r".*(CANCELLED|CANCELED) AT .* DUE TO (JOB REQUEUE|PREEMPTION|NODE FAILURE).*"
@@ -82,7 +80,7 @@ def find(evidence: Evidence) -> End | None:
 
 
 def _find(evidence: Evidence) -> tuple[Cause, str]:
-    title = _TITLES.get(evidence.scheduler, evidence.scheduler)
+    title = evidence.scheduler.TITLE
     entry, code = evidence.entry, evidence.code
     said = f"{title} says {entry.state.value}" if entry is not None else ""
     if entry is not None and entry.reason:
@@ -132,7 +130,7 @@ def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
         lines = lines[old[-1] + 1 :] if old else []
     found: list[tuple[Cause, str]] = []
     for line in lines:
-        for mark in evidence.marks:
+        for mark in evidence.scheduler.MARKS:
             if re.match(mark.pattern, line):
                 found.append((_CAUSES[mark.state], one_line(line.strip())))
     # "cancelled" is what Slurm writes after the reason, too.
@@ -201,12 +199,8 @@ def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
 
 def _remedy(cause: Cause, evidence: Evidence) -> tuple[str, str]:
     match cause:
-        case Cause.MEMORY if evidence.scheduler == "flux":
-            return "topology.nodes", "more nodes under [topology]: Flux gives memory with them"
-        case Cause.MEMORY if evidence.scheduler == "local":
-            return "", "less memory for each rank: a smaller batch, or fewer workers"
         case Cause.MEMORY:
-            return "scheduling.mem_per_node_bytes", "a larger mem_per_node_bytes under [scheduling]"
+            return evidence.scheduler.MORE_MEMORY
         case Cause.GPU_MEMORY:
             return "", "a smaller batch, or GPUs with more memory: constraint under [scheduling]"
         case Cause.TIME:

@@ -578,11 +578,10 @@ def _find_end(
         log = ""
     end = causes.find(
         causes.Evidence(
-            scheduler=submission.scheduler,
+            scheduler=registry.scheduler(submission.scheduler),
             code=code,
             left=left,
             entry=entry if entry is not None and entry.state.over else None,
-            marks=registry.scheduler(submission.scheduler).MARKS,
             log=log,
             cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
             began=bool(began),

@@ -52,8 +52,8 @@ category     {asked}
 
 
 def find(**told: Any) -> End:
-    name = told.setdefault("scheduler", "slurm")
-    told = {"left": True, "marks": registry.scheduler(name).MARKS, "store": "/s", **told}
+    scheduler = registry.scheduler(told.pop("scheduler", "slurm"))
+    told = {"scheduler": scheduler, "left": True, "store": "/s", **told}
     found = causes.find(causes.Evidence(**told))
     assert found is not None
     return found
@@ -73,7 +73,8 @@ def answered(name: str, stdout: str, *, query: int = -1) -> QueueEntry:
 
 
 def test_a_run_that_ended_well_has_no_cause() -> None:
-    assert causes.find(causes.Evidence(scheduler="slurm", code=0, left=True, log=KILLED)) is None
+    slurm = registry.scheduler("slurm")
+    assert causes.find(causes.Evidence(scheduler=slurm, code=0, left=True, log=KILLED)) is None
 
 
 @pytest.mark.parametrize(

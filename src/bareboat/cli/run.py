@@ -176,9 +176,10 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
             live.stop()
     end = None
     if code:
-        from bareboat import causes
+        from bareboat import causes, registry
 
-        end = causes.find(causes.Evidence(scheduler="local", code=code, left=True))
+        scheduler = registry.scheduler("local")
+        end = causes.find(causes.Evidence(scheduler=scheduler, code=code, left=True))
     record = Record(
         study=run_id,
         run=0,

@@ -27,6 +27,10 @@ _MOST_VERSION = 4000
 _LONGEST_LINE = 100_000
 
 
+#: Of a scheduler that limits memory by the job's own key.
+MEM_PER_NODE = ("scheduling.mem_per_node_bytes", "a larger mem_per_node_bytes under [scheduling]")
+
+
 class Asks(Protocol):
     """What a scheduler's probe may ask of the machine."""
 
@@ -63,6 +67,8 @@ class Scheduler(Protocol):
     """A module of `bareboat.schedulers`. All of it but `probe` is pure."""
 
     NAME: str
+    #: What it is called in messages.
+    TITLE: str
     #: The job runs on this machine at once, under Bareboat's eyes; nothing below is asked of it.
     AT_ONCE: bool
     #: Bash: the job's number, in the job.
@@ -82,6 +88,8 @@ class Scheduler(Protocol):
     SUBMITS_STDIN: bool
     #: The lines that it writes into the output of a job that it ends.
     MARKS: tuple[Mark, ...]
+    #: For a job that its memory limit ended: the key that changes the limit, and what to do.
+    MORE_MEMORY: tuple[str, str]
     #: For sweeps.
     ARRAY: Array
     #: The command that lists the user's own jobs.

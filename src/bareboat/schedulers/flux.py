@@ -24,11 +24,13 @@ from bareboat.schedulers import (
 )
 
 NAME = "flux"
+TITLE = "Flux"
 AT_ONCE = False
 SIGNALS_BY_FILE = True
 WARNS = False
 SUBMITS_STDIN = False
 MARKS = ()
+MORE_MEMORY = ("topology.nodes", "more nodes under [topology]: Flux gives memory with them")
 UNTESTED = "no Flux was at hand; from its documentation"
 JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"

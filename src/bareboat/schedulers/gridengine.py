@@ -12,6 +12,7 @@ from bareboat.errors import PlanError, ToolError
 from bareboat.model import DefaultMemory, Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from bareboat.printable import one_line
 from bareboat.schedulers import (
+    MEM_PER_NODE,
     Array,
     Asks,
     Query,
@@ -33,11 +34,13 @@ from bareboat.schedulers import (
 )
 
 NAME = "gridengine"
+TITLE = "Grid Engine"
 AT_ONCE = False
 SIGNALS_BY_FILE = True
 WARNS = False
 SUBMITS_STDIN = False
 MARKS = ()
+MORE_MEMORY = MEM_PER_NODE
 UNTESTED = ""
 JOB_ID = '"${JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"

@@ -8,6 +8,7 @@ from bareboat.model import Job, Outcome, SchedulerFacts, Site
 from bareboat.schedulers import Array, Asks, Query
 
 NAME = "local"
+TITLE = "this machine"
 AT_ONCE = True
 SIGNALS_BY_FILE = False
 WARNS = False
@@ -17,6 +18,7 @@ SNIPPET = ""
 SUBMITS_STDIN = False
 MARKS = ()
 ARRAY = Array(index="", job_id="$$", snippet="")
+MORE_MEMORY = ("", "less memory for each rank: a smaller batch, or fewer workers")
 UNTESTED = ""
 LIST = ""
 

@@ -20,6 +20,7 @@ from bareboat.model import (
     Site,
 )
 from bareboat.schedulers import (
+    MEM_PER_NODE,
     Array,
     Asks,
     Query,
@@ -40,6 +41,7 @@ from bareboat.schedulers import (
 )
 
 NAME = "lsf"
+TITLE = "LSF"
 AT_ONCE = False
 SIGNALS_BY_FILE = True
 WARNS = False
@@ -59,6 +61,7 @@ _TERMS = {
 }
 #: bsub writes its report below the output.
 MARKS = tuple(Mark(pattern=rf"{word}: ", state=state) for word, state in _TERMS.items())
+MORE_MEMORY = MEM_PER_NODE
 UNTESTED = "no LSF was at hand; from its documentation"
 JOB_ID = '"${LSB_JOBID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"

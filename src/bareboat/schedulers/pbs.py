@@ -24,6 +24,7 @@ from bareboat.model import (
     Site,
 )
 from bareboat.schedulers import (
+    MEM_PER_NODE,
     Array,
     Asks,
     Query,
@@ -47,6 +48,7 @@ from bareboat.schedulers import (
 )
 
 NAME = "pbs"
+TITLE = "PBS"
 AT_ONCE = False
 SIGNALS_BY_FILE = True
 WARNS = False
@@ -56,6 +58,7 @@ MARKS = (
     Mark(pattern=r"=>> PBS: job killed: walltime .*exceeded limit", state=JobState.TIMEOUT),
     Mark(pattern=r"=>> PBS: job killed: node \d+ .*requested job", state=JobState.NODE_FAIL),
 )
+MORE_MEMORY = MEM_PER_NODE
 UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
 JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"

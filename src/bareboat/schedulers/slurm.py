@@ -20,6 +20,7 @@ from bareboat.model import (
     Site,
 )
 from bareboat.schedulers import (
+    MEM_PER_NODE,
     Array,
     Asks,
     Query,
@@ -40,6 +41,7 @@ from bareboat.schedulers import (
 )
 
 NAME = "slurm"
+TITLE = "Slurm"
 AT_ONCE = False
 SIGNALS_BY_FILE = False
 WARNS = True
@@ -55,6 +57,7 @@ MARKS = (
     Mark(pattern=_CANCELLED + "PREEMPTION", state=JobState.PREEMPTED),
     Mark(pattern=_CANCELLED + "NODE FAILURE", state=JobState.NODE_FAIL),
 )
+MORE_MEMORY = MEM_PER_NODE
 UNTESTED = ""
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
