@@ -434,7 +434,9 @@ on_each_node() {
     bash "$script" "$how" FLUX_TASK_RANK "$@"
 }
 
-again() { flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script"; }
+again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and named by them
+  flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
+}
 
 pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }
 
@@ -499,7 +501,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

@@ -405,19 +405,30 @@ await() { # the exit code of a child, through any number of signals
 
 hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
 
+# -inherit: the parallel environment gives the job a task on that node, which ends with the job.
 on_host() { # $1: the node; the rest is the command
   local host=$1
   shift
   qrsh -inherit -nostdin "$host" "$@"
 }
 
-again() { # prints the number under which the job goes on
+again() { # prints the number under which the job, or the array's element, goes on
+  local element=${SGE_TASK_ID-} number
   if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
-    echo "$JOB_ID"
+    echo "$BAREBOAT_JOB"
     AGAIN=99
+    return
+  fi
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
-  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"; then
-    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n'       "$(uname -n)" >&2
+  set -- -hold_jid "$JOB_ID"
+  # Nor does an element wait for this job: that would be for all elements.
+  [ "${element:-undefined}" = undefined ] || set -- -t "$element"
+  if number=$(qsub -terse "$@" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"); then
+    [ "$1" = -hold_jid ] || number=${number%%.*}.$element
+    echo "$number"
+  else
+    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n' \
+      "$(uname -n)" >&2
     return 1
   fi
 }
@@ -427,10 +438,12 @@ on_each_node() {
   shift 2
   for number in "${!hosts[@]}"; do
     (
+      exec < /dev/null
       if [ "$number" -eq 0 ]; then
         bash "$script" "$how" 0 "$@"
       else
-        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@" < /dev/null
+        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
       code=$?
       [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
@@ -505,7 +518,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

@@ -435,17 +435,19 @@ on_host() { # $1: the node; the rest is the command
   blaunch -z "$host" "$@"
 }
 
-again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }
+again() { brequeue "$BAREBOAT_JOB" > /dev/null && echo "$BAREBOAT_JOB"; }
 
 on_each_node() {
   local script=$1 how=$2 number code=0 children=()
   shift 2
   for number in "${!hosts[@]}"; do
     (
+      exec < /dev/null
       if [ "$number" -eq 0 ]; then
         bash "$script" "$how" 0 "$@"
       else
-        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@" < /dev/null
+        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
       code=$?
       [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
@@ -522,7 +524,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

@@ -447,13 +447,19 @@ on_host() { # $1: the node; the rest is the command
   fi
 }
 
-again() { # prints the number under which the job goes on
+again() { # prints the number under which the job, or the array's element, goes on
+  local index=${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}} number
   if [ -n "${SLURM_JOB_ID:-}" ]; then
     scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
   elif qrerun "$BAREBOAT_JOB" 2>/dev/null; then
     echo "$BAREBOAT_JOB"
   else # not for users at most sites: a new job takes over
-    qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"
+    set --
+    [ -z "$index" ] || set -- -t "$index"
+    # Professional takes no array of one element, but a step that leaves one.
+    [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
+    number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$@" "$script") &&
+      echo "${number/\[\]/[$index]}"
   fi
 }
 
@@ -462,10 +468,12 @@ on_each_node() {
   shift 2
   for number in "${!hosts[@]}"; do
     (
+      exec < /dev/null
       if [ "$number" -eq 0 ]; then
         bash "$script" "$how" 0 "$@"
       else
-        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@" < /dev/null
+        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
       code=$?
       [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
@@ -542,7 +550,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

@@ -426,10 +426,12 @@ on_each_node() {
   shift 2
   for number in "${!hosts[@]}"; do
     (
+      exec < /dev/null
       if [ "$number" -eq 0 ]; then
         bash "$script" "$how" 0 "$@"
       else
-        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@" < /dev/null
+        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
       code=$?
       [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
@@ -496,7 +498,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

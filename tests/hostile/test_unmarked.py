@@ -189,10 +189,11 @@ HELPERS = {"a helper": 'sleep "$1" &', "a copy of the script": '( read -r -t 30 
 
 def found_by_script(tmp_path: Path, start: str, number: int, apart: str = "") -> tuple[set[int], set[int]]:
     """The run's processes as the script tells them, and those that have the number in their arguments."""
-    from bareboat.render import parts
+    from bareboat import render
 
     (tmp_path / "job.sh").write_text(
-        f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=${{2:-run-$$}}\nrun_apart={apart}\n{parts.FUNCTIONS}\n"
+        f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=${{2:-run-$$}}\nrun_apart={apart}\n"
+        f"{render.piece('processes')}\n"
         f'{start}\nsleep 0.5\nrun_pids > "$3"\nread -r _\n'
     )
     argv = [tool("bash"), str(tmp_path / "job.sh"), str(number), f"run-{number}", str(tmp_path / "found")]

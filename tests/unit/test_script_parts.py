@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tools import tool
 
+from bareboat import render
 from bareboat.render import parts
 from bareboat.schedulers import slurm
 
@@ -40,7 +41,7 @@ def bash(text: str, *, stdin: bytes = b"", path: str = "/nonexistent") -> bytes:
     ],
 )
 def test_the_names_of_slurms_nodes(nodes: int, names: str, found: str) -> None:
-    functions = slurm.SNIPPET.partition("on_each_node()")[0]
+    functions = slurm.snippet().partition("on_each_node()")[0]
     ask = 'scontrol() { printf "%s\\n" asked "$3"; }\n'
     said = bash(f"{ask}BAREBOAT_NODES={nodes} SLURM_JOB_NODELIST='{names}'\n{functions}\nhosts")
     assert said.decode().split() == found.split()
@@ -75,7 +76,7 @@ def test_the_interface_is_that_of_the_longest_route(
 ) -> None:
     table = tmp_path / "route"
     table.write_text(_HEADING + "".join(routes))
-    text = parts.CLUSTER_INTERFACE.replace("/proc/net/route", str(table))
+    text = render.piece("interface").replace("/proc/net/route", str(table))
     said = bash(f'BAREBOAT_MASTER={master}\n{text}\necho "$BAREBOAT_INTERFACE"')
     assert said.decode().strip() == interface
 
@@ -83,7 +84,7 @@ def test_the_interface_is_that_of_the_longest_route(
 def test_of_two_ways_as_good_ip_takes_one(tmp_path: Path) -> None:
     table = tmp_path / "route"
     table.write_text(_HEADING + FABRIC + AGAIN)
-    text = parts.CLUSTER_INTERFACE.replace("/proc/net/route", str(table))
+    text = render.piece("interface").replace("/proc/net/route", str(table))
     ip = 'ip() { echo "3: ib1    inet 10.0.2.7/24 scope global ib1"; }\n'
     said = bash(f'{ip}BAREBOAT_MASTER=10.0.2.7\n{text}\necho "$BAREBOAT_INTERFACE"', path="/usr/bin:/bin")
     assert said.decode().strip() == "ib1"
@@ -109,7 +110,9 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
                 port += 1
         listener.listen()
         said = bash(
-            f'BAREBOAT_JOB={port - 20_000} BAREBOAT_MASTER={master}\n{parts.PORT}\necho "$BAREBOAT_PORT"'
+            f"BAREBOAT_JOB={port - 20_000} BAREBOAT_MASTER={master}\n"
+            + render.piece("port")
+            + 'echo "$BAREBOAT_PORT"'
         )
     assert int(said) > port
 

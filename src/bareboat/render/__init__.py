@@ -12,12 +12,12 @@ from typing import NamedTuple, assert_never
 import msgspec
 from msgspec import UNSET
 
-from bareboat import __version__, codec, registry, sweep
+from bareboat import __version__, bash, codec, registry, sweep
 from bareboat.engines import Engine, apart, holds
 from bareboat.model import NOT_SHOWN, Command, Plan, Start, looks_secret
 from bareboat.mpi.proving import STARTED
 from bareboat.render import delivery, fabric, parts, watchdog, words
-from bareboat.schedulers import Scheduler, by_host
+from bareboat.schedulers import Scheduler
 
 
 class Place(NamedTuple):
@@ -27,6 +27,11 @@ class Place(NamedTuple):
 
     run_id: str
     folder: str
+
+
+def piece(name: str) -> str:
+    """A whole piece of the script: runtime/NAME.sh."""
+    return bash.piece(__name__, f"runtime/{name}")
 
 
 def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, rung: int = 1) -> str:
@@ -61,8 +66,8 @@ def shell_script(plan: Plan) -> str | None:
     found = [
         "#!/usr/bin/env bash",
         _head(plan),
-        parts.SHELL_ARGUMENTS,
-        parts.NEED,
+        piece("shell"),
+        piece("need"),
         parts.SHELL_ENVIRONMENT.format(names=" ".join(names), cases=" | ".join(names)) if names else "",
         _modules(plan),
         _needs(plan),
@@ -90,7 +95,7 @@ _HOLDER = "BAREBOAT_SCRIPT=$BAREBOAT_RUN "
 
 
 def _functions(plan: Plan) -> str:
-    return f"run_apart={apart(_engine(plan))}\n{parts.FUNCTIONS}"
+    return f"run_apart={apart(_engine(plan))}\n{piece('processes')}"
 
 
 def _engine(plan: Plan) -> Engine:
@@ -100,13 +105,13 @@ def _engine(plan: Plan) -> Engine:
 def _at_once(plan: Plan, rung: int) -> list[str]:
     """For this machine, now: $1 is the run's mark."""
     named = f'BAREBOAT_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n'
-    found = [named, _functions(plan), parts.STOP, parts.NEED]
+    found = [named, _functions(plan), piece("stop"), piece("need")]
     found += [_modules(plan), _needs(plan)] if plan.job.modules else [_needs(plan)]
     if plan.start is Start.PROGRAM:
         return [*found, *_at_once_program(plan, rung)]
     found += [_rung(plan, rung), *_values(plan)]
     if plan.keeps_output or watchdog.is_on(plan):
-        found.append(parts.RUN_FOLDER)
+        found.append(piece("run_folder"))
     if plan.keeps_output:
         found += [_logs(plan), _exits(plan)]
     if plan.start is Start.RANKS or watchdog.is_on(plan):
@@ -116,41 +121,41 @@ def _at_once(plan: Plan, rung: int) -> list[str]:
         found.append("BAREBOAT_NODE=0\n")
     if plan.start is Start.RANKS:
         found.append(
-            parts.LET_SAVE
+            piece("let_save")
             + "\nBAREBOAT_NODE=0 BAREBOAT_MASTER=127.0.0.1 BAREBOAT_INTERFACE=lo BAREBOAT_JOB=$$\n"
-            + parts.PORT
+            + piece("port")
         )
     found += [
-        parts.LOCAL_SECRET if plan.secret is True else "",
+        piece("secret_here") if plan.secret is True else "",
         watchdog.start(plan, node="0"),
         _start(plan),
         watchdog.end(plan, at_once=True),
     ]
     if plan.keeps_output:
         found.append(_first_failure(plan))
-    return [*filter(None, found), parts.END_HERE]
+    return [*filter(None, found), piece("end_here")]
 
 
 def _at_once_program(plan: Plan, rung: int) -> list[str]:
     """A program (mpirun) starts the ranks on this machine."""
     found = [
-        parts.AT_ONCE_RANK,
+        piece("rank_here"),
         'if [ "$part" = --rank ]; then',
         *_values(plan),
         watchdog.functions(plan),
         watchdog.start(plan, node="0"),
         _start(plan),
         "fi\n",
-        parts.RUN_FOLDER,
+        piece("run_folder"),
         watchdog.functions(plan),
         watchdog.begin(plan),
-        parts.PORT,
+        piece("port"),
         parts.AT_ONCE_PROGRAM.format(program=words.joined(plan.program)),
         _rung(plan, rung),
         _proof(plan, rung, "exit"),
     ]
     found += ["run job\ncode=$?\n", watchdog.end(plan, at_once=True), _first_failure(plan)]
-    return [*filter(None, found), parts.END_HERE]
+    return [*filter(None, found), piece("end_here")]
 
 
 def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None, rung: int) -> list[str]:
@@ -164,7 +169,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
     start = _start(plan)
     interface = ""
     if "BAREBOAT_INTERFACE" in start:  # each program that looks for it would be one of every start's
-        interface = parts.CLUSTER_INTERFACE_ALONE if alone else parts.CLUSTER_INTERFACE
+        interface = parts.CLUSTER_INTERFACE_ALONE if alone else piece("interface")
     found = [
         parts.CLUSTER_ARGUMENTS.format(
             nodes=plan.job.topology.nodes,
@@ -176,39 +181,39 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         *([] if plan.job.sweep is UNSET else [parts.SWEEP_ARGUMENTS.format(example=f"{sweep_name}.0")]),
         _functions(plan),
         _exits(plan),
-        parts.CLUSTER_DELIVER,
-        "" if scheduler.SIGNALS_BY_FILE else parts.CLUSTER_SIGNAL,
+        piece("deliver"),
+        "" if scheduler.SIGNALS_BY_FILE else piece("signal"),
         watchdog.functions(plan),
         parts.CLUSTER_NODE_HEAD,
-        parts.CLUSTER_WATCH if scheduler.SIGNALS_BY_FILE else "",
-        parts.STOP,
-        parts.NEED,
+        piece("signals_by_file") if scheduler.SIGNALS_BY_FILE else "",
+        piece("stop"),
+        piece("need"),
         _environment_read(plan, scheduler),
         _modules(plan),
         _needs(plan),
         "" if brought is UNSET else delivery.for_node(brought, plan.start, watches=scheduler.SIGNALS_BY_FILE),
         interface,
-        parts.LET_SAVE if saves else "",
-        parts.NODE_SECRET if plan.secret is True else "",
+        piece("let_save") if saves else "",
+        piece("secret_on_node") if plan.secret is True else "",
         *_values(plan),
         watchdog.start(plan, node="$BAREBOAT_NODE"),
         start,
         parts.CLUSTER_NODE_END.format(exits=_exits_of_node(plan)) if saves else "",
         parts.END,
         "fi\n",
-        "" if plan.job.sweep is UNSET or rung > 1 else parts.SWEEP_FIRST,
+        "" if plan.job.sweep is UNSET or rung > 1 else piece("sweep_first"),
         "" if plan.job.sweep is UNSET or not plan.otherwise else parts.SWEEP_RUNGS,
-        parts.CLUSTER_BEGIN if rung == 1 else _rung(plan, rung),
-        parts.CLUSTER_FIRST,
+        piece("begin") if rung == 1 else _rung(plan, rung),
+        piece("first"),
         _logs(plan) if plan.keeps_output else "",
-        parts.CLUSTER_SECRET if plan.secret is True else "",
+        piece("secret") if plan.secret is True else "",
         _nodes(plan, scheduler),
-        parts.CLUSTER_LOST if rung == 1 else "",
+        piece("lost") if rung == 1 else "",
         watchdog.begin(plan),
         _warning(plan, scheduler) if rung == 1 else "",
         _modules(plan) if plan.start is Start.PROGRAM and rung == 1 else "",
-        parts.CLUSTER_MASTER_ALONE if alone else parts.CLUSTER_MASTER,
-        parts.PORT,
+        parts.CLUSTER_MASTER_ALONE if alone else piece("master"),
+        piece("port"),
         parts.CLUSTER_RUN.format(start=_everywhere(plan)),
     ]
     if by_program and brought is not UNSET:
@@ -222,7 +227,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         *fabric.after(plan),
         _first_failure(plan),
         parts.CLUSTER_AGAIN_FIRST if plan.job.scheduling.requeue and rung > 1 else "",
-        parts.CLUSTER_AGAIN if plan.job.scheduling.requeue else "",
+        piece("again") if plan.job.scheduling.requeue else "",
     ]
     return [*filter(None, found), 'finish "$code"\n']
 
@@ -250,20 +255,23 @@ def _proof(plan: Plan, rung: int, end: str) -> str:
 def _environment_read(plan: Plan, scheduler: Scheduler) -> str:
     """For nodes that are reached one by one."""
     names = plan.job.environment_from
-    if not names or by_host.NOTHING not in scheduler.SNIPPET:
+    if not names or not _by_host(scheduler):
         return ""
     return parts.ENVIRONMENT_READ.format(names=" ".join(names))
 
 
 def _nodes(plan: Plan, scheduler: Scheduler) -> str:
     """The scheduler's functions of bash for the nodes."""
-    snippet = scheduler.SNIPPET if plan.job.sweep is UNSET else scheduler.ARRAY.snippet
     names = plan.job.environment_from
-    if not names or by_host.NOTHING not in snippet:
-        return snippet
-    return parts.ENVIRONMENT_HANDED.format(names=" ".join(names)) + snippet.replace(
-        by_host.NOTHING, "< <(hand_on)"
-    )
+    handed = ""
+    if names and _by_host(scheduler):
+        handed = parts.ENVIRONMENT_HANDED.format(names=" ".join(names))
+    return handed + scheduler.snippet()
+
+
+def _by_host(scheduler: Scheduler) -> bool:
+    """Whether its nodes are reached one by one, without the job's environment."""
+    return "hand_on" in scheduler.snippet()
 
 
 def _run_and_folder(

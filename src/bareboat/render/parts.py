@@ -13,123 +13,6 @@ set -u
 unset BAREBOAT_RUN
 """
 
-FUNCTIONS = """\
-# A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all that descends from them or from this script, and all that shares
-# something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
-export BAREBOAT_SCRIPT=$BAREBOAT_RUN
-
-carriers() { # $1: a variable with its value, as processes got it at their start
-  grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\\n'
-}
-
-is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
-  local word words=
-  [ "/proc/$1/exe" -ef "/proc/$$/exe" ] || return
-  while IFS= read -r -d '' word; do
-    [ "$word" != "$BAREBOAT_RUN" ] || return 0
-    words+=$word$'\\n'
-  done < "/proc/$1/cmdline"
-  [ "$words" = "$own_words" ]
-}
-
-run_pids() { # the run's processes on this node
-  local pid line fields word own_words='' more=1 own_session own_apart
-  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
-  {
-    for line in /proc/[0-9]*/stat; do
-      read -r line < "$line" || continue
-      pid=${line%% *}
-      # shellcheck disable=SC2206
-      fields=(${line##*) })
-      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
-    done
-    case $run_apart in
-      user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \\
-        < <(stat -L -c '%i %n' /proc/[0-9]*/ns/user) ;;
-      tracer) while IFS=$'/:\\t' read -r _ _ pid _ _ _ word; do [ "$word" = 0 ] || apart[$pid]=$word; done \\
-        < <(grep -s '^TracerPid:' /proc/[0-9]*/status /dev/null) ;;
-    esac
-    while IFS= read -r -d '' word; do own_words+=$word$'\\n'; done < "/proc/$$/cmdline"
-    own_session=${session[$$]:-} own_apart=${apart[$$]:-}
-    # In this order: a copy of this script that becomes a helper meanwhile is seen as the one or the other.
-    for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
-    for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
-    for pid in $(marked_pids); do ours[$pid]=1; done
-    while [ -n "$more" ]; do
-      more=
-      for pid in "${!ours[@]}"; do
-        [ "$run_apart" != user ] || [ -z "$own_apart" ] || [ "${apart[$pid]:-$own_apart}" = "$own_apart" ] ||
-          together[${apart[$pid]}]=1
-        [ "$run_apart" != tracer ] || together[$pid]=1
-        # Only where it began it: then all in it are its descendants.
-        [ "${session[$pid]:-}" != "$pid" ] || [ "$pid" = "$own_session" ] || sessions[$pid]=1
-      done
-      for pid in "${!parent[@]}"; do
-        [ -z "${ours[$pid]:-}${script[$pid]:-}" ] || continue
-        line=${parent[$pid]}
-        if [ -n "${ours[$line]:-}${script[$line]:-}${sessions[${session[$pid]}]:-}" ] ||
-          [ -n "${together[${apart[$pid]:-none}]:-}" ]; then
-          ours[$pid]=1 more=1
-        fi
-      done
-    done
-  } 2>/dev/null
-  [ "${#ours[@]}" -eq 0 ] || printf '%s\\n' "${!ours[@]}"
-}
-
-gone() { # $1: a command that lists processes, $2: wait so many tenths of a second until there are none
-  local tenths
-  for ((tenths = 0; tenths < $2; tenths++)); do
-    [ -n "$("$1")" ] || return 0
-    sleep 0.1
-  done
-  return 1
-}
-
-end_run() { # ask the processes to end, wait up to 10 s, then make them
-  # Those with the mark first: what started them (mpirun, an engine) would end them at once.
-  signal_to TERM marked_pids
-  if gone marked_pids 100; then
-    gone run_pids 10 && return
-    signal_to TERM run_pids
-    gone run_pids 20 && return
-  fi
-  signal_to KILL run_pids
-  gone run_pids 100
-}
-
-marked_pids() {
-  carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
-}
-
-signal_to() { # $1: the signal, $2: a command that lists processes
-  local pids
-  pids=$("$2")
-  # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
-}
-"""
-
-STOP = """\
-stop() { # $1: exit code
-  trap '' TERM INT HUP
-  end_run
-  exit "$1"
-}
-trap 'stop 143' TERM
-trap 'stop 130' INT
-trap 'stop 129' HUP
-"""
-
-NEED = """\
-need() { # $1: path, $2: what it is, $3: what to do
-  [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\\n  try: %s\\n' "$2" "$HERE" "$1" "$3" >&2
-  exit 3
-}
-"""
-
 #: Of a program that is a file of the host: the exit codes of a shell.
 EXECUTABLE = """\
 if [ ! -x {place} ]; then
@@ -152,14 +35,6 @@ for name in {names}; do
     "export $name before you run or submit the job" >&2
   exit 3
 done
-"""
-
-SHELL_ARGUMENTS = """\
-# A shell in the container of a job that runs on this node: bash SCRIPT RUN CONTROL.
-BAREBOAT_RUN=$1 BAREBOAT_CONTROL=$2
-BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
-read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
-HERE=" on $BAREBOAT_HOST"
 """
 
 SHELL_ENVIRONMENT = """\
@@ -190,30 +65,6 @@ hand_on() {{ # names and values for another node; an empty name is the end
   for name in {names} ''; do printf '%s\\0%s\\0' "$name" "${{name:+${{!name}}}}"; done 2> /dev/null
 }}
 
-"""
-
-#: 75: a rank has saved its state and wants to go on later. The others are not ended for it at once.
-LET_SAVE = """\
-let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  local deadline=$((SECONDS + 60)) # for those that were not told
-  while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
-    sleep 0.2
-  done
-}
-"""
-
-#: What the script itself writes and reads again lies where no container can write.
-RUN_FOLDER = """\
-# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
-# BAREBOAT_RUN_DIR.
-if [ -z "${BAREBOAT_CONTROL:-}" ]; then
-  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
-  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
-  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
-  mkdir "$BAREBOAT_RUN_DIR" || exit 3
-fi
-export -n BAREBOAT_CONTROL
 """
 
 #: The ranks' output, where the script writes it.
@@ -402,14 +253,6 @@ if [ "$code" -ne 0 ]; then
 fi
 """
 
-#: Where no rank was started, a node says what was missing.
-CLUSTER_FIRST_END = """\
-if [ "$code" -ne 0 ] && [ -z "${status:-}" ]; then
-  status=$(cat "$BAREBOAT_CONTROL"/ends.* 2>/dev/null | grep -vE '^(0|129|130|137|143)$' | head -n 1)
-  code=${status:-$code}
-fi
-"""
-
 LAST_OUTPUT = """\
     printf 'bareboat: rank %s ended first, with exit code %s; its last output:\\n' "$rank" "$status" >&2
     cat "$BAREBOAT_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
@@ -424,16 +267,6 @@ LAST_OUTPUT_OF_RANKS = """\
 
 END = """\
 [ "$code" -eq 0 ] || end_run
-exit "$code"
-"""
-
-#: Started by Bareboat, this script is the parent of all orphans of the run, marked or not.
-END_HERE = """\
-left=
-if [ "$code" -eq 0 ]; then
-  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
-fi
-[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
 exit "$code"
 """
 
@@ -469,159 +302,13 @@ read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no p
 HERE=" on $BAREBOAT_HOST"
 """
 
-CLUSTER_DELIVER = """\
-deliver() { # $1: a signal for the run's processes on this node
-  local pid caught
-  if [ "$1" = TERM ]; then end_run; return; fi
-  for pid in $(run_pids); do # one that does not handle it would die of it
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
-  done
-}
-"""
-
-CLUSTER_SIGNAL = """\
-if [ "$part" = --signal ]; then # from the first node
-  deliver "$4"
-  exit
-fi
-"""
-
-CLUSTER_WATCH = """\
-( # Signals from the first node, by a file: this look once a second ends with the node's part.
-  told=0 signals=()
-  exec 7<> <(:) # nothing comes from there: to wait for it starts no program every second
-  while :; do
-    read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
-    kill -0 "$$" 2>/dev/null || exit
-    [ ! -e "$BAREBOAT_CONTROL/signals" ] || mapfile -t signals < "$BAREBOAT_CONTROL/signals"
-    while [ "$told" -lt "${#signals[@]}" ]; do
-      deliver "${signals[told]}"
-      told=$((told + 1))
-    done
-  done
-) < /dev/null > /dev/null 2>&1 &
-watch=$!
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"' EXIT
-"""
-
 CLUSTER_NODE_HEAD = """\
 if [ "$part" != --first ]; then
 trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
 """
 
-CLUSTER_INTERFACE = """\
-# The network interface that leads to the first node: the only one with the longest route there, read from the
-# kernel without a program. Where there are several, `ip` knows; without it the libraries look by themselves.
-interface_by_routes() {
-  local address device destination flags mask longest=-1
-  [[ $BAREBOAT_MASTER =~ ^([0-9]+)\\.([0-9]+)\\.([0-9]+)\\.([0-9]+)$ ]] || return
-  set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
-  address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
-  while read -r device destination _ flags _ _ _ mask _; do
-    [ "$flags" != Flags ] && (( (16#$flags & 0x201) == 1 )) || continue # up, and not a refusal
-    (( (address & 16#$mask) == 16#$destination && 16#$mask >= longest )) || continue
-    if (( 16#$mask > longest )); then
-      longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
-    elif [ "$device" != "$BAREBOAT_INTERFACE" ]; then
-      BAREBOAT_INTERFACE=
-    fi
-  done 2>/dev/null < /proc/net/route
-}
-
-BAREBOAT_INTERFACE=
-interface_by_routes
-if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip >/dev/null; then
-  BAREBOAT_INTERFACE=$(ip -o -4 address show to "$BAREBOAT_MASTER" | awk '{ print $2; exit }')
-  [ -n "$BAREBOAT_INTERFACE" ] ||
-    BAREBOAT_INTERFACE=$(ip -o route get "$BAREBOAT_MASTER" | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')
-fi
-"""
-
 CLUSTER_INTERFACE_ALONE = """\
 BAREBOAT_INTERFACE=lo
-"""
-
-CLUSTER_BEGIN = """\
-# From here on: the first node.
-[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
-printf '%(%s)T %s %s\\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
-mapfile -t begun < "$BAREBOAT_CONTROL/starts"
-starts=${#begun[@]}
-if [ "$starts" -gt 1 ]; then
-  rm -f "$BAREBOAT_CONTROL"/{exits,ends,over}.* "$BAREBOAT_CONTROL"/{exit_code,signals}
-  [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
-  # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
-  [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
-fi
-[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
-script=$BAREBOAT_CONTROL/job.sh
-[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
-"""
-
-CLUSTER_FIRST = """\
-finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
-  exit "$1"
-}
-
-everywhere() { # run this script on every node, with these arguments after the node's number
-  local how=$1
-  shift
-  if [ "$BAREBOAT_NODES" -eq 1 ]; then
-    bash "$script" "$how" 0 "$@"
-  else
-    on_each_node "$script" "$how" "$@"
-  fi
-}
-
-pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
-}
-
-stop() { # $1: exit code
-  trap '' TERM INT HUP USR1
-  pass_on TERM
-  finish "$1"
-}
-trap 'stop 143' TERM
-trap 'stop 130' INT
-trap 'stop 129' HUP
-# Before the end of the job's time, or its preemption: time to write a checkpoint.
-trap 'interrupted=1; pass_on USR1' USR1
-
-await() { # the exit code of a child, through any number of signals
-  local status
-  while :; do
-    interrupted=
-    wait "$1"
-    status=$?
-    [ -n "$interrupted" ] || return "$status"
-  done
-}
-"""
-
-#: By this the run's processes know each other. Of each start its own: a file that nobody else may read.
-CLUSTER_SECRET = """\
-# By this the run's processes on different nodes know each other.
-(
-  umask 077
-  rm -f "$BAREBOAT_CONTROL/secret"
-  set -C
-  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > "$BAREBOAT_CONTROL/secret"
-) || finish 3
-"""
-
-NODE_SECRET = """\
-# Not exported: only what the launcher starts is given it.
-unset BAREBOAT_SECRET
-read -r BAREBOAT_SECRET < "$BAREBOAT_CONTROL/secret" || [ -n "${BAREBOAT_SECRET:-}" ] || exit 3
-"""
-
-LOCAL_SECRET = """\
-# By this the run's processes know each other. Not exported: only what the launcher starts is given it.
-unset BAREBOAT_SECRET
-BAREBOAT_SECRET=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n')
 """
 
 #: Where the scheduler has no signal before the end of the job's time.
@@ -635,32 +322,8 @@ warning=$!
 trap 'kill "$warning" 2>/dev/null' EXIT
 """
 
-CLUSTER_MASTER = """\
-mapfile -t hosts < <(hosts)
-if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
-  printf 'bareboat: the job is for %s nodes, and has: %s\\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
-  finish 3
-fi
-printf '%s\\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
-# Ranks meet at the first node, by its address: names may not resolve in an image.
-BAREBOAT_MASTER=${hosts[0]}
-while read -r address _; do
-  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
-done < <(getent ahostsv4 "${hosts[0]}")
-"""
-
 CLUSTER_MASTER_ALONE = """\
 BAREBOAT_MASTER=127.0.0.1
-"""
-
-PORT = """\
-# A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
-# sockets takes 15 ms.)
-BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
-while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \\
-  2> /dev/null; do
-  BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
-done
 """
 
 #: One rank, started by a program that knows its number and has told it in variables of its own.
@@ -678,17 +341,6 @@ child=$!
 code=$?
 {drain}{barrier}[ "$what" = proof ] || echo "${{RANK:-?}} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
 exit "$code" # the others are ended by the program that started them
-"""
-
-#: On this machine: the program starts this script again for every rank.
-AT_ONCE_RANK = """\
-part=--first
-if [ "${1:-}" = --rank ]; then # bash SCRIPT --rank RUN CONTROL FOLDER PORT WHAT
-  part=$1 BAREBOAT_RUN=$2 BAREBOAT_CONTROL=$3 BAREBOAT_RUN_DIR=$4 BAREBOAT_PORT=$5 what=$6
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN
-fi
-BAREBOAT_NODE=0 BAREBOAT_MASTER=127.0.0.1 BAREBOAT_INTERFACE=lo BAREBOAT_JOB=$$
-read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
 """
 
 AT_ONCE_PROGRAM = """\
@@ -772,28 +424,6 @@ CLUSTER_AGAIN_FIRST = """\
 script=$BAREBOAT_CONTROL/job.sh
 """
 
-CLUSTER_AGAIN = """\
-# 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
-if [ "$code" -eq 75 ]; then
-  printf 'bareboat: the job asks to go on later: back into the queue\\n' >&2
-  trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
-    tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
-    exit "${AGAIN:-75}"
-  fi
-fi
-"""
-
-#: A node that dies takes the job with it, and the scheduler starts it again: once, as the job may be why.
-CLUSTER_LOST = """\
-agains=()
-[ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
-if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
-  printf 'bareboat: this job lost its nodes twice; it is not started a third time\\n' >&2
-  finish 70
-fi
-"""
-
 # ----------------------------------------------------------------------------------------------------
 # A sweep: one script for all points.
 
@@ -802,15 +432,6 @@ SWEEP_ARGUMENTS = """\
   printf 'bareboat: the script of a sweep runs one of its points\\n  try: bash %s %s\\n' "$0" {example} >&2
   exit 3
 }}
-"""
-
-#: What the scheduler keeps of a point is not told apart from the other points'.
-SWEEP_FIRST = """\
-# This point's own folder, with its output and its copy of the script.
-(umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
-exec >> "${BAREBOAT_CONTROL%/*}/output.log" 2>&1
-script=${BAREBOAT_CONTROL%/points/*}/job.sh
-[ ! -e "$script" ] || (umask 077; cp "$script" "$BAREBOAT_CONTROL")
 """
 
 SWEEP_RUNGS = """\

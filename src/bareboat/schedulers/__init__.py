@@ -55,12 +55,11 @@ class Array:
 
     `index`: its number, from 0; "" when the scheduler has no arrays, and each point is a job of its own, with
     the run's name as the script's first argument. `job_id`: its job number, as `cancel` and `queries` take
-    it. `snippet`: SNIPPET, with `again` for one element.
+    it.
     """
 
     index: str
     job_id: str
-    snippet: str
 
 
 class Scheduler(Protocol):
@@ -75,11 +74,6 @@ class Scheduler(Protocol):
     JOB_ID: str
     #: The form of the job numbers that `job_id` and `again` give, and that commands are given: a pattern.
     JOB_ID_FORM: str
-    #: Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node's first;
-    #: `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
-    #: soon as one does; `again` puts the job back into the queue and prints its number there; it may set
-    #: AGAIN, the code that the script must end with then.
-    SNIPPET: str
     #: Signals for the ranks of other nodes go by a file of the run's folder (`by_host`).
     SIGNALS_BY_FILE: bool
     #: The scheduler itself sends SIGUSR1 before the end of the job's time; else the job script does.
@@ -96,6 +90,14 @@ class Scheduler(Protocol):
     LIST: str
     #: Why nobody has seen it run on the real scheduler; "" when the tests do.
     UNTESTED: str
+
+    def snippet(self) -> str:
+        """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node's first;
+        `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
+        soon as one does; `again`, given the script's own arguments, puts the job (or the array's element)
+        back into the queue and prints its number there; it may set AGAIN, the code that the script must end
+        with then."""
+        ...
 
     def probe(self, asks: Asks) -> SchedulerFacts | None:
         """What is known of the scheduler here; None when it is not here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bareboat import bash
 from bareboat.errors import PlanError
 from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from bareboat.schedulers import (
@@ -11,7 +12,6 @@ from bareboat.schedulers import (
     Asks,
     Query,
     at_once,
-    by_host,
     by_partition,
     check_answered,
     each_line,
@@ -36,35 +36,8 @@ JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
 LIST = "flux jobs"
 
-_AGAIN = """\
-again() { flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script"; }
-"""
-_AGAIN_ONE = """\
-again() { flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$BAREBOAT_RUN"; }
-"""
-SNIPPET = (
-    """\
-hosts() { flux hostlist --expand --delimiter='\\n' local; }
-
-on_each_node() {
-  local script=$1 how=$2
-  shift 2
-  flux run --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --exclusive --quiet -o exit-timeout=5s \\
-    bash "$script" "$how" FLUX_TASK_RANK "$@"
-}
-
-"""
-    + _AGAIN
-    + "\n"
-    + by_host.PASS_ON
-)
-
-# `flux bulksubmit` hands over many jobs, but tells and ends them one by one.
-ARRAY = Array(
-    index="",
-    job_id=JOB_ID,
-    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
-)
+# `flux bulksubmit` submits many jobs, but lists and cancels them one by one.
+ARRAY = Array(index="", job_id=JOB_ID)
 
 _RESULTS = {
     "COMPLETED": JobState.COMPLETED,
@@ -72,6 +45,10 @@ _RESULTS = {
     "CANCELED": JobState.CANCELLED,
     "TIMEOUT": JobState.TIMEOUT,
 }
+
+
+def snippet() -> str:
+    return bash.piece(__package__, NAME)
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

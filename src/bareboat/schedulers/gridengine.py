@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from bareboat import bash
 from bareboat.errors import PlanError, ToolError
 from bareboat.model import DefaultMemory, Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
 from bareboat.printable import one_line
@@ -46,62 +47,16 @@ JOB_ID = '"${JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
 LIST = 'qstat -u "$USER"'
 
-_AGAIN = """\
-again() { # prints the number under which the job goes on
-  if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
-    echo "$JOB_ID"
-    AGAIN=99
-  # One of several nodes would wait there for ever "until clean up of a previous run has finished".
-  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"; then
-    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \
-      "$(uname -n)" >&2
-    return 1
-  fi
-}
-"""
-_AGAIN_ONE = """\
-again() { # prints the number under which the element goes on
-  local number
-  if [ "$BAREBOAT_NODES" -eq 1 ]; then
-    echo "$BAREBOAT_JOB"
-    AGAIN=99
-  elif number=$(qsub -terse -t "$SGE_TASK_ID" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"); then
-    echo "${number%%.*}.$SGE_TASK_ID"
-  else
-    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\\n' \\
-      "$(uname -n)" >&2
-    return 1
-  fi
-}
-"""
-# qrsh -inherit: the parallel environment gives the job a task on that node, which ends with the job.
-SNIPPET = (
-    """\
-hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
-
-on_host() { # $1: the node; the rest is the command
-  local host=$1
-  shift
-  qrsh -inherit -nostdin "$host" "$@"
-}
-
-"""
-    + _AGAIN
-    + "\n"
-    + by_host.ON_EACH_NODE
-)
-
-ARRAY = Array(
-    index="$((${SGE_TASK_ID:-0} - 1))",
-    job_id='"${JOB_ID-$$}.${SGE_TASK_ID-}"',
-    # The new job does not wait for this one, as a single one does: that would be for all elements.
-    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
-)
+ARRAY = Array(index="$((${SGE_TASK_ID:-0} - 1))", job_id='"${JOB_ID-$$}.${SGE_TASK_ID-}"')
 
 
 #: https://gridscheduler.sourceforge.net/htmlman/htmlman1/qstat.html ("state")
 _STATE = re.compile(r"[dEhrRsStTNwqPxcmoa]{1,12}")
 _MOST_NAMES = 10_000
+
+
+def snippet() -> str:
+    return bash.piece(__package__, NAME) + "\n" + by_host.on_each_node()
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

@@ -14,13 +14,16 @@ SIGNALS_BY_FILE = False
 WARNS = False
 JOB_ID = "$$"
 JOB_ID_FORM = r"\d{1,20}"
-SNIPPET = ""
 SUBMITS_STDIN = False
 MARKS = ()
-ARRAY = Array(index="", job_id="$$", snippet="")
+ARRAY = Array(index="", job_id="$$")
 MORE_MEMORY = ("", "less memory for each rank: a smaller batch, or fewer workers")
 UNTESTED = ""
 LIST = ""
+
+
+def snippet() -> str:
+    return ""
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from bareboat import bash
 from bareboat.errors import PlanError
 from bareboat.model import (
     DefaultMemory,
@@ -67,33 +68,7 @@ JOB_ID = '"${LSB_JOBID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
 LIST = "bjobs"
 
-_AGAIN = """\
-again() { brequeue "$LSB_JOBID" > /dev/null && echo "$LSB_JOBID"; }
-"""
-_AGAIN_ONE = """\
-again() { brequeue "$BAREBOAT_JOB" > /dev/null && echo "$BAREBOAT_JOB"; }
-"""
-SNIPPET = (
-    """\
-hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
-
-on_host() { # $1: the node; the rest is the command
-  local host=$1
-  shift
-  blaunch -z "$host" "$@"
-}
-
-"""
-    + _AGAIN
-    + "\n"
-    + by_host.ON_EACH_NODE
-)
-
-ARRAY = Array(
-    index="$((${LSB_JOBINDEX:-0} - 1))",
-    job_id='"${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"',
-    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
-)
+ARRAY = Array(index="$((${LSB_JOBINDEX:-0} - 1))", job_id='"${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"')
 
 _STATES = {
     "PEND": JobState.PENDING,
@@ -108,6 +83,10 @@ _STATES = {
     "UNKWN": JobState.UNKNOWN,
     "ZOMBI": JobState.UNKNOWN,
 }
+
+
+def snippet() -> str:
+    return bash.piece(__package__, NAME) + "\n" + by_host.on_each_node()
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

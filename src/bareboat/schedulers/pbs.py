@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from bareboat import bash
 from bareboat.errors import PlanError
 from bareboat.model import (
     DefaultMemory,
@@ -64,69 +65,8 @@ JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
 LIST = 'qstat -u "$USER"'
 
-_AGAIN = """\
-again() { # prints the number under which the job goes on
-  if [ -n "${SLURM_JOB_ID:-}" ]; then
-    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
-  elif qrerun "$BAREBOAT_JOB" 2>/dev/null; then
-    echo "$BAREBOAT_JOB"
-  else # not for users at most sites: a new job takes over
-    qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"
-  fi
-}
-"""
-_AGAIN_ONE = """\
-again() { # prints the number under which the element goes on
-  local index=${BAREBOAT_RUN##*.} number
-  if [ -n "${SLURM_JOB_ID:-}" ]; then
-    scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
-  elif qrerun "$BAREBOAT_JOB" 2>/dev/null; then
-    echo "$BAREBOAT_JOB"
-  else # not for users at most sites: a new job takes over
-    set -- -t "$index"
-    [ -z "${PBS_ARRAY_INDEX:-}" ] || set -- -J "$index-$((index + 1)):2"
-    number=$(qsub -j oe -o "${BAREBOAT_CONTROL%/*}/output.log" "$@" "$script") &&
-      echo "${number/\\[\\]/[$index]}"
-  fi
-}
-"""
-SNIPPET = (
-    """\
-hosts() {
-  if [ -r "${PBS_NODEFILE:-}" ]; then
-    awk '!seen[$1]++ { print $1 }' "$PBS_NODEFILE"
-  else
-    scontrol show hostnames "$SLURM_JOB_NODELIST"
-  fi
-}
-
-on_host() { # $1: the node; the rest is the command
-  local host=$1
-  shift
-  if [ -n "${SLURM_JOB_ID:-}" ]; then
-    srun --nodes=1 --ntasks=1 --nodelist="$host" --overlap --mpi=none "$@"
-  elif command -v pbs_tmrsh > /dev/null; then
-    pbs_tmrsh "$host" "$@"
-  elif command -v pbsdsh > /dev/null; then
-    pbsdsh -h "$host" "$@"
-  else
-    ssh -o BatchMode=yes "$host" "$(printf '%q ' "$@")"
-  fi
-}
-
-"""
-    + _AGAIN
-    + "\n"
-    + by_host.ON_EACH_NODE
-)
-
 # Professional's variable, and Torque's. Over Slurm there is none, and each point is a job of its own.
-ARRAY = Array(
-    index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}",
-    job_id=JOB_ID,
-    # Professional takes no array of one element, but a step that leaves one.
-    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
-)
+ARRAY = Array(index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}", job_id=JOB_ID)
 
 _STATES = {
     "Q": JobState.PENDING,
@@ -146,6 +86,10 @@ _STATES = {
 #: Exit codes of a job that the server ended. Both count 256 and more for signals, whoever sent them.
 _ENDED_BY_TORQUE = {"-10": JobState.OUT_OF_MEMORY, "-11": JobState.TIMEOUT}
 _ENDED_BY_PRO = {"-26": JobState.OUT_OF_MEMORY, "-27": JobState.OUT_OF_MEMORY, "-29": JobState.TIMEOUT}
+
+
+def snippet() -> str:
+    return bash.piece(__package__, "pbs") + "\n" + by_host.on_each_node()
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from bareboat import bash
 from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     DefaultMemory,
@@ -63,50 +64,7 @@ JOB_ID = '"${SLURM_JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
 LIST = "squeue --me"
 
-_AGAIN = """\
-again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
-"""
-_AGAIN_ONE = """\
-again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
-"""
-# One task for each node, which gets all that the job has there.
-# --overlap: a signal is passed on while the job's own step has everything. --mpi=none: these are no ranks.
-SNIPPET = (
-    """\
-# Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
-# nodes, and for names of another form.
-hosts() {
-  local rest=$SLURM_JOB_NODELIST prefix range first number found=()
-  while [ "$BAREBOAT_NODES" -le 64 ] && [[ $rest =~ ^([^][,]+)(\\[([0-9,-]+)\\])?(,|$) ]]; do
-    rest=${rest:${#BASH_REMATCH[0]}} prefix=${BASH_REMATCH[1]}
-    [ -n "${BASH_REMATCH[2]}" ] || found+=("$prefix")
-    for range in ${BASH_REMATCH[3]//,/ }; do
-      first=${range%-*}
-      for ((number = 10#$first; number <= 10#${range#*-}; number++)); do
-        printf -v "found[${#found[@]}]" '%s%0*d' "$prefix" "${#first}" "$number"
-      done
-    done
-  done
-  if [ -z "$rest" ]; then printf '%s\\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
-}
-
-on_each_node() {
-  local script=$1 how=$2
-  shift 2
-  srun --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \\
-    --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
-}
-
-"""
-    + _AGAIN
-)
-
-# Not SLURM_JOB_ID: of one element that is the array's own number, and would put all of them back.
-ARRAY = Array(
-    index="${SLURM_ARRAY_TASK_ID-}",
-    job_id='"${SLURM_ARRAY_JOB_ID-$$}_${SLURM_ARRAY_TASK_ID-}"',
-    snippet=SNIPPET.replace(_AGAIN, _AGAIN_ONE),
-)
+ARRAY = Array(index="${SLURM_ARRAY_TASK_ID-}", job_id='"${SLURM_ARRAY_JOB_ID-$$}_${SLURM_ARRAY_TASK_ID-}"')
 
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -134,6 +92,10 @@ _STATES = {
     "DEADLINE": JobState.TIMEOUT,
     "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
 }  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
+
+
+def snippet() -> str:
+    return bash.piece(__package__, NAME)
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

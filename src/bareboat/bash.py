@@ -1,0 +1,15 @@
+"""Pieces of bash, each in a `.sh` file beside the modules that use it. Pure: reads only the package."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+
+
+@functools.cache
+def piece(package: str, name: str) -> str:
+    """The bash in the package's file NAME.sh, without the comment at its top: that is for readers of the
+    file, and says which variables it expects."""
+    data = pkgutil.get_data(package, f"{name}.sh")
+    assert data is not None, f"{package} has no {name}.sh"
+    return data.decode().partition("\n\n")[2]

@@ -1,0 +1,181 @@
+# shellcheck shell=bash
+# Bring the image to this node, keep it for all jobs of the user, and remove it when none uses it.
+# Expects: $image_archive, $image_name, $image_shared, $image_inodes, $BAREBOAT_TREES; the node's part.
+
+image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
+  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2>/dev/null)" = "$boot" ]
+}
+
+told_delivery() { # $1: unpacked, found or shared; $2: seconds
+  printf '%(%s)T %s %s %s %s\n' -1 "$BAREBOAT_HOST" "$1" "$2" "$(stat -c %s "$image_archive")" \
+    >> "$BAREBOAT_CONTROL/deliveries.$BAREBOAT_HOST"
+}
+
+read_shared() { # $1: why the image cannot be on this node
+  printf 'bareboat: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
+  BAREBOAT_TREES=$image_shared
+  told_delivery shared 0
+}
+
+own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
+  local seen
+  mkdir -m 700 "$1" 2>/dev/null
+  seen=$(stat -c '%u %a %F' "$1" 2>/dev/null) || return
+  case $seen in
+    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
+  esac
+  # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
+  printf 'bareboat: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
+    "$1" "$HERE" "$seen" >&2
+  printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
+  exit 3
+}
+
+own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
+  local mode
+  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2>/dev/null) || return
+  if (( (0$mode & 01002) == 2 )); then
+    printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
+      "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
+    printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
+    exit 3
+  fi
+  own_folder "${BAREBOAT_TREES%/*}" && own_folder "$BAREBOAT_TREES"
+}
+
+remove_image() { # $1: a tree; its lock is held alone
+  rm -f "$1.whole" "$1.errors" # first, so that nobody takes the rest for whole
+  rm -rf "$1" "$1.part" 2>/dev/null || { # folders that their owner may not write
+    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2>/dev/null
+    rm -rf "$1" "$1.part"
+  }
+}
+
+is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all others lock
+  [ "$1.lock" -ef "/proc/self/fd/$2" ]
+}
+
+sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
+  local lock descriptor
+  for lock in "${BAREBOAT_TREES%/*}"/*/*.lock; do
+    [ "$lock" != "${1:-}" ] && [ -f "$lock" ] && { exec {descriptor}>>"$lock"; } 2>/dev/null || continue
+    if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
+      remove_image "${lock%.lock}"
+      rm -f "$lock"
+    fi
+    exec {descriptor}>&-
+  done
+  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2>/dev/null
+}
+
+make_image_places() { # where jobs mount something: the image has nothing there
+  local place path
+  while IFS= read -r -d '' place; do # d/a/folder or f/a/file
+    path=$image_tree${place:1}
+    if [ -L "$path" ] || [ ! -e "$path" ]; then
+      mkdir -p "${path%/*}" 2>/dev/null
+      [ -w "${path%/*}" ] || chmod u+rwx "${path%/*}" || return
+      [ ! -L "$path" ] || rm "$path"
+      case $place in
+        d*) mkdir -p "$path" ;;
+        *) : >> "$path" ;;
+      esac || return
+    fi
+  done < "$image_archive.places"
+}
+
+unpack_image() { # sets why when it cannot be
+  local free needed part=$image_tree.part
+  remove_image "$image_tree"
+  mkdir -m 700 "$part" 2>/dev/null || { why="$part cannot be made"; return 1; }
+  : 2>/dev/null > "$part/trial" && chmod 700 "$part/trial"
+  [ -x "$part/trial" ] || { why="no program can run from $part: it is full, or mounted noexec"; return 1; }
+  rm -f "$part/trial"
+  # A file takes its last block whole.
+  needed=$(($(stat -c %s "$image_archive") / 1024 + image_inodes * 2))
+  free=$(df -Pk "$part" 2>/dev/null | awk 'NR == 2 { print $4 }')
+  if [ "${free:-$needed}" -lt "$needed" ]; then
+    why="$part needs $((needed / 1024)) MiB, and there are $((free / 1024)) MiB free"
+    return 1
+  fi
+  free=$(df -Pi "$part" 2>/dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
+  if [ "${free:-$image_inodes}" -lt "$image_inodes" ]; then
+    why="$part needs $image_inodes inodes, and there are $free free"
+    return 1
+  fi
+  # In the background, because bash runs a trap only between commands or during `wait`.
+  tar -xopf "$image_archive" -C "$part" < /dev/null > /dev/null 2> "$image_tree.errors" &
+  unpacking=$!
+  if wait "$unpacking"; then
+    unpacking=
+    mv "$part" "$image_tree" && echo "$boot" 2>/dev/null > "$image_tree.whole"
+    image_is_whole && return
+    why="$image_tree cannot be made"
+  else
+    unpacking=
+    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2>/dev/null)"
+  fi
+  return 1
+}
+
+bring_image() { # have it on this node, with its lock shared; or read the store's
+  local why='' how=found began=$SECONDS attempt
+  command -v flock >/dev/null && command -v tar >/dev/null || {
+    read_shared 'it takes flock and tar'
+    return
+  }
+  for attempt in {1..50}; do
+    if own_folders && { exec {image_lock}>>"$image_tree.lock"; } 2>/dev/null; then
+      if ! flock -s "$image_lock" 2>/dev/null; then
+        why="files in $BAREBOAT_TREES cannot be locked"
+        break
+      fi
+      if is_lock_of "$image_tree" "$image_lock"; then
+        image_is_whole && break
+        # Nobody can use what is not whole; so this takes no longer than others who ask the same.
+        if flock -x -w 60 "$image_lock" && is_lock_of "$image_tree" "$image_lock" && ! image_is_whole; then
+          how=unpacked
+          unpack_image || break
+        fi
+      fi
+      exec {image_lock}>&- # and again, shared: it may have been removed in between
+    elif [ ! -w "${BAREBOAT_TREES%/*/*}" ]; then
+      why="${BAREBOAT_TREES%/*/*} is not a folder that can be written"
+      break
+    elif [ "$attempt" -gt 1 ]; then # the first time, the last user may just have removed the folders
+      sleep 0.1
+    fi
+    image_lock=
+    [ "$attempt" -lt 50 ] || why="no lock can be had in $BAREBOAT_TREES"
+  done
+  [ -n "$why" ] || make_image_places || why="what is mounted can have no place in $image_tree"
+  if [ -n "$why" ]; then
+    drop_image
+    read_shared "$why"
+    return
+  fi
+  sweep_images "$image_tree.lock"
+  told_delivery "$how" "$((SECONDS - began))"
+  if [ "$how" = found ]; then
+    printf 'bareboat: the image is on this node%s already, in %s\n' "$HERE" "$image_tree" >&2
+  else
+    printf 'bareboat: the image is on this node%s: %s MB unpacked in %s s to %s\n' "$HERE" \
+      "$(($(stat -c %s "$image_archive") / 1000000))" "$((SECONDS - began))" "$image_tree" >&2
+  fi
+}
+
+drop_image() { # who can have the lock alone was the last: it removes the tree
+  [ -n "$image_lock" ] || return 0
+  if [ -n "$unpacking" ]; then
+    kill "$unpacking" 2>/dev/null
+    wait "$unpacking"
+    unpacking=
+  fi
+  if flock -x -n "$image_lock" && is_lock_of "$image_tree" "$image_lock"; then
+    remove_image "$image_tree"
+    rm -f "$image_tree.lock"
+  fi
+  exec {image_lock}>&-
+  image_lock=
+  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
+}

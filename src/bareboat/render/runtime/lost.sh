@@ -1,0 +1,10 @@
+# shellcheck shell=bash
+# The first node: do not start a job for ever that loses its nodes.
+# Expects: $starts, $BAREBOAT_CONTROL; first.sh.
+
+agains=()
+[ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
+if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
+  printf 'bareboat: this job lost its nodes twice; it is not started a third time\n' >&2
+  finish 70
+fi

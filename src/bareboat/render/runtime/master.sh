@@ -1,0 +1,15 @@
+# shellcheck shell=bash
+# The first node: the nodes and its own address.
+# Expects: $BAREBOAT_NODES, $BAREBOAT_CONTROL; first.sh, and hosts of the scheduler.
+
+mapfile -t hosts < <(hosts)
+if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
+  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+  finish 3
+fi
+printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
+# Ranks meet at the first node, by its address: names may not resolve in an image.
+BAREBOAT_MASTER=${hosts[0]}
+while read -r address _; do
+  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
+done < <(getent ahostsv4 "${hosts[0]}")

@@ -1,0 +1,9 @@
+# shellcheck shell=bash
+# Check that a file is there.
+# Expects: $HERE.
+
+need() { # $1: path, $2: what it is, $3: what to do
+  [ -e "$1" ] && return
+  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  exit 3
+}

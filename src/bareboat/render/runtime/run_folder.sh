@@ -1,0 +1,13 @@
+# shellcheck shell=bash
+# The run's directories on this machine.
+# Expects: nothing; $BAREBOAT_CONTROL and $BAREBOAT_RUN_DIR where Bareboat keeps the run.
+
+# What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
+# BAREBOAT_RUN_DIR.
+if [ -z "${BAREBOAT_CONTROL:-}" ]; then
+  BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
+  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
+  mkdir "$BAREBOAT_RUN_DIR" || exit 3
+fi
+export -n BAREBOAT_CONTROL

@@ -1,0 +1,11 @@
+# shellcheck shell=bash
+# The first node: a secret for all nodes.
+# Expects: $BAREBOAT_CONTROL; first.sh.
+
+# By this the run's processes on different nodes know each other.
+(
+  umask 077
+  rm -f "$BAREBOAT_CONTROL/secret"
+  set -C
+  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$BAREBOAT_CONTROL/secret"
+) || finish 3

@@ -1,0 +1,7 @@
+# shellcheck shell=bash
+# A node: the secret of secret.sh.
+# Expects: $BAREBOAT_CONTROL.
+
+# Not exported: only what the launcher starts is given it.
+unset BAREBOAT_SECRET
+read -r BAREBOAT_SECRET < "$BAREBOAT_CONTROL/secret" || [ -n "${BAREBOAT_SECRET:-}" ] || exit 3

@@ -1,0 +1,8 @@
+# shellcheck shell=bash
+# The part --signal, which the first node starts on every node.
+# Expects: $part; deliver.sh.
+
+if [ "$part" = --signal ]; then # from the first node
+  deliver "$4"
+  exit
+fi

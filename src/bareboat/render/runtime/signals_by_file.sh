@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# Signals for a scheduler that starts one command on a node only.
+# Expects: $BAREBOAT_CONTROL; deliver.sh.
+
+( # Signals from the first node, by a file: this look once a second ends with the node's part.
+  told=0 signals=()
+  exec 7<> <(:) # nothing comes from there: to wait for it starts no program every second
+  while :; do
+    read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
+    kill -0 "$$" 2>/dev/null || exit
+    [ ! -e "$BAREBOAT_CONTROL/signals" ] || mapfile -t signals < "$BAREBOAT_CONTROL/signals"
+    while [ "$told" -lt "${#signals[@]}" ]; do
+      deliver "${signals[told]}"
+      told=$((told + 1))
+    done
+  done
+) < /dev/null > /dev/null 2>&1 &
+watch=$!
+trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"' EXIT

@@ -1,0 +1,12 @@
+# shellcheck shell=bash
+# A signal ends what runs on this machine or node.
+# Expects: processes.sh.
+
+stop() { # $1: exit code
+  trap '' TERM INT HUP
+  end_run
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP

@@ -1,0 +1,29 @@
+# shellcheck shell=bash
+# A command on every node, where nodes are reached one by one.
+# Expects: $hosts; on_host of the scheduler, and hand_on where the environment does not come along.
+
+on_each_node() {
+  local script=$1 how=$2 number code=0 children=()
+  shift 2
+  for number in "${!hosts[@]}"; do
+    (
+      exec < /dev/null
+      if [ "$number" -eq 0 ]; then
+        bash "$script" "$how" 0 "$@"
+      else
+        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
+      fi
+      code=$?
+      [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
+      exit "$code"
+    ) &
+    children+=("$!")
+  done
+  for number in "${children[@]}"; do
+    wait "$number" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+  done
+  return "$code"
+}
+
+pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }

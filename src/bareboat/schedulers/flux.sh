@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# Flux: the nodes, a command on each, and back into the queue.
+# Expects: $BAREBOAT_NODES, $BAREBOAT_CONTROL, $script.
+
+hosts() { flux hostlist --expand --delimiter='\n' local; }
+
+on_each_node() {
+  local script=$1 how=$2
+  shift 2
+  flux run --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --exclusive --quiet -o exit-timeout=5s \
+    bash "$script" "$how" FLUX_TASK_RANK "$@"
+}
+
+again() { # $@: the script's own arguments; a point of a sweep is a job of its own, and named by them
+  flux batch --output="${BAREBOAT_CONTROL%/*}/output.log" "$script" "$@"
+}
+
+pass_on() { echo "$1" >> "$BAREBOAT_CONTROL/signals"; }

@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# Grid Engine: the nodes, a command on one, and back into the queue.
+# Expects: $BAREBOAT_JOB, $BAREBOAT_NODES, $BAREBOAT_CONTROL, $script.
+
+hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
+
+# -inherit: the parallel environment gives the job a task on that node, which ends with the job.
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  qrsh -inherit -nostdin "$host" "$@"
+}
+
+again() { # prints the number under which the job, or the array's element, goes on
+  local element=${SGE_TASK_ID-} number
+  if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
+    echo "$BAREBOAT_JOB"
+    AGAIN=99
+    return
+  fi
+  # One of several nodes would wait there for ever "until clean up of a previous run has finished".
+  set -- -hold_jid "$JOB_ID"
+  # Nor does an element wait for this job: that would be for all elements.
+  [ "${element:-undefined}" = undefined ] || set -- -t "$element"
+  if number=$(qsub -terse "$@" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"); then
+    [ "$1" = -hold_jid ] || number=${number%%.*}.$element
+    echo "$number"
+  else
+    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n' \
+      "$(uname -n)" >&2
+    return 1
+  fi
+}

@@ -1,0 +1,13 @@
+# shellcheck shell=bash
+# LSF: the nodes, a command on one, and back into the queue.
+# Expects: $BAREBOAT_JOB.
+
+hosts() { awk '!seen[$1]++ { print $1 }' "$LSB_DJOB_HOSTFILE"; }
+
+on_host() { # $1: the node; the rest is the command
+  local host=$1
+  shift
+  blaunch -z "$host" "$@"
+}
+
+again() { brequeue "$BAREBOAT_JOB" > /dev/null && echo "$BAREBOAT_JOB"; }
