@@ -19,6 +19,7 @@ test: lint
 lint: .venv-test/.ready
 	.venv-test/bin/ruff check .
 	.venv-test/bin/ruff format --check .
+	.venv-test/bin/shfmt --diff src
 	.venv-test/bin/mypy
 	.venv-test/bin/lint-imports --no-cache
 

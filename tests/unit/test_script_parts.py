@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tools import tool
 
+import bareboat
 from bareboat import render
 from bareboat.render import parts
 from bareboat.schedulers import slurm
@@ -23,6 +24,21 @@ def bash(text: str, *, stdin: bytes = b"", path: str = "/nonexistent") -> bytes:
     )
     assert (done.returncode, done.stderr) == (0, b""), done
     return done.stdout
+
+
+PIECES = sorted(Path(bareboat.__file__).parent.rglob("*.sh"))
+
+
+def test_every_piece_is_good_bash_as_it_stands() -> None:
+    """With its variables from elsewhere; that they exist is seen in the golden scripts."""
+    for words in (["shellcheck"], ["shfmt", "--diff"]):
+        done = subprocess.run(
+            [tool(words[0]), *words[1:], *PIECES], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    heads = [path.read_text().split("\n\n")[0].splitlines() for path in PIECES]
+    assert all(head[0].startswith("# shellcheck shell=bash") for head in heads)
+    assert all("# Expects: " in line for head in heads for line in head[2:3])
 
 
 # -- the nodes' names ------------------------------------------------------------------------------

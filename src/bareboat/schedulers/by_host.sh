@@ -1,9 +1,9 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # A command on every node, where nodes are reached one by one.
 # Expects: $hosts; on_host of the scheduler, and hand_on where the environment does not come along.
 
 on_each_node() {
-  local script=$1 how=$2 number code=0 children=()
+  local script=$1 how=$2 number code=0 status children=()
   shift 2
   for number in "${!hosts[@]}"; do
     (
@@ -14,14 +14,17 @@ on_each_node() {
         ! declare -F hand_on > /dev/null || exec < <(hand_on)
         on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
-      code=$?
-      [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
-      exit "$code"
+      status=$?
+      [ "$status" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
+      exit "$status"
     ) &
     children+=("$!")
   done
   for number in "${children[@]}"; do
-    wait "$number" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+    wait "$number" || {
+      status=$?
+      [ "$code" -ne 0 ] || code=$status
+    }
   done
   return "$code"
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # Flux: the nodes, a command on each, and back into the queue.
 # Expects: $BAREBOAT_NODES, $BAREBOAT_CONTROL, $script.
 

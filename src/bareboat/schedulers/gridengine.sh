@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # Grid Engine: the nodes, a command on one, and back into the queue.
 # Expects: $BAREBOAT_JOB, $BAREBOAT_NODES, $BAREBOAT_CONTROL, $script.
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # PBS Professional, Torque, and Slurm with PBS's commands: the nodes, a command on one, and back into the queue.
 # Expects: $BAREBOAT_JOB, $BAREBOAT_CONTROL, $script.
 
@@ -28,7 +28,7 @@ again() { # prints the number under which the job, or the array's element, goes 
   local index=${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}} number
   if [ -n "${SLURM_JOB_ID:-}" ]; then
     scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"
-  elif qrerun "$BAREBOAT_JOB" 2>/dev/null; then
+  elif qrerun "$BAREBOAT_JOB" 2> /dev/null; then
     echo "$BAREBOAT_JOB"
   else # not for users at most sites: a new job takes over
     set --

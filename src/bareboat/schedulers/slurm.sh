@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # Slurm: the nodes, a command on each, and back into the queue.
 # Expects: $SLURM_JOB_NODELIST, $BAREBOAT_NODES, $BAREBOAT_JOB.
 

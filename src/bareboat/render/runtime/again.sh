@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The first node: put a job back into the queue that asks for it.
 # Expects: $code, $BAREBOAT_CONTROL; again of the scheduler.
 

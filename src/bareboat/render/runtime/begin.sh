@@ -1,9 +1,9 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The first node: the run's directories and its start.
 # Expects: $BAREBOAT_CONTROL, $BAREBOAT_RUN_DIR, $BAREBOAT_HOST, $BAREBOAT_JOB.
 
 # From here on: the first node.
-[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
 mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
@@ -13,6 +13,7 @@ if [ "$starts" -gt 1 ]; then
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
+# It holds values of environment variables.
+[ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3

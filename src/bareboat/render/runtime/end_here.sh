@@ -1,10 +1,11 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The end of a script that runs on this machine.
 # Expects: $code; processes.sh.
 
 left=
 if [ "$code" -eq 0 ]; then
-  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
+  read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
+# What the command left behind ends with the run.
+if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

@@ -1,9 +1,10 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The first node: reach all nodes, pass signals on, keep the exit code.
 # Expects: $script, $BAREBOAT_RUN, $BAREBOAT_CONTROL, $BAREBOAT_NODES; on_each_node of the scheduler.
 
-finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
+# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+finish() {
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }
 

@@ -1,9 +1,9 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # Bring the image to this node, keep it for all jobs of the user, and remove it when none uses it.
 # Expects: $image_archive, $image_name, $image_shared, $image_inodes, $BAREBOAT_TREES; the node's part.
 
 image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
-  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2>/dev/null)" = "$boot" ]
+  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot" ]
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
@@ -19,8 +19,8 @@ read_shared() { # $1: why the image cannot be on this node
 
 own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
   local seen
-  mkdir -m 700 "$1" 2>/dev/null
-  seen=$(stat -c '%u %a %F' "$1" 2>/dev/null) || return
+  mkdir -m 700 "$1" 2> /dev/null
+  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return
   case $seen in
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
   esac
@@ -33,8 +33,8 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
 
 own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
   local mode
-  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2>/dev/null) || return
-  if (( (0$mode & 01002) == 2 )); then
+  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
+  if (((0$mode & 01002) == 2)); then
     printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
@@ -44,9 +44,11 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
 }
 
 remove_image() { # $1: a tree; its lock is held alone
-  rm -f "$1.whole" "$1.errors" # first, so that nobody takes the rest for whole
-  rm -rf "$1" "$1.part" 2>/dev/null || { # folders that their owner may not write
-    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2>/dev/null
+  # First, so that nobody takes the rest for whole.
+  rm -f "$1.whole" "$1.errors"
+  rm -rf "$1" "$1.part" 2> /dev/null || {
+    # Directories that their owner may not write.
+    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2> /dev/null
     rm -rf "$1" "$1.part"
   }
 }
@@ -58,14 +60,16 @@ is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all o
 sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
   local lock descriptor
   for lock in "${BAREBOAT_TREES%/*}"/*/*.lock; do
-    [ "$lock" != "${1:-}" ] && [ -f "$lock" ] && { exec {descriptor}>>"$lock"; } 2>/dev/null || continue
+    [ "$lock" != "${1:-}" ] || continue
+    [ -f "$lock" ] || continue
+    { exec {descriptor}>> "$lock"; } 2> /dev/null || continue
     if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
       remove_image "${lock%.lock}"
       rm -f "$lock"
     fi
     exec {descriptor}>&-
   done
-  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2>/dev/null
+  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2> /dev/null
 }
 
 make_image_places() { # where jobs mount something: the image has nothing there
@@ -73,7 +77,7 @@ make_image_places() { # where jobs mount something: the image has nothing there
   while IFS= read -r -d '' place; do # d/a/folder or f/a/file
     path=$image_tree${place:1}
     if [ -L "$path" ] || [ ! -e "$path" ]; then
-      mkdir -p "${path%/*}" 2>/dev/null
+      mkdir -p "${path%/*}" 2> /dev/null
       [ -w "${path%/*}" ] || chmod u+rwx "${path%/*}" || return
       [ ! -L "$path" ] || rm "$path"
       case $place in
@@ -87,18 +91,24 @@ make_image_places() { # where jobs mount something: the image has nothing there
 unpack_image() { # sets why when it cannot be
   local free needed part=$image_tree.part
   remove_image "$image_tree"
-  mkdir -m 700 "$part" 2>/dev/null || { why="$part cannot be made"; return 1; }
-  : 2>/dev/null > "$part/trial" && chmod 700 "$part/trial"
-  [ -x "$part/trial" ] || { why="no program can run from $part: it is full, or mounted noexec"; return 1; }
+  mkdir -m 700 "$part" 2> /dev/null || {
+    why="$part cannot be made"
+    return 1
+  }
+  : 2> /dev/null > "$part/trial" && chmod 700 "$part/trial"
+  [ -x "$part/trial" ] || {
+    why="no program can run from $part: it is full, or mounted noexec"
+    return 1
+  }
   rm -f "$part/trial"
   # A file takes its last block whole.
   needed=$(($(stat -c %s "$image_archive") / 1024 + image_inodes * 2))
-  free=$(df -Pk "$part" 2>/dev/null | awk 'NR == 2 { print $4 }')
+  free=$(df -Pk "$part" 2> /dev/null | awk 'NR == 2 { print $4 }')
   if [ "${free:-$needed}" -lt "$needed" ]; then
     why="$part needs $((needed / 1024)) MiB, and there are $((free / 1024)) MiB free"
     return 1
   fi
-  free=$(df -Pi "$part" 2>/dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
+  free=$(df -Pi "$part" 2> /dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
   if [ "${free:-$image_inodes}" -lt "$image_inodes" ]; then
     why="$part needs $image_inodes inodes, and there are $free free"
     return 1
@@ -108,25 +118,25 @@ unpack_image() { # sets why when it cannot be
   unpacking=$!
   if wait "$unpacking"; then
     unpacking=
-    mv "$part" "$image_tree" && echo "$boot" 2>/dev/null > "$image_tree.whole"
+    mv "$part" "$image_tree" && echo "$boot" 2> /dev/null > "$image_tree.whole"
     image_is_whole && return
     why="$image_tree cannot be made"
   else
     unpacking=
-    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2>/dev/null)"
+    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2> /dev/null)"
   fi
   return 1
 }
 
 bring_image() { # have it on this node, with its lock shared; or read the store's
   local why='' how=found began=$SECONDS attempt
-  command -v flock >/dev/null && command -v tar >/dev/null || {
+  if ! command -v flock > /dev/null || ! command -v tar > /dev/null; then
     read_shared 'it takes flock and tar'
     return
-  }
+  fi
   for attempt in {1..50}; do
-    if own_folders && { exec {image_lock}>>"$image_tree.lock"; } 2>/dev/null; then
-      if ! flock -s "$image_lock" 2>/dev/null; then
+    if own_folders && { exec {image_lock}>> "$image_tree.lock"; } 2> /dev/null; then
+      if ! flock -s "$image_lock" 2> /dev/null; then
         why="files in $BAREBOAT_TREES cannot be locked"
         break
       fi
@@ -167,7 +177,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
 drop_image() { # who can have the lock alone was the last: it removes the tree
   [ -n "$image_lock" ] || return 0
   if [ -n "$unpacking" ]; then
-    kill "$unpacking" 2>/dev/null
+    kill "$unpacking" 2> /dev/null
     wait "$unpacking"
     unpacking=
   fi
@@ -177,5 +187,5 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
   fi
   exec {image_lock}>&-
   image_lock=
-  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
+  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2> /dev/null
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The first node: do not start a job for ever that loses its nodes.
 # Expects: $starts, $BAREBOAT_CONTROL; first.sh.
 

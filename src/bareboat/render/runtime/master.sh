@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The first node: the nodes and its own address.
 # Expects: $BAREBOAT_NODES, $BAREBOAT_CONTROL; first.sh, and hosts of the scheduler.
 
@@ -11,5 +11,8 @@ printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
+  if [[ $address != 127.* ]]; then
+    BAREBOAT_MASTER=$address
+    break
+  fi
 done < <(getent ahostsv4 "${hosts[0]}")

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # Find a free port.
 # Expects: $BAREBOAT_JOB, $BAREBOAT_MASTER.
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # On this machine a program starts this script again for every rank.
 # Expects: the arguments --rank RUN CONTROL FOLDER PORT WHAT, or others.
 

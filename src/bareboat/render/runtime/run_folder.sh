@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The run's directories on this machine.
 # Expects: nothing; $BAREBOAT_CONTROL and $BAREBOAT_RUN_DIR where Bareboat keeps the run.
 

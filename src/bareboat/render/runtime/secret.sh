@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The first node: a secret for all nodes.
 # Expects: $BAREBOAT_CONTROL; first.sh.
 

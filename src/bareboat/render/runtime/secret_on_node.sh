@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # A node: the secret of secret.sh.
 # Expects: $BAREBOAT_CONTROL.
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The beginning of the script that opens a shell in a job's container.
 # Expects: the arguments RUN CONTROL.
 

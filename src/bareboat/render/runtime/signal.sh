@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # The part --signal, which the first node starts on every node.
 # Expects: $part; deliver.sh.
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # Signals for a scheduler that starts one command on a node only.
 # Expects: $BAREBOAT_CONTROL; deliver.sh.
 
@@ -7,7 +7,7 @@
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program every second
   while :; do
     read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
-    kill -0 "$$" 2>/dev/null || exit
+    kill -0 "$$" 2> /dev/null || exit
     [ ! -e "$BAREBOAT_CONTROL/signals" ] || mapfile -t signals < "$BAREBOAT_CONTROL/signals"
     while [ "$told" -lt "${#signals[@]}" ]; do
       deliver "${signals[told]}"

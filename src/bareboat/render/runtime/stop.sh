@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # A signal ends what runs on this machine or node.
 # Expects: processes.sh.
 
