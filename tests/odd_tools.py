@@ -28,11 +28,13 @@ _SLURM: dict[str, dict[str, str]] = {
     "scontrol": {
         "partition": f"echo {shlex.quote(_PARTITION.format('main', 'YES'))}; "
         f"echo {shlex.quote(_PARTITION.format('gpu', 'NO'))}",
-        "config": "echo 'MaxArraySize            = 1001'",
+        "config": "echo 'MaxArraySize            = 1001'; "
+        "echo 'AccountingStorageType = accounting_storage/slurmdbd'",
     },
     "sbatch": {"--version": "echo slurm 24.11.5", "": "echo 4711"},
     "squeue": {"": "echo '4711|RUNNING|None|n1'; echo '4712|PENDING|Priority|'"},
     "sacct": {"": "echo '4711|COMPLETED|None|n1'"},
+    "sacctmgr": {"": "echo research"},
     "srun": {"--mpi=list": "echo 'MPI plugin types are...'; echo pmix"},
     "scancel": {"": "true"},
 }
@@ -106,6 +108,7 @@ FAULTS: Mapping[str, str] = {
     "endless": "exec yes 'a line without end'",
     "complains": "head -c 60000000 /dev/zero | tr '\\0' 'x' >&2; GOOD",
     "odd": "echo 'Welcome to the cluster: maintenance on Monday'; GOOD",
+    "slow": "sleep 1; GOOD",
     "odd-bytes": r"GOOD; printf '\377\376|\000 caf\351\n'",
     "grandchild": "sleep NAP & GOOD",
     "daemon": "env -i setsid sleep NAP & GOOD",

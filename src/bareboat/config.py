@@ -126,7 +126,7 @@ KNOWN = {
     "tool_timeout_s": _Known(
         float,
         None,
-        "seconds that tools have to answer; without it 20, and 120 to take a job",
+        "seconds that tools have to answer; without it 7, 30 to cancel a job, 120 to take one",
         key="tool_timeout_s",
     ),
     "repeats": _Known(int, _PROVE.repeats, "measured runs of a proof", key="prove.repeats"),

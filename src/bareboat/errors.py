@@ -70,6 +70,10 @@ class ToolError(BareboatError):
     usual_remedy = "repeat with --verbose, which shows the commands; then run that command by hand"
 
 
+class ToolTimeoutError(ToolError):
+    """A tool did not answer in time."""
+
+
 class ImageError(BareboatError):
     """An image cannot be had, or is not what it says: its source, its documents, its layers."""
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from bareboat.errors import Terminated, ToolError
+from bareboat.errors import Terminated, ToolError, ToolTimeoutError
 from bareboat.model import HELPER_VARIABLE, Outcome
 from bareboat.printable import one_line
 
@@ -42,7 +42,13 @@ MOST_BYTES = 32 * 2**20
 TIMEOUT_VARIABLE = "BAREBOAT_TOOL_TIMEOUT_S"
 #: The setting, once it was read.
 tool_timeout_s: float | None = None
-_PATIENCE_S = 30.0
+#: A question to a tool. A controller that is busy takes 6 s; and with one tool that hangs a verb ends within
+#: 10 s, the grace after SIGTERM included.
+_ANSWER_S = 7.0
+#: A program of the user's environment: its first start may read thousands of files of a busy file system.
+START_S = 60.0
+#: Questions that are asked side by side.
+_AT_ONCE = 6
 #: From SIGTERM to SIGKILL.
 _TERM_GRACE_S = 1.0
 #: How often it is looked whether a silent tool has ended, and how long its output may stay open then.
@@ -67,9 +73,26 @@ def set_patience(seconds: float | None) -> None:
     tool_timeout_s = seconds
 
 
-def patience(default_s: float) -> float:
-    """The time in seconds within which a tool must answer: the setting tool_timeout_s, else the default."""
-    return default_s if tool_timeout_s is None else tool_timeout_s
+def patience(least_s: float = _ANSWER_S) -> float:
+    """The time in seconds within which a tool must answer: the setting tool_timeout_s, or the default for
+    this tool where that is longer. A setting below the default for questions shortens all."""
+    if tool_timeout_s is None:
+        return least_s
+    return max(least_s, tool_timeout_s) if tool_timeout_s > _ANSWER_S else tool_timeout_s
+
+
+class Deadline:
+    """The time by which all questions about one subject are answered, such as one scheduler: if its first
+    tool hangs, the others are not waited for as long again."""
+
+    def __init__(self) -> None:
+        """It begins now."""
+        self.total_s = patience()
+        self._end = time.monotonic() + self.total_s
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._end - time.monotonic())
 
 
 def run(
@@ -79,19 +102,28 @@ def run(
     stdin: str | None = None,
     timeout_s: float | None = None,
     folder: str | None = None,
+    within: Deadline | None = None,
+    notice_s: float | None = None,
     most_bytes: int = MOST_BYTES,
     may_leave: bool = False,
 ) -> Outcome:
     """Run a short command to its end and keep what it prints.
 
     It runs in a session of its own, without a terminal. What it leaves of that session is killed, unless it
-    `may_leave` processes. A missing program is exit code 127, not an exception. Raises ToolError after
-    `timeout_s` seconds (None: `patience`), and for more than `most_bytes` on stdout; of stderr the rest is
-    dropped. Then it ends the tool and all processes below it.
+    `may_leave` processes. A missing program is exit code 127, not an exception. Raises ToolTimeoutError after
+    `timeout_s` seconds (None: `patience`) and at the deadline `within`, and ToolError for more than
+    `most_bytes` on stdout; of stderr the rest is dropped. Then it ends the tool and all processes below it.
+    After `notice_s` seconds a line says what is waited for.
     """
     log.debug("+ %s", shlex.join(argv))
-    limit_s = patience(_PATIENCE_S) if timeout_s is None else timeout_s
+    limit_s = patience() if timeout_s is None else timeout_s
+    late = _late(argv, limit_s)
+    if within is not None and (left_s := within.left_s) < limit_s:
+        limit_s, late = left_s, _late(argv, within.total_s)
+        if not left_s:
+            raise late
     began = time.monotonic()
+    notice = None if notice_s is None else (began + notice_s, f"waiting for {argv[0]}, {limit_s:g} s at most")
     try:
         given = None if stdin is None else stdin.encode("utf-8", "surrogateescape")
         process = subprocess.Popen(
@@ -107,14 +139,14 @@ def run(
     except (OSError, ValueError) as error:
         return Outcome(argv=tuple(argv), exit_code=127, stdout="", stderr=str(error), wall_s=0.0)
     try:
-        stdout, stderr = _converse(process, given or b"", began + limit_s, most_bytes)
+        stdout, stderr = _converse(process, given or b"", began + limit_s, most_bytes, notice)
         if not may_leave:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
     except BaseException as error:
         _end_tool(process)
         if isinstance(error, TimeoutError):
-            raise _late(argv, limit_s) from None
+            raise late from None
         if isinstance(error, _TooMuch):
             raise _flooded(argv, most_bytes) from None
         raise
@@ -136,9 +168,13 @@ class _TooMuch(Exception):
 
 
 def _converse(
-    process: subprocess.Popen[bytes], given: bytes, deadline: float, most_bytes: int
+    process: subprocess.Popen[bytes],
+    given: bytes,
+    deadline: float,
+    most_bytes: int,
+    notice: tuple[float, str] | None,
 ) -> tuple[bytes, bytes]:
-    """What the tool prints until it ends. Raises TimeoutError and _TooMuch.
+    """What the tool prints until it ends. Raises TimeoutError and _TooMuch. `notice`: when to say what.
 
     The end of the tool counts, and not that of its output: a process that it left behind may keep that open.
     """
@@ -160,6 +196,9 @@ def _converse(
                 if process.returncode is None:
                     raise TimeoutError
                 break
+            if notice is not None and now >= notice[0]:
+                log.warning("%s", notice[1])
+                notice = None
             if _stopped.is_set() and not hurried:  # a moment for what cleans up
                 hurried, deadline = True, min(deadline, now + _STOPPED_S)
             for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
@@ -211,9 +250,29 @@ def _text(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _late(argv: Sequence[str], limit_s: float) -> ToolError:
+def run_all(questions: Sequence[Sequence[str]], within: Deadline) -> tuple[Outcome, ...]:
+    """Run short commands side by side. One that does not answer has `Outcome.unanswered`."""
+
+    def answer(argv: Sequence[str]) -> Outcome:
+        began = time.monotonic()
+        try:
+            return run(argv, within=within)
+        except ToolError as error:
+            return Outcome(
+                argv=tuple(argv),
+                exit_code=Outcome.NO_ANSWER,
+                stdout="",
+                stderr=f"{error.message}; {error.remedy}",
+                wall_s=time.monotonic() - began,
+            )
+
+    with side_by_side(min(len(questions), _AT_ONCE)) as pool:
+        return tuple(pool.map(answer, questions))
+
+
+def _late(argv: Sequence[str], limit_s: float) -> ToolTimeoutError:
     words = one_line(shlex.join(argv), limit=_MOST_SHOWN)
-    return ToolError(
+    return ToolTimeoutError(
         f"{argv[0]} did not answer within {limit_s:g} s",
         context=words,
         remedy="run the command by hand to see what it waits for; or give tools more time: "
@@ -240,6 +299,8 @@ def side_by_side(threads: int) -> Iterator[ThreadPoolExecutor]:
         try:
             yield pool
         except BaseException:
+            if threading.current_thread() is not threading.main_thread():
+                raise  # what others run is none of its business
             _stopped.set()
             try:
                 pool.shutdown(cancel_futures=True)

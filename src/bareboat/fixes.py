@@ -310,7 +310,7 @@ def _install_engine(made: Path, tarball: str) -> None:
 
 def _ask(argv: Sequence[str], what: str, environment: Mapping[str, str] | None = None) -> None:
     """Whether what was installed starts at all here."""
-    outcome = execute.run(argv, environment=environment)
+    outcome = execute.run(argv, environment=environment, timeout_s=execute.patience(execute.START_S))
     if not outcome.ok:
         raise StoreError(
             f"{what} was installed and does not start",

@@ -69,6 +69,9 @@ SHELL = "shell.sh"
 _OUTAGE_S = 900.0
 #: A busy controller may take its time for a new job.
 _SUBMISSION_S = 120.0
+_CANCELLATION_S = 30.0
+#: Then a line says what is waited for.
+_NOTICE_S = 5.0
 #: How long a shared file system may take to show what another node wrote.
 _SETTLE_S = 10.0
 #: More than any machine has; who is believed to have had more would make lists of that length.
@@ -165,8 +168,15 @@ def hand_over(scheduler: Scheduler, plan: Plan, script: Path, log: str, *argumen
 
 def submit_by(argv: Sequence[str], stdin: str | None, folder: str | None = None) -> Outcome:
     """Run a scheduler's command that takes a job, which has time, and may leave the job itself behind."""
-    limit_s = execute.patience(_SUBMISSION_S)
-    return execute.run(argv, stdin=stdin, timeout_s=limit_s, folder=folder, may_leave=True)
+    return execute.run(
+        argv, stdin=stdin, timeout_s=execute.patience(_SUBMISSION_S), notice_s=_NOTICE_S, folder=folder,
+        may_leave=True,
+    )  # fmt: skip
+
+
+def cancel_by(argv: Sequence[str]) -> Outcome:
+    """Run a scheduler's command that cancels a job, which has time: a job must not go on unseen."""
+    return execute.run(argv, timeout_s=execute.patience(_CANCELLATION_S), notice_s=_NOTICE_S)
 
 
 @contextlib.contextmanager
@@ -248,7 +258,7 @@ def keep_job_id(store: Store, scheduler: Scheduler, submission: Submission) -> N
         store.write(store.run(submission.run_id) / "submission.json", codec.to_json(submission))
     except StoreError as error:
         argv = scheduler.cancel(submission.job_id)
-        is_cancelled = execute.run(argv).ok
+        is_cancelled = cancel_by(argv).ok
         job = f"{scheduler.NAME} job {submission.job_id}"
         done = f"{job} was cancelled" if is_cancelled else f"{job} is still in the queue"
         remedy = error.remedy if is_cancelled else shlex.join(argv)
@@ -495,10 +505,11 @@ def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
     found: dict[str, QueueEntry] = {}
     odd: list[str] = []
     scheduler = registry.scheduler(name)
+    deadline = execute.Deadline()
     for query in scheduler.queries(job_ids) if job_ids else ():
         if all(job_id in found for job_id in job_ids):
             break
-        outcome = execute.run(query.argv)
+        outcome = execute.run(query.argv, within=deadline)
         for entry in query.parse(outcome):
             found.setdefault(entry.job_id, entry)
         odd += odd_lines(query.argv[0], list(query.odd(outcome)))
@@ -691,7 +702,7 @@ def cancel(store: Store, run_id: str) -> None:
         raise ToolError(status.reason, remedy="look for the job in the queue by its name")
     with contextlib.suppress(StoreError):  # a full disk does not keep the job running
         store.write(store.run(run_id) / "cancelled", b"")
-    outcome = execute.run(registry.scheduler(status.submission.scheduler).cancel(job_id))
+    outcome = cancel_by(registry.scheduler(status.submission.scheduler).cancel(job_id))
     if not outcome.ok:
         (status,) = look(store, [run_id])
         if not status.over:

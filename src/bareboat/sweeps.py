@@ -207,7 +207,7 @@ def cancel(store: Store, run_id: str) -> None:
     left = [point.submission for point in status.points if not point.over]
     for point in left:
         store.write(store.run(point.run_id) / "cancelled", b"")
-    outcome = execute.run(scheduler.cancel(made.job_id))
+    outcome = submission.cancel_by(scheduler.cancel(made.job_id))
     moved = [point for point in left if submission.job_id_now(store, point) != point.job_id]
     for point in moved:
         submission.cancel(store, point.run_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from watch import wait_until
 
 from bareboat import codec, execute, registry, submission
 from bareboat.cli.main import main
-from bareboat.errors import ToolError
+from bareboat.errors import ToolError, ToolTimeoutError
 from bareboat.model import JobState, Submission
 from bareboat.store import Store
 
@@ -94,6 +95,43 @@ def test_a_tool_that_does_not_answer_leaves_nothing(tmp_path: Path, fault: str) 
         execute.run([program, "a b"], timeout_s=0.3)
     assert caught.value.context == f"{program} 'a b'"
     assert "export BAREBOAT_TOOL_TIMEOUT_S=60" in caught.value.remedy
+
+
+@pytest.mark.usefixtures("clean")
+def test_after_one_that_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
+    execute.set_patience(0.3)
+    deadline = execute.Deadline()
+    hangs = [tool(tmp_path, "hang")]
+    with pytest.raises(ToolTimeoutError, match=r"did not answer within 0\.3 s"):
+        execute.run(hangs, within=deadline)
+    touch = ["touch", str(tmp_path / "asked")]
+    with pytest.raises(ToolTimeoutError, match=r"did not answer within 0\.3 s"):
+        execute.run(touch, within=deadline)
+    first, second = execute.run_all((touch, touch), deadline)
+    assert first.unanswered
+    assert second.unanswered
+    assert "export BAREBOAT_TOOL_TIMEOUT_S=60" in first.stderr
+    assert not (tmp_path / "asked").exists()
+
+
+def test_one_that_hangs_or_floods_does_not_stop_those_beside_it(tmp_path: Path) -> None:
+    execute.set_patience(1.0)
+    flood = tmp_path / "flood"
+    flood.mkdir()
+    asked = ([tool(tmp_path, "hang")], [tool(flood, "endless")], ["sh", "-c", "sleep 0.7; echo answer"])
+    hung, flooded, good = execute.run_all(asked, execute.Deadline())
+    assert (hung.unanswered, flooded.unanswered, good.stdout) == (True, True, "answer\n")
+    assert odd_tools.left(tmp_path) == odd_tools.left(flood) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "takes"), [(None, (7, 120)), (60, (60, 120)), (300, (300, 300)), (2, (2, 2))]
+)
+def test_more_time_for_questions_is_not_less_for_a_submission(
+    setting: float | None, takes: tuple[float, float]
+) -> None:
+    execute.set_patience(setting)
+    assert (execute.patience(), execute.patience(120)) == takes
 
 
 @pytest.mark.usefixtures("clean")
@@ -253,6 +291,34 @@ def test_a_submission_without_an_answer_says_what_to_do(
     code, out, err = desk("status")
     assert code == 0
     assert "unknown" in out, out + err
+
+
+@pytest.mark.parametrize("scheduler", odd_tools.SCHEDULERS)
+def test_a_busy_controller_is_asked_side_by_side(desk: Desk, scheduler: str) -> None:
+    desk.tools(scheduler, patience_s=4)
+    good = json.loads(desk("doctor", "--json")[1])["schedulers"]
+    desk.tools(scheduler, patience_s=4, **dict.fromkeys(odd_tools.SCHEDULERS[scheduler], "slow"))
+    assert json.loads(desk("doctor", "--json")[1])["schedulers"] == good
+
+
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize("name", ["sacctmgr", "srun", "sinfo"])
+def test_a_question_that_a_job_may_do_without(desk: Desk, name: str) -> None:
+    desk.tools("slurm", patience_s=2, **{name: "hang"})
+    code, out, err = desk("plan", "--scheduler", "slurm", "job.toml")
+    assert code == 0, out + err
+    assert f"{name} did not answer within 2 s" in out
+    assert "export BAREBOAT_TOOL_TIMEOUT_S=60" in out
+
+
+@pytest.mark.usefixtures("clean")
+def test_who_waits_for_a_submission_is_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(submission, "_NOTICE_S", 0.1)
+    desk.tools("slurm", sbatch="hang later")
+    desk("submit", "--scheduler", "slurm", "job.toml")
+    assert caplog.messages == ["waiting for sbatch, 0.6 s at most"]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_site
 
-from bareboat import registry
+from bareboat import execute, registry
 from bareboat.engines import Unsuitable
 from bareboat.model import Outcome
 from bareboat.probe.engines import probe_engine
@@ -21,8 +21,8 @@ class Impatient(RealHost):
     def which(self, name: str) -> str | None:
         return "/usr/bin/sleep" if name in ("podman", "proot") else None
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:  # noqa: ARG002
-        return super().run(["sleep", "60"], timeout_s=0.1)
+    def run(self, argv: Sequence[str]) -> Outcome:  # noqa: ARG002
+        return execute.run(["sleep", "60"], timeout_s=0.1)
 
 
 @pytest.mark.parametrize(("name", "chosen"), [("podman", "podman"), ("udocker", "udocker:P1")])
@@ -34,4 +34,5 @@ def test_it_does_not_work_and_says_why(
     assert [facts.works for facts in found] == [False]
     verdict = registry.engine(chosen).judge(make_site(engines=found), make_image())
     assert isinstance(verdict, Unsuitable)
-    assert verdict.reason == "when tried, sleep did not answer within 0.1 s"
+    assert verdict.reason.startswith("when tried, sleep did not answer within 0.1 s; ")
+    assert verdict.reason.endswith("give tools more time: export BAREBOAT_TOOL_TIMEOUT_S=60")

@@ -38,7 +38,10 @@ class Answers:
     def which(self, name: str) -> str | None:
         return f"/usr/bin/{name}" if any(key.split()[0] == name for key in self.answers) else None
 
-    def run(self, argv: Any, *, timeout_s: float = 20.0) -> Outcome:  # noqa: ARG002
+    def run_all(self, questions: Any) -> list[Outcome]:
+        return [self.run(argv) for argv in questions]
+
+    def run(self, argv: Any) -> Outcome:
         line = " ".join(argv)
         found = [text for key, text in self.answers.items() if line.startswith(key)]
         return outcome(found[0], program=argv[0]) if found else outcome(code=1, stderr="no", program=argv[0])

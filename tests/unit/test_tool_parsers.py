@@ -102,8 +102,11 @@ class Asks:
     def which(self, name: str) -> str | None:
         return None if name in self.missing else f"/bin/{name}"
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:  # noqa: ARG002
+    def run(self, argv: Sequence[str]) -> Outcome:  # noqa: ARG002
         return self.draw()
+
+    def run_all(self, questions: Sequence[Sequence[str]]) -> list[Outcome]:
+        return [self.draw() for _ in questions]
 
     def shell(self, script: str) -> str:  # noqa: ARG002
         return self.draw().stdout

@@ -150,8 +150,8 @@ class _Under:
     def which(self, name: str) -> str | None:
         return self._path if name == apptainer.NAME else self._host.which(name)
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
-        return self._host.run(argv, timeout_s=timeout_s)
+    def run(self, argv: Sequence[str]) -> Outcome:
+        return self._host.run(argv)
 
     def tool(self, name: str) -> str | None:
         return self._host.tool(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
@@ -127,7 +128,10 @@ HELPER_VARIABLE = "BAREBOAT_HELPER_OF"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a finished command said. `exit_code` is negative for a signal, 127 for no such program."""
+    """What a finished command said. `exit_code` is negative for a signal, 127 for no such program, and
+    NO_ANSWER for one that was stopped because it hung or printed too much; then `stderr` holds the error."""
+
+    NO_ANSWER: ClassVar[int] = 124
 
     argv: tuple[str, ...]
     exit_code: int
@@ -138,3 +142,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return self.exit_code == 0
+
+    @property
+    def unanswered(self) -> bool:
+        return self.exit_code == self.NO_ANSWER

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from bareboat.errors import BareboatError
+from bareboat.errors import BareboatError, ToolTimeoutError
 from bareboat.printable import one_line
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_MOST_LATE = 400
 
 log = logging.getLogger("bareboat")
 
@@ -18,6 +20,8 @@ log = logging.getLogger("bareboat")
 def reason(error: Exception) -> str:
     """Why a probe failed, for a reader; --verbose shows where."""
     log.debug("a probe failed", exc_info=error)
+    if isinstance(error, ToolTimeoutError):
+        return one_line(f"{error.message}; {error.remedy}", limit=_MOST_LATE)
     if isinstance(error, BareboatError):
         return one_line(error.message)
     return one_line(f"{type(error).__name__}: {error}".removesuffix(": "))

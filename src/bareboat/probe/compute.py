@@ -176,7 +176,7 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
             site = _site(host, store, login, plugins) if seen else _blind(store, login)
         finally:
             (folder / "stop").touch()
-            execute.run(scheduler.cancel(number))
+            submission.cancel_by(scheduler.cancel(number))
     store.write(store.site(site_name(job, login)), codec.to_json(site))
     return site
 

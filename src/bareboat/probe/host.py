@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import threading
@@ -25,14 +26,24 @@ class RealHost:
         self._serials = itertools.count(1)  # engines are tried side by side
         self._lock = threading.Lock()
         self._absent: dict[str, bool] = {}
+        self._deadline: execute.Deadline | None = None
         #: What the node permits; tried when first asked for.
         self.trials = Trials(self, ("/tmp",), user)
 
     def which(self, name: str) -> str | None:
         return execute.which(name)
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
-        return execute.run(argv, timeout_s=execute.patience(timeout_s))
+    def run(self, argv: Sequence[str]) -> Outcome:
+        return execute.run(argv, within=self._deadline)
+
+    def run_all(self, questions: Sequence[Sequence[str]]) -> tuple[Outcome, ...]:
+        return execute.run_all(questions, self._deadline or execute.Deadline())
+
+    def for_one_subject(self) -> RealHost:
+        """This machine, for questions that share one deadline, which begins now."""
+        made = copy.copy(self)
+        made._deadline = execute.Deadline()
+        return made
 
     def tool(self, name: str) -> str | None:
         folder = None if self._tools is None else access.tool(self._tools, name)

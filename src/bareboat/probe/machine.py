@@ -21,13 +21,15 @@ from bareboat.probe.fabrics import probe_network
 from bareboat.probe.files import read_text
 from bareboat.probe.host import RealHost, cpus
 from bareboat.probe.mpis import probe_mpis
-from bareboat.probe.schedulers import probe_schedulers
+from bareboat.probe.schedulers import probe_scheduler
 from bareboat.store import Store
 
 #: Engines that run in a user namespace and no other way.
 _IN_NAMESPACES = ("bubblewrap", "charliecloud")
 #: By which an MPI's launcher can reach other nodes.
 _REMOTE_TOOLS = ("ssh",)
+#: Probes that run side by side: more than there usually are programs to try.
+_AT_ONCE = 20
 
 
 def probe(store: Store, *, thorough: bool = False) -> Site:
@@ -48,19 +50,22 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
     with store.scratch(own=True) as scratch:
         host = RealHost(scratch, user=user, tools=store.tools)
         names = registry.names("engines")
-        # Side by side, because what they do is start programs and wait for them.
-        with execute.side_by_side(len(names) + 1) as pool:
+        # Side by side, because what they do is start programs and wait for them: one that hangs is waited
+        # for once, and not once for each.
+        with execute.side_by_side(_AT_ONCE) as pool:
             if thorough:
                 pool.submit(host.trials.answers)
-            found = pool.map(lambda name: probe_engine(name, host), names)
-            schedulers = probe_schedulers(host)
-            engines = tuple(facts for each in found for facts in each)
-        found_mpis = attempt("MPI", partial(probe_mpis, host), (), remarks)
+            seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), registry.names("schedulers"))
+            seen_engines = pool.map(lambda name: probe_engine(name, host), names)
+            seen_mpis = pool.submit(attempt, "MPI", partial(probe_mpis, host, remarks), (), remarks)
+            seen_network = pool.submit(attempt, "the network", partial(probe_network, host), None, remarks)
+            schedulers = tuple(facts for facts in seen_schedulers if facts is not None)
+            engines = tuple(facts for each in seen_engines for facts in each)
+            found_mpis, network = seen_mpis.result(), seen_network.result()
         mpis = tuple(
             attempt(mpi.title, partial(mpi_library.complete, mpi, store, os.environ), mpi, remarks)
             for mpi in found_mpis
         )
-        network = attempt("the network", partial(probe_network, host), None, remarks)
         # PRoot cannot say why it may not trace.
         thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
         in_namespace = any(

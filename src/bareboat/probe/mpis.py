@@ -34,14 +34,17 @@ _DEEPEST_MODULE = 4
 _MOST_MODULES = 200
 #: Where a version is looked for: a search may take the square of it.
 _MOST_VERSION = 20_000
+_MOST_REMARK = 400
 
 
-def probe_mpis(host: RealHost) -> tuple[MpiFacts, ...]:
-    """The launchers on PATH, in its order, each installation once; then what modules offer."""
+def probe_mpis(host: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
+    """The launchers on PATH, in its order, each installation once; then what modules offer. They share a
+    deadline; for one that hangs, as some do on a login node with a broken fabric, there is a remark."""
     found: dict[tuple[MpiFamily, str | None, str | None], MpiFacts] = {}
-    for name in _LAUNCHERS:
-        path = host.which(name)
-        facts = _probe_launcher(host, path) if path is not None else None
+    host = host.for_one_subject()
+    paths = [path for name in _LAUNCHERS if (path := host.which(name)) is not None]
+    for path, said in zip(paths, host.run_all([(path, "--version") for path in paths]), strict=True):
+        facts = _launcher(host, path, said, remarks)
         if facts is not None:
             found.setdefault((facts.family, facts.version, facts.prefix), facts)
     return (*found.values(), *modules(os.environ.get("MODULEPATH", "").split(":")))
@@ -127,9 +130,10 @@ def _module_names(folder: str) -> Iterator[str]:
                 yield os.path.normpath(f"{below}/{file.removesuffix('.lua')}")
 
 
-def _probe_launcher(host: RealHost, path: str) -> MpiFacts | None:
-    said = _ask(host, path, "--version")
-    if said is None:
+def _launcher(host: RealHost, path: str, said: Outcome, remarks: list[str]) -> MpiFacts | None:
+    """What is known of a launcher by its `--version`, and by what else it says."""
+    if said.unanswered:
+        remarks.append(one_line(said.stderr, limit=_MOST_REMARK))
         return None
     told = parse_version(said.stdout + said.stderr)
     real = os.path.realpath(path)
@@ -147,7 +151,7 @@ def _probe_launcher(host: RealHost, path: str) -> MpiFacts | None:
         )
     family, version = told
     if family is MpiFamily.OPENMPI:
-        return _openmpi(host, path, version, prefix)
+        return _openmpi(host, path, version, prefix, remarks)
     library = _library(
         (f"{prefix}/lib", f"{prefix}/lib64", f"{prefix}/lib/release"), ("libmpi.so.12", "libmpich.so.12")
     )
@@ -163,10 +167,14 @@ def _probe_launcher(host: RealHost, path: str) -> MpiFacts | None:
     )
 
 
-def _openmpi(host: RealHost, path: str, version: str, prefix: str) -> MpiFacts:
+def _openmpi(host: RealHost, path: str, version: str, prefix: str, remarks: list[str]) -> MpiFacts:
     beside = os.path.join(os.path.dirname(path), "ompi_info")
     program = beside if os.path.exists(beside) else host.which("ompi_info")
-    said = _ask(host, program, "--parsable") if program is not None else None
+    said, asked = (None, None)
+    if program is not None:
+        said, asked = host.run_all(((program, "--parsable"), (program, "--parsable", "--path", "libdir")))
+        if said.unanswered:
+            remarks.append(one_line(said.stderr, limit=_MOST_REMARK))
     if said is None or not said.ok:
         return MpiFacts(
             family=MpiFamily.OPENMPI,
@@ -185,7 +193,6 @@ def _openmpi(host: RealHost, path: str, version: str, prefix: str) -> MpiFacts:
             prefix=prefix,
             origin=f"on PATH; {error.message}: it is not known which PMI it supports",
         )
-    asked = _ask(host, program, "--parsable", "--path", "libdir") if program is not None else None
     told = re.search(r"^path:libdir:(/.*)$", asked.stdout, re.MULTILINE) if asked is not None else None
     # Its own place first: a wheel says where it was built for.
     folders = (f"{prefix}/lib", f"{prefix}/lib64", told[1] if told else "")
@@ -209,11 +216,3 @@ def _library(folders: Iterable[str], names: Iterable[str]) -> str | None:
             if os.path.exists(f"{folder}/{name}"):
                 return os.path.realpath(f"{folder}/{name}")
     return None
-
-
-def _ask(host: RealHost, *argv: str) -> Outcome | None:
-    """What a tool says; None when it hangs, as some do on a login node with a broken fabric."""
-    try:
-        return host.run(argv)
-    except ToolError:
-        return None

@@ -1,20 +1,16 @@
-"""Which schedulers this machine can hand jobs to."""
+"""Which schedulers this machine can submit jobs to."""
 
 from __future__ import annotations
 
 from bareboat import registry
 from bareboat.model import SchedulerFacts
 from bareboat.probe.attempts import reason
-from bareboat.schedulers import Asks
+from bareboat.probe.host import RealHost
 
 
-def probe_schedulers(host: Asks) -> tuple[SchedulerFacts, ...]:
-    found = []
-    for name in registry.names("schedulers"):
-        try:
-            facts = registry.scheduler(name).probe(host)
-        except Exception as error:  # a controller that is down does not answer in time
-            facts = SchedulerFacts(name=name, version="", works=False, detail=reason(error))
-        if facts is not None:
-            found.append(facts)
-    return tuple(found)
+def probe_scheduler(name: str, host: RealHost) -> SchedulerFacts | None:
+    """What the scheduler says; None where it is not installed."""
+    try:
+        return registry.scheduler(name).probe(host.for_one_subject())
+    except Exception as error:  # a controller that is down does not answer in time
+        return SchedulerFacts(name=name, version="", works=False, detail=reason(error))

@@ -22,6 +22,7 @@ T = TypeVar("T")
 #: Of the lines that are not understood, so many are shown.
 _MOST_REMARKS = 3
 _MOST_SAID_LINES = 20
+_MOST_UNANSWERED = 400
 #: Where a tool's version is looked for: a search may take the square of it.
 _MOST_VERSION = 4000
 _LONGEST_LINE = 100_000
@@ -36,7 +37,11 @@ class Asks(Protocol):
 
     def which(self, name: str) -> str | None: ...
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome: ...
+    def run(self, argv: Sequence[str]) -> Outcome: ...
+
+    def run_all(self, questions: Sequence[Sequence[str]]) -> Sequence[Outcome]:
+        """The answers to questions that are asked side by side; one may have `Outcome.unanswered`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,11 @@ def said(outcome: Outcome) -> str:
     """The end of what a command printed, for an error's context."""
     lines = [line for text in (outcome.stderr, outcome.stdout) for line in text.strip().splitlines()]
     return "\n".join(map(one_line, lines[-_MOST_SAID_LINES:])) or f"exit code {outcome.exit_code}"
+
+
+def unanswered(*outcomes: Outcome) -> list[str]:
+    """Remarks on questions without an answer, of which the job may do without."""
+    return [one_line(outcome.stderr, limit=_MOST_UNANSWERED) for outcome in outcomes if outcome.unanswered]
 
 
 def each_line(tool: str, text: str, read: Callable[[str], T], remarks: list[str]) -> list[T]:

@@ -20,6 +20,7 @@ from bareboat.schedulers import (
     job_name,
     name_in,
     said,
+    unanswered,
     version_in,
 )
 
@@ -54,14 +55,18 @@ def snippet() -> str:
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("flux") is None:
         return None
-    told = asks.run(["flux", "version"])
+    told, queues = asks.run_all(
+        (
+            ("flux", "version"),
+            ("flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"),
+        )
+    )
     version = version_in(told.stdout, r"(?m)^commands:\s*(\S+)")
-    queues = asks.run(["flux", "queue", "list", "--no-header", "--format={queue}|{enabled}|{started}"])
     if not queues.ok:
         return SchedulerFacts(
             name=NAME, version="", works=False, detail=f"Flux does not answer: {said(queues)}"
         )
-    remarks: list[str] = []
+    remarks = unanswered(told)
 
     def read(line: str) -> Partition | None:
         name, enabled, started = (word.strip() for word in line.split("|"))

@@ -32,6 +32,7 @@ from bareboat.schedulers import (
     number_or_none,
     pairs,
     said,
+    unanswered,
 )
 
 NAME = "gridengine"
@@ -62,34 +63,40 @@ def snippet() -> str:
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("qconf") is None or asks.which("qsub") is None:
         return None
-    told = asks.run(["qstat", "-help"])
+    told, queues, environments, complexes, configuration, counts = asks.run_all(
+        (
+            ("qstat", "-help"), ("qconf", "-sql"), ("qconf", "-spl"), ("qconf", "-sc"), ("qconf", "-sconf"),
+            ("qstat", "-g", "c"),
+        )
+    )  # fmt: skip
     version = one_line((told.stdout or told.stderr).partition("\n")[0], limit=60)
-    queues = asks.run(["qconf", "-sql"])
     if not queues.ok:
         return SchedulerFacts(
             name=NAME, version=version, works=False, detail=f"Grid Engine does not answer: {said(queues)}"
         )
     settings: dict[str, str] = {}
-    remarks: list[str] = []
-    environments = asks.run(["qconf", "-spl"])
-    for name in _names(environments.stdout, remarks) if environments.ok else ():
-        shown = pairs(asks.run(["qconf", "-sp", name]).stdout)
+    remarks = unanswered(told, environments, complexes, configuration, counts)
+    names = _names(queues.stdout, remarks)
+    rules = _names(environments.stdout, remarks) if environments.ok else []
+    limited, *described = asks.run_all(
+        [("qconf", "-sq", ",".join(names)), *(("qconf", "-sp", name) for name in rules)]
+    )
+    remarks += unanswered(limited, *described)
+    for name, outcome in zip(rules, described, strict=True):
+        shown = pairs(outcome.stdout)
         if shown.get("control_slaves", "").upper() == "TRUE" or shown.get("allocation_rule") == "$pe_slots":
             settings[f"pe {name}"] = f"{shown.get('allocation_rule', '')} {shown.get('slots', '')}"
-    complexes = asks.run(["qconf", "-sc"])
     for resource in ("gpu", "gpus", "ngpus"):
         if re.search(rf"(?m)^{resource}\s", complexes.stdout):
             settings["gpu"] = resource
             break
-    largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", asks.run(["qconf", "-sconf"]).stdout)
+    largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", configuration.stdout)
     if largest is not None and int(largest[1]):  # 0: as many as one likes
         settings[by_partition.MAX_ARRAY] = largest[1]
-    names = _names(queues.stdout, remarks)
-    limits = _limits_of_queues(asks.run(["qconf", "-sq", ",".join(names)]).stdout)
     return SchedulerFacts(
         name=NAME,
         version=version,
-        partitions=_queues(names, asks.run(["qstat", "-g", "c"]).stdout, limits, remarks),
+        partitions=_queues(names, counts.stdout, _limits_of_queues(limited.stdout), remarks),
         default_memory=_default_memory(complexes.stdout),
         settings=settings,
         remarks=tuple(remarks),

@@ -38,6 +38,7 @@ from bareboat.schedulers import (
     mebibytes,
     name_in,
     said,
+    unanswered,
     version_in,
 )
 
@@ -92,15 +93,19 @@ def snippet() -> str:
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("bsub") is None:
         return None
-    told = asks.run(["lsid"])
+    told, queues, limited = asks.run_all(
+        (
+            ("lsid",), ("bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"),
+            ("bqueues", "-l"),
+        )
+    )  # fmt: skip
     version = version_in(told.stdout, r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*(\d[\d.]*)")
-    queues = asks.run(["bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"])
     if not queues.ok:
         return SchedulerFacts(
             name=NAME, version="", works=False, detail=f"LSF does not answer: {said(queues)}"
         )
-    remarks: list[str] = []
-    limits = _default_memory(asks.run(["bqueues", "-l"]).stdout)
+    remarks = unanswered(told, limited)
+    limits = _default_memory(limited.stdout)
 
     def read(line: str) -> Partition:
         name, status, _ = line.split("|")

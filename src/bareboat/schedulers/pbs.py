@@ -45,6 +45,7 @@ from bareboat.schedulers import (
     odd_lines,
     pairs,
     said,
+    unanswered,
     version_in,
 )
 
@@ -95,12 +96,13 @@ def snippet() -> str:
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("qsub") is None or asks.which("pbsnodes") is None or asks.which("qconf") is not None:
         return None
-    told = asks.run(["qsub", "--version"])
+    told, queues = asks.run_all((("qsub", "--version"), ("qstat", "-Q", "-f")))
+    if told.unanswered:
+        return SchedulerFacts(name=NAME, version="", works=False, detail=f"PBS does not answer: {said(told)}")
     version, flavour = _flavour(told.stdout + told.stderr)
     if flavour == "front":
         version = version_in(asks.run(["sinfo", "--version"]).stdout)
-    queues = asks.run(["qstat", "-Q", "-f"])
-    remarks: list[str] = []
+    remarks = unanswered(queues)
     known = queues.ok and flavour != "front"
     return SchedulerFacts(
         name=NAME,

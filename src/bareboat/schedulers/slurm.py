@@ -38,6 +38,7 @@ from bareboat.schedulers import (
     number,
     number_or_none,
     said,
+    unanswered,
     version_in,
 )
 
@@ -101,19 +102,28 @@ def snippet() -> str:
 def probe(asks: Asks) -> SchedulerFacts | None:
     if asks.which("sbatch") is None or asks.which("sinfo") is None:
         return None
+    user = asks.run(["id", "-un"]).stdout.strip()
+    # Side by side: a controller that is busy takes seconds for each.
+    told, shown, nodes, plugins, config, associations = asks.run_all(
+        (
+            ("sbatch", "--version"),
+            ("scontrol", "--oneliner", "show", "partition"),
+            ("sinfo", "--noheader", "--format=%R|%c|%m|%G"),
+            ("srun", "--mpi=list"),
+            ("scontrol", "show", "config"),
+            ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}",
+             "format=account"),
+        )
+    )  # fmt: skip
     # "slurm 24.11.5"; Debian's says "slurm-wlm 22.05.8".
-    version = version_in(asks.run(["sbatch", "--version"]).stdout, r"slurm\S*\s+(\d[\w.-]*)")
-    shown = asks.run(["scontrol", "--oneliner", "show", "partition"])
+    version = version_in(told.stdout, r"slurm\S*\s+(\d[\w.-]*)")
     if not shown.ok:
         return SchedulerFacts(
             name=NAME, version=version, works=False, detail=f"Slurm does not answer: {said(shown)}"
         )
-    nodes = asks.run(["sinfo", "--noheader", "--format=%R|%c|%m|%G"])
-    remarks: list[str] = []
+    remarks = unanswered(told, nodes, plugins, config, associations)
     partitions = _partitions(shown.stdout, nodes.stdout, remarks)
-    plugins = asks.run(["srun", "--mpi=list"])
-    config = asks.run(["scontrol", "show", "config"])
-    accounts, settings = _accounts(asks, config.stdout)
+    accounts, settings = _accounts(associations, config.stdout)
     # Elements are numbered from 0, and this is the first number that is too large.
     largest = re.search(r"^MaxArraySize\s*=\s*(\d{1,12})$", config.stdout, re.MULTILINE)
     if largest is not None:
@@ -195,7 +205,7 @@ def seconds(text: str) -> int | None:
     return first * 60
 
 
-def _accounts(asks: Asks, config: str) -> tuple[tuple[str, ...] | None, dict[str, str]]:
+def _accounts(told: Outcome, config: str) -> tuple[tuple[str, ...] | None, dict[str, str]]:
     """The accounts of this user, where Slurm keeps them (slurmdbd), and whether it insists on them."""
     settings = {}
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(.*)$", config, re.MULTILINE)
@@ -203,10 +213,6 @@ def _accounts(asks: Asks, config: str) -> tuple[tuple[str, ...] | None, dict[str
         settings["accounts"] = "enforced"
     if not re.search(r"^AccountingStorageType\s*=\s*accounting_storage/slurmdbd", config, re.MULTILINE):
         return None, settings
-    user = asks.run(["id", "-un"]).stdout.strip()
-    told = asks.run(
-        ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}", "format=account"]
-    )
     if not told.ok:
         return None, settings
     return tuple(dict.fromkeys(filter(None, told.stdout.split()))), settings

@@ -223,7 +223,7 @@ def _lacking_here(image: Image) -> str:
     """Why Horovod cannot be compiled on this machine for the image, in words; "" where it can."""
     if not image.prefixes or image.python is None or not os.access(image.python, os.X_OK):
         return "the image's Python environment does not exist"
-    outcome = execute.run([image.python, "-I", "-c", _ASK])
+    outcome = execute.run([image.python, "-I", "-c", _ASK], timeout_s=execute.patience(execute.START_S))
     told = outcome.stdout.strip().split(";")
     if not outcome.ok or len(told) < 2:
         return f"{image.python} does not start"

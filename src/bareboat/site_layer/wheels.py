@@ -149,7 +149,12 @@ def _pip() -> list[str]:
         return [sys.executable, "-P", "-m", "pip"]
     for name in ("python3", "/usr/bin/python3"):
         found = execute.which(name)
-        if found is not None and execute.run([found, "-I", "-m", "pip", "--version"]).ok:
+        if (
+            found is not None
+            and execute.run(
+                [found, "-I", "-m", "pip", "--version"], timeout_s=execute.patience(execute.START_S)
+            ).ok
+        ):
             return [found, "-I", "-m", "pip"]
     raise ToolError(
         "there is no pip on this machine to fetch the parts of the site layer with",

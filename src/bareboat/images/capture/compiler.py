@@ -60,7 +60,12 @@ def paths(interpreter: Interpreter) -> list[str]:
     found += [f"{own}/{name}" for name in sorted(os.listdir(own)) if not _OTHER.fullmatch(name)]
     found += [place for name in _FILES if (place := _ask(gcc, f"-print-file-name={name}")).startswith("/")]
     for language in ("c", "c++"):
-        asked = execute.run([gcc, f"-x{language}", "-E", "-v", "-"], stdin="", environment=_environment())
+        asked = execute.run(
+            [gcc, f"-x{language}", "-E", "-v", "-"],
+            stdin="",
+            environment=_environment(),
+            timeout_s=execute.patience(execute.START_S),
+        )
         if asked.ok and (told := _SEARCHED.search(asked.stderr)):
             found += [line.strip() for line in told["folders"].splitlines()]
     minor = ".".join(interpreter.version.split(".")[:2])
@@ -96,7 +101,9 @@ def _on_path(gcc: str) -> list[str]:
 
 
 def _ask(gcc: str, question: str) -> str:
-    asked = execute.run([gcc, question], environment=_environment())
+    asked = execute.run(
+        [gcc, question], environment=_environment(), timeout_s=execute.patience(execute.START_S)
+    )
     return asked.stdout.strip() if asked.ok else ""
 
 
