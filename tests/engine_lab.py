@@ -21,10 +21,10 @@ import pytest
 from environments import Captured
 
 from bareboat import programs, registry, render
-from bareboat.engines import Unsuitable, bubblewrap, untested
+from bareboat.engines import bubblewrap, untested
 from bareboat.images import roots
 from bareboat.images.executable import look
-from bareboat.model import Image, Job, Site
+from bareboat.model import Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
 
@@ -153,7 +153,7 @@ def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp
         pytest.skip(f"{case} is not installed")
     site = msgspec.structs.replace(base_site, engines=engines)
     verdict = registry.engine(case.engine).judge(site, captured.image)
-    if isinstance(verdict, Unsuitable):
+    if isinstance(verdict, Refusal):
         pytest.skip(f"{case} does not work here: {verdict.reason}")
     for folder in ("work", "home"):
         (tmp_path / folder).mkdir()

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from bareboat.files.kinds import IN_MEMORY
 from bareboat.files.mounts import Mount, existing, mount_of
+from bareboat.model import Rejected
 
 #: Variables that sites set to a user's place on a large file system, the best one first.
 VARIABLES = (
@@ -70,20 +71,12 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Avoided:
-    """A place that was not taken, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where the store goes. The room is None where a store is there already: it was not looked at."""
 
     path: str
     reason: str
-    rejected: tuple[Avoided, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
     free_bytes: int | None = None
     free_inodes: int | None = None
 
@@ -134,7 +127,7 @@ def choose(environment: Mapping[str, str], home: str, probe: Probe) -> Place:
         path = candidate.own if spot.owned else candidate.shared
         obstacle = _obstacle(spot, last=candidate is candidates[-1])
         if obstacle is not None:
-            avoided.append(Avoided(path=path, reason=f"{candidate.name}: {obstacle}"))
+            avoided.append(Rejected(choice=path, reason=f"{candidate.name}: {obstacle}"))
             continue
         room = probe.room(candidate.folder)
         place = Place(
@@ -147,12 +140,12 @@ def choose(environment: Mapping[str, str], home: str, probe: Probe) -> Place:
         if _is_enough(room):
             return place
         scarce.append((place, room))
-        avoided.append(Avoided(path=path, reason=f"{candidate.name} has only {described(room)}"))
+        avoided.append(Rejected(choice=path, reason=f"{candidate.name} has only {described(room)}"))
     if not scarce:
         last = candidates[-1]
         return Place(path=last.own, reason="no other place can be written", rejected=tuple(avoided))
     best, room = max(scarce, key=lambda pair: pair[1].free_bytes)
-    others = tuple(place for place in avoided if place.path != best.path)
+    others = tuple(place for place in avoided if place.choice != best.path)
     return Place(
         path=best.path,
         reason=f"{best.reason}, the most of all places found",
@@ -171,14 +164,14 @@ def described(room: Room) -> str:
     return f"{amount} {left} ({room.kind})"
 
 
-def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candidate], list[Avoided]]:
+def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candidate], list[Rejected]]:
     user = environment.get("USER") or environment.get("LOGNAME") or os.path.basename(home) or str(os.getuid())
     jobs = {environment[name].partition(".")[0] for name in _JOBS if environment.get(name)}
     data = environment.get("XDG_DATA_HOME") or ""
     if not data.startswith("/"):  # relative ones are to be ignored (XDG Base Directory Specification)
         data = os.path.join(home, ".local", "share")
     found: list[_Candidate] = []
-    avoided: list[Avoided] = []
+    avoided: list[Rejected] = []
     taken = {os.path.normpath(home)}
     for name in VARIABLES:
         value = environment.get(name, "")
@@ -189,7 +182,7 @@ def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candid
             continue
         taken.add(folder)
         if any(job in re.split(r"[/._-]", folder) for job in jobs):
-            avoided.append(Avoided(path=folder, reason=f"${name} goes when the job ends"))
+            avoided.append(Rejected(choice=folder, reason=f"${name} goes when the job ends"))
             continue
         own = os.path.join(folder, "bareboat")
         # Where the folder is several users', each has one of their own in it.

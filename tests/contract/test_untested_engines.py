@@ -24,10 +24,10 @@ from processes import left_after
 
 from bareboat import registry, render
 from bareboat.cli import doctor
-from bareboat.engines import Suitable, Unsuitable, shifter, site_images, untested
+from bareboat.engines import Suitable, shifter, site_images, untested
 from bareboat.errors import PlanError
 from bareboat.images.layers.flatten import make_flat
-from bareboat.model import Image, Job, Mount, Site, Topology
+from bareboat.model import Image, Job, Mount, Refusal, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
 
@@ -284,17 +284,17 @@ def test_an_image_that_the_site_has_not_is_refused_with_the_commands_that_bring_
 ) -> None:
     image = make_image()
     judged = registry.engine(engine).judge(sited, image)
-    assert isinstance(judged, Unsuitable)
+    assert isinstance(judged, Refusal)
     assert command + "a" * 12 in judged.remedy
     assert image.digest[:19] in judged.remedy
     uncaptured = registry.engine(engine).judge(sited, make_image(digest=""))
-    assert isinstance(uncaptured, Unsuitable)
+    assert isinstance(uncaptured, Refusal)
     assert uncaptured.remedy == "bareboat capture"
 
 
 def test_an_image_that_is_still_being_pulled_is_not_there(sited: Site) -> None:
     image: Image = make_image(digest="sha256:0123456789ab" + "0" * 52)
-    assert isinstance(shifter.judge(sited, image), Unsuitable)
+    assert isinstance(shifter.judge(sited, image), Refusal)
     facts = sited.engine("shifter")
     assert facts is not None
     assert len(facts.settings) == 1
@@ -317,7 +317,7 @@ def test_a_tool_that_says_something_else_is_shown_with_what_it_says(
 @pytest.mark.parametrize("engine", ENGINES)
 def test_without_it_the_module_is_named(engine: str) -> None:
     judged = registry.engine(engine).judge(make_site(), make_image())
-    assert judged == Unsuitable(f"there is no {engine}", f"module load {engine}")
+    assert judged == Refusal(f"there is no {engine}", f"module load {engine}")
     assert not isinstance(judged, Suitable)
 
 

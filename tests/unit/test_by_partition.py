@@ -9,7 +9,7 @@ from builders import make_job, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.model import Job, Partition, SchedulerFacts, Scheduling, Site, Topology
+from bareboat.model import Job, Partition, Refusal, SchedulerFacts, Scheduling, Site, Topology
 from bareboat.schedulers import by_partition, cpus_per_node, gpus_per_node
 
 MAIN = Partition(
@@ -24,8 +24,14 @@ def site(*partitions: Partition, **facts: Any) -> Site:
     return make_site(schedulers=(SchedulerFacts(name="slurm", version="1", partitions=partitions, **facts),))
 
 
-def objection(job: Job, where: Site) -> tuple[str, str] | None:
+def objection(job: Job, where: Site) -> Refusal | None:
     return by_partition.objection("slurm", job, where)
+
+
+def reason(job: Job, where: Site) -> str:
+    found = objection(job, where)
+    assert found is not None
+    return found.reason
 
 
 def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, **table: Any) -> Job:
@@ -54,18 +60,18 @@ def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, 
 def test_what_cannot_be_had_is_said_with_a_remedy(asked: Job, said: str, remedy: str) -> None:
     found = objection(asked, site(MAIN, SMALL, RETIRED, accounts=("research", "physics")))
     assert found is not None
-    assert said in found[0]
-    assert remedy in found[1]
+    assert said in found.reason
+    assert remedy in found.remedy
 
 
 def test_a_site_without_the_scheduler_an_account_or_a_default() -> None:
     one = job()
-    assert "there is no slurm" in (objection(one, make_site()) or "")[0]
+    assert "there is no slurm" in reason(one, make_site())
     down = make_site(schedulers=(SchedulerFacts(name="slurm", version="", works=False, detail="mute"),))
-    assert (objection(one, down) or "")[0] == "mute"
-    assert "no default partition" in (objection(one, site(SMALL)) or "")[0]
+    assert reason(one, down) == "mute"
+    assert "no default partition" in reason(one, site(SMALL))
     nobody = site(MAIN, accounts=(), settings={"accounts": "enforced"})
-    assert "has no account" in (objection(one, nobody) or "")[0]
+    assert "has no account" in reason(one, nobody)
     assert objection(one, site(MAIN, accounts=())) is None
     assert objection(one, site(MAIN, accounts=None)) is None
 

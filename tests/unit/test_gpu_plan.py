@@ -11,7 +11,7 @@ from builders import make_driver, make_image, make_job, make_rootfs, make_site
 from bareboat import render
 from bareboat.errors import PlanError
 from bareboat.gpu import inject, versions
-from bareboat.gpu.versions import Refused, Served
+from bareboat.gpu.versions import Served
 from bareboat.model import (
     CudaCompat,
     Decision,
@@ -23,6 +23,7 @@ from bareboat.model import (
     Mount,
     PassedOn,
     Plan,
+    Refusal,
     SchedulerFacts,
     Site,
     Topology,
@@ -356,7 +357,7 @@ def test_what_a_driver_does_not_serve(
     cuda: str, compat: CudaCompat | None, driver: dict[str, Any], why: str
 ) -> None:
     verdict = versions.judge_cuda(cuda, make_driver(**driver), compat)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, Refusal)
     assert why in verdict.reason
     assert "or newer" in verdict.remedy
 

@@ -25,11 +25,12 @@ from bareboat.model import (
     MpiFamily,
     Plan,
     Pmi,
+    Refusal,
     SchedulerFacts,
     Topology,
 )
 from bareboat.mpi import inject
-from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, binds, walk
+from bareboat.mpi.ladder import Ground, Rung, Step, binds, walk
 from bareboat.mpi.rules import Layout
 from bareboat.plan import plan
 from bareboat.probe import mpi_library

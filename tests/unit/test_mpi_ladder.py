@@ -9,8 +9,8 @@ from builders import make_image, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.model import Image, MpiFacts, MpiFamily, Pmi
-from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, abi, ground_of, library_of, needs_mpi, walk
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal
+from bareboat.mpi.ladder import Ground, Rung, Step, abi, ground_of, library_of, needs_mpi, walk
 from bareboat.mpi.rules import Layout, Starter
 
 BOTH = ("libmpi.so.12", "libmpi.so.40")

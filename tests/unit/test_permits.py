@@ -15,9 +15,19 @@ import pytest
 from builders import make_image, make_job, make_site
 from msgspec import UNSET, UnsetType
 
-from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Suitable, Unsuitable, bubblewrap, udocker
+from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Suitable, bubblewrap, udocker
 from bareboat.errors import PlanError, ToolError
-from bareboat.model import CaptureRequest, Check, Command, EngineFacts, FileSystem, Mount, Outcome, Topology
+from bareboat.model import (
+    CaptureRequest,
+    Check,
+    Command,
+    EngineFacts,
+    FileSystem,
+    Mount,
+    Outcome,
+    Refusal,
+    Topology,
+)
 from bareboat.plan import plan
 from bareboat.plan.warnings import image_warnings, site_warnings
 from bareboat.probe import permits
@@ -111,8 +121,8 @@ def test_what_forbids_user_namespaces(
 ) -> None:
     found = permits.obstacle(answer, reads(**files))
     assert found is not None
-    assert reason in found[0]
-    assert found[1].startswith(remedy)
+    assert reason in found.reason
+    assert found.remedy.startswith(remedy)
 
 
 def test_a_setting_or_a_filter_that_forbids_nothing_is_no_obstacle() -> None:
@@ -120,10 +130,10 @@ def test_a_setting_or_a_filter_that_forbids_nothing_is_no_obstacle() -> None:
 
 
 def test_a_security_module_may_let_an_engine_through() -> None:
-    check = permits.user_namespaces(("forbidden", "do"), engine_in_namespace=True)
+    check = permits.user_namespaces(Refusal("forbidden", "do"), engine_in_namespace=True)
     assert check.works
     assert "an engine's program may use them" in check.detail
-    assert not permits.user_namespaces(("forbidden", "do"), engine_in_namespace=False).works
+    assert not permits.user_namespaces(Refusal("forbidden", "do"), engine_in_namespace=False).works
 
 
 # -- the rest ------------------------------------------------------------------------------------------
@@ -254,7 +264,7 @@ def test_bubblewrap_runs_it_by_an_overlay() -> None:
     assert argv[at - 1 : at + 3] == ("--overlay-src", "/store/flat/env", "--tmp-overlay", "/env")
     assert argv[argv.index("/data") - 1] == "--ro-bind"
     judged = bubblewrap.judge(make_site(engines=(bwrap(overlay=False),), checks=(NOEXEC,)), make_image())
-    assert judged == Unsuitable("noexec there", "export BAREBOAT_STORE=/x")
+    assert judged == Refusal("noexec there", "export BAREBOAT_STORE=/x")
 
 
 def test_udocker_says_why_it_may_not_trace() -> None:
@@ -264,8 +274,8 @@ def test_udocker_says_why_it_may_not_trace() -> None:
     check = Check(name=PTRACE, works=False, detail="Yama forbids", remedy="sudo sysctl")
     site = make_site(engines=(facts,), checks=(check,))
     mode = udocker.MODES["P1"]
-    assert mode.judge(site, make_image()) == Unsuitable("Yama forbids", "sudo sysctl")
-    assert mode.judge(make_site(engines=(facts,)), make_image()) == Unsuitable("proot error", "")
+    assert mode.judge(site, make_image()) == Refusal("Yama forbids", "sudo sysctl")
+    assert mode.judge(make_site(engines=(facts,)), make_image()) == Refusal("proot error", "")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_what_cannot_hold_a_store_is_told(seen: Spot, reason: str) -> None:
     found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
     assert found.path == "/work/ada/bareboat"
     (avoided,) = found.rejected
-    assert avoided.path == "/scratch/ada/bareboat"
+    assert avoided.choice == "/scratch/ada/bareboat"
     assert avoided.reason.startswith("$SCRATCH: ")
     assert reason in avoided.reason
 
@@ -130,7 +130,7 @@ def test_without_enough_room_anywhere_the_most_is_taken() -> None:
     found = choose(USER | {"SCRATCH": "/scratch/ada"}, HOME, site)
     assert found.path == "/scratch/ada/bareboat"
     assert "the most of all places" in found.reason
-    assert [avoided.path for avoided in found.rejected] == [f"{DATA}/bareboat"]
+    assert [avoided.choice for avoided in found.rejected] == [f"{DATA}/bareboat"]
 
 
 def test_without_any_place_home_is_named() -> None:

@@ -9,8 +9,7 @@ import pytest
 from builders import make_image, make_site
 
 from bareboat import execute, registry
-from bareboat.engines import Unsuitable
-from bareboat.model import Outcome
+from bareboat.model import Outcome, Refusal
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import RealHost
 
@@ -33,6 +32,6 @@ def test_it_does_not_work_and_says_why(
     found = probe_engine(name, Impatient(tmp_path))
     assert [facts.works for facts in found] == [False]
     verdict = registry.engine(chosen).judge(make_site(engines=found), make_image())
-    assert isinstance(verdict, Unsuitable)
+    assert isinstance(verdict, Refusal)
     assert verdict.reason.startswith("when tried, sleep did not answer within 0.1 s; ")
     assert verdict.reason.endswith("give tools more time: export BAREBOAT_TOOL_TIMEOUT_S=60")

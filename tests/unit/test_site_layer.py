@@ -15,8 +15,8 @@ from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 from bareboat import render
 from bareboat.errors import ImageError, PlanError, UsageError
 from bareboat.images.view import View
-from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SchedulerFacts, Site, SiteLayer, Topology
-from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, walk
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, SchedulerFacts, Site, SiteLayer, Topology
+from bareboat.mpi.ladder import Ground, Rung, Step, walk
 from bareboat.mpi.rules import Layout
 from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expected, offers, read_wish
 from bareboat.plan import plan

@@ -16,9 +16,9 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from bareboat import registry
-from bareboat.engines import Container, Unsuitable, proot_start, udocker
+from bareboat.engines import Container, proot_start, udocker
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Mount, PassedOn, Topology
+from bareboat.model import Command, EngineFacts, Mount, PassedOn, Refusal, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 
@@ -261,7 +261,7 @@ def test_an_apptainer_that_fails_is_told_as_mode_s1(tmp_path: Path, monkeypatch:
     (facts,) = udocker.probe(Host(tmp_path))
     assert (facts.path, facts.works, facts.modes) == (str(program), False, ())
     verdict = registry.engine("udocker:S1").judge(make_site(engines=(facts,)), make_image())
-    assert verdict == Unsuitable(facts.faults["S1"], remedy=facts.remedy)
+    assert verdict == Refusal(facts.faults["S1"], remedy=facts.remedy)
 
 
 # -- what the planner makes of a mode ------------------------------------------------------------------

@@ -128,7 +128,7 @@ def _compare(context: Context, login: Site) -> int:
     )
     objection = registry.scheduler(job.scheduler or "local").objection(job, login)
     if objection is not None:
-        raise PlanError(objection[0], remedy=objection[1])
+        raise PlanError(objection.reason, remedy=objection.remedy)
     provided = provide(context.store, login)
     try:
         node = compute.look(context.store, job, login, moved=moved(login, provided), say=context.progress.say)

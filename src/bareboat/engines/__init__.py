@@ -20,6 +20,7 @@ from bareboat.model import (
     Mount,
     Outcome,
     PassedOn,
+    Refusal,
     Site,
     Variable,
 )
@@ -44,8 +45,8 @@ class Host(Protocol):
         """Those of the paths that were not there when they were first asked for."""
         ...
 
-    def user_namespace_obstacle(self) -> tuple[str, str] | None:
-        """What forbids user namespaces here and the command that mends it; None when they work."""
+    def user_namespace_obstacle(self) -> Refusal | None:
+        """What forbids user namespaces here; None when they work."""
         ...
 
 
@@ -147,14 +148,6 @@ class Suitable:
     relinked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unsuitable:
-    """It cannot, and this is why; `remedy` is the command that would change it."""
-
-    reason: str
-    remedy: str = ""
-
-
 class Engine(Protocol):
     """A module of `bareboat.engines`; or one of its ways to run, where it has several to choose from: then
     its `MODES` maps their names to engines of their own, best first, which users call NAME:MODE. One that was
@@ -177,7 +170,7 @@ class Engine(Protocol):
         """Find the engine's program and run something in it."""
         ...
 
-    def judge(self, site: Site, image: Image | None) -> Suitable | Unsuitable:
+    def judge(self, site: Site, image: Image | None) -> Suitable | Refusal:
         """Pure: whether the engine can run the image on the site."""
         ...
 
@@ -269,26 +262,24 @@ NO_SECCOMP = "not in this kernel"
 LEAST_SHM_BYTES = 256 * 2**20
 
 
-def usable(
-    name: str, site: Site, image: Image | None, *, program: str, remedy: str
-) -> EngineFacts | Unsuitable:
-    """The engine as it was probed; Unsuitable where it cannot run anything. `remedy`: where it comes from."""
+def usable(name: str, site: Site, image: Image | None, *, program: str, remedy: str) -> EngineFacts | Refusal:
+    """The engine as it was probed; Refusal where it cannot run anything. `remedy`: where it comes from."""
     if image is None:
-        return Unsuitable("there is no image to run", remedy="bareboat capture")
+        return Refusal("there is no image to run", remedy="bareboat capture")
     facts = site.engine(name)
     if facts is None:
-        return Unsuitable(f"there is no {program}", remedy=remedy)
+        return Refusal(f"there is no {program}", remedy=remedy)
     if not facts.works:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+        return Refusal(facts.detail, remedy=facts.remedy)
     return facts
 
 
-def refusal(site: Site, name: str) -> Unsuitable | None:
+def refusal(site: Site, name: str) -> Refusal | None:
     """What the site's check of this name says against an engine that needs it; None when it works."""
     check = site.check(name)
     if check is None or check.works:
         return None
-    return Unsuitable(check.detail, remedy=check.remedy)
+    return Refusal(check.detail, remedy=check.remedy)
 
 
 def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:

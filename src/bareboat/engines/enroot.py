@@ -25,7 +25,6 @@ from bareboat.engines import (
     Container,
     Host,
     Suitable,
-    Unsuitable,
     plain_start,
     refusal,
     sealed,
@@ -33,7 +32,7 @@ from bareboat.engines import (
 )
 from bareboat.engines.fixed import inside, inside_name
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Site, Variable, WhenSet, Word
+from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Refusal, Site, Variable, WhenSet, Word
 from bareboat.model.command import CARRIER
 
 NAME = "enroot"
@@ -82,11 +81,11 @@ def _try(host: Host, path: str) -> EngineFacts:
     outcome = host.run([*known[:4], *callers, *known[4:]])
     if outcome.ok and outcome.stdout == "written\n":
         return _facts(path, version[0], True, f"it ran on a read-only folder; {UNTESTED}")
-    reason, remedy = host.user_namespace_obstacle() or (
+    obstacle = host.user_namespace_obstacle() or Refusal(
         f"it failed with: {outcome.stderr.strip() or repr(outcome.stdout)}",
         "bareboat doctor",
     )
-    return _facts(path, version[0], False, f"{reason}; {UNTESTED}", remedy)
+    return _facts(path, version[0], False, f"{obstacle.reason}; {UNTESTED}", obstacle.remedy)
 
 
 def _facts(path: str, version: str, works: bool, detail: str, remedy: str = "") -> EngineFacts:
@@ -95,9 +94,9 @@ def _facts(path: str, version: str, works: bool, detail: str, remedy: str = "") 
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     facts = usable(NAME, site, image, program="enroot", remedy="module load enroot")
-    if isinstance(facts, Unsuitable):
+    if isinstance(facts, Refusal):
         return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused

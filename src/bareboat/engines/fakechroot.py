@@ -23,13 +23,12 @@ from bareboat.engines import (
     Container,
     Host,
     Suitable,
-    Unsuitable,
     fakechroot_start,
     proot_start,
     python_start,
 )
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Mount, Site
+from bareboat.model import Command, EngineFacts, Image, Mount, Refusal, Site
 from bareboat.paths import lies_in
 
 MODE = "F1"
@@ -167,16 +166,16 @@ def _fault(host: Host, library: str) -> str | None:
     return None
 
 
-def judge(facts: EngineFacts, site: Site, image: Image) -> Suitable | Unsuitable:
+def judge(facts: EngineFacts, site: Site, image: Image) -> Suitable | Refusal:
     """Whether the image's programs can be started by this machine's loader."""
     glibc = image.glibc if image.digest else site.glibc  # a capture that is still to be made
     if glibc is None:
-        return Unsuitable(
+        return Refusal(
             "the image has no glibc, into whose programs alone libfakechroot can be loaded: static programs "
             "and musl's do not look into the image"
         )
     if glibc != site.glibc:
-        return Unsuitable(
+        return Refusal(
             f"the image has glibc {glibc}, this machine {site.glibc}: under fakechroot programs are "
             "started by this machine's loader, which must be of the same"
         )

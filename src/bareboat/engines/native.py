@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from bareboat.engines import (
-    PASSED_ASSIGNMENT,
-    RUN_VARIABLES,
-    Container,
-    Host,
-    Suitable,
-    Unsuitable,
-    passed_on,
-    sealed,
-)
-from bareboat.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, Host, Suitable, passed_on, sealed
+from bareboat.model import Command, EngineFacts, Image, Joined, Refusal, Site, Variable, WhenSet, Word
 
 NAME = "native"
 CONTAINS = False
@@ -35,9 +26,9 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     if image is not None and (image.python is None or image.reference):
-        return Unsuitable("the image was not captured on this machine: its files are not on bare metal")
+        return Refusal("the image was not captured on this machine: its files are not on bare metal")
     return Suitable("runs the environment where it stands")
 
 

@@ -35,7 +35,6 @@ from bareboat.engines import (
     Host,
     Seccomp,
     Suitable,
-    Unsuitable,
     passed_on,
     refusal,
     sealed,
@@ -50,6 +49,7 @@ from bareboat.model import (
     Image,
     Joined,
     Mount,
+    Refusal,
     Site,
     Variable,
     WhenSet,
@@ -164,7 +164,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return probe_as(NAME, host, _WAYS)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     return judge_as(NAME, site, image)
 
 
@@ -230,7 +230,7 @@ def _try(
             break
     obstacle = host.user_namespace_obstacle()
     if obstacle is not None and os.getuid() != 0:
-        return facts(path, version[0], *obstacle)
+        return facts(path, version[0], obstacle.reason, obstacle.remedy)
     unique = "\n".join(dict.fromkeys(said))
     remedy = "podman system migrate" if "cannot re-exec" in unique else "podman info"
     if "subuid" in unique or "newuidmap" in unique:
@@ -256,9 +256,9 @@ def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") ->
     )
 
 
-def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Refusal:
     facts = usable(name, site, image, program=name, remedy=f"module load {name}")
-    if isinstance(facts, Unsuitable):
+    if isinstance(facts, Refusal):
         return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused

@@ -8,8 +8,8 @@ Manual: https://github.com/NERSC/podman-hpc
 
 from __future__ import annotations
 
-from bareboat.engines import Container, Host, Suitable, Unsuitable, podman
-from bareboat.model import Command, EngineFacts, Image, Site
+from bareboat.engines import Container, Host, Suitable, podman
+from bareboat.model import Command, EngineFacts, Image, Refusal, Site
 
 NAME = "podman-hpc"
 CONTAINS = True
@@ -39,7 +39,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return podman.probe_as(NAME, host, _WAYS)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     return podman.judge_as(NAME, site, image)
 
 

@@ -19,7 +19,6 @@ from bareboat.engines import (
     Container,
     Host,
     Suitable,
-    Unsuitable,
     plain_start,
     sealed,
     site_images,
@@ -27,7 +26,7 @@ from bareboat.engines import (
 )
 from bareboat.engines.fixed import inside, inside_name
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+from bareboat.model import Command, EngineFacts, Image, Joined, Refusal, Site, Variable, WhenSet, Word
 
 NAME = "sarus"
 CONTAINS = True
@@ -70,9 +69,9 @@ def _facts(
     )  # fmt: skip
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     facts = usable(NAME, site, image, program="sarus", remedy="module load sarus")
-    if isinstance(facts, Unsuitable):
+    if isinstance(facts, Refusal):
         return facts
     assert image is not None  # usable() said so
     missing = site_images.missing(image, facts, tool="Sarus", how=_HOW)

@@ -20,14 +20,13 @@ from bareboat.engines import (
     Container,
     Host,
     Suitable,
-    Unsuitable,
     plain_start,
     sealed,
     site_images,
     usable,
 )
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Site, Variable, WhenSet, Word
+from bareboat.model import Command, EngineFacts, Image, Joined, Refusal, Site, Variable, WhenSet, Word
 
 NAME = "shifter"
 CONTAINS = True
@@ -74,9 +73,9 @@ def _facts(path: str, works: bool, detail: str, images: dict[str, str] | None = 
     )  # fmt: skip
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     facts = usable(NAME, site, image, program="shifter", remedy="module load shifter")
-    if isinstance(facts, Unsuitable):
+    if isinstance(facts, Refusal):
         return facts
     assert image is not None  # usable() said so
     missing = site_images.missing(image, facts, tool="Shifter", how=_HOW)

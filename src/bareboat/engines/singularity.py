@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bareboat.engines import Apart, Container, Host, Suitable, Unsuitable, apptainer
-from bareboat.model import Command, EngineFacts, Image, Site
+from bareboat.engines import Apart, Container, Host, Suitable, apptainer
+from bareboat.model import Command, EngineFacts, Image, Refusal, Site
 
 NAME = "singularity"
 CONTAINS = True
@@ -18,7 +18,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return apptainer.probe_as(NAME, host)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     return apptainer.judge_as(NAME, site, image)
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 
 from bareboat import digests
-from bareboat.engines import Unsuitable
-from bareboat.model import EngineFacts, Image
+from bareboat.model import EngineFacts, Image, Refusal
 
 _DIGITS = 12
 
@@ -36,16 +35,16 @@ def listed(said: str) -> dict[str, str]:
     return {digits: f"{repository}:{digits}" for repository, digits in found}
 
 
-def missing(image: Image, facts: EngineFacts, *, tool: str, how: str) -> Unsuitable | None:
+def missing(image: Image, facts: EngineFacts, *, tool: str, how: str) -> Refusal | None:
     """Why it cannot run: the image has not been brought there. `how`: the commands, with NAME and DIGEST."""
     if not image.digest:
-        return Unsuitable(
+        return Refusal(
             f"{tool} runs images of its own repository, and this one is not captured yet",
             remedy="bareboat capture",
         )
     if key(image.digest) in facts.settings:
         return None
-    return Unsuitable(
+    return Refusal(
         f"{tool} runs images of its own repository only, and has none called {name(image.digest)}",
         remedy=how.replace("NAME", name(image.digest)).replace("DIGEST", digests.short(image.digest)),
     )

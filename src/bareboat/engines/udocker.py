@@ -46,7 +46,6 @@ from bareboat.engines import (
     Host,
     Seccomp,
     Suitable,
-    Unsuitable,
     apptainer,
     fakechroot,
     proot_start,
@@ -54,7 +53,7 @@ from bareboat.engines import (
     refusal,
 )
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Mount, Outcome, Site
+from bareboat.model import Command, EngineFacts, Image, Mount, Outcome, Refusal, Site
 
 NAME = "udocker"
 CONTAINS = True
@@ -162,7 +161,7 @@ class _Under:
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
         return self._host.absent(paths)
 
-    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+    def user_namespace_obstacle(self) -> Refusal | None:
         return self._host.user_namespace_obstacle()
 
 
@@ -263,7 +262,7 @@ def _fault(host: Host, path: str, mode: str) -> str | None:
     return None
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Unsuitable:
+def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     """The verdict on the first mode that can run the image, else on the first."""
     verdicts = [mode.judge(site, image) for mode in MODES.values()]
     return next((each for each in verdicts if isinstance(each, Suitable)), verdicts[0])
@@ -281,7 +280,7 @@ class Mode:
     """A way to run: an engine of its own, by what it makes of its facts."""
 
     mode: str
-    judged: Callable[[EngineFacts, Site, Image], Suitable | Unsuitable]
+    judged: Callable[[EngineFacts, Site, Image], Suitable | Refusal]
     wrapped: Callable[[EngineFacts, Command, Container, Site], Command]
     LIMITS: Mapping[str, str] = field(default_factory=dict)
     CONTAINS: bool = True
@@ -302,9 +301,9 @@ class Mode:
         """What was found that works in this mode."""
         return next((f for f in site.engines if f.name == NAME and self.mode in f.modes), None)
 
-    def judge(self, site: Site, image: Image | None) -> Suitable | Unsuitable:
+    def judge(self, site: Site, image: Image | None) -> Suitable | Refusal:
         if image is None:
-            return Unsuitable("there is no image to run", remedy="bareboat capture")
+            return Refusal("there is no image to run", remedy="bareboat capture")
         facts = self.facts(site)
         if facts is not None:
             return refusal(site, PROGRAMS_IN_STORE) or self.judged(facts, site, image)
@@ -312,10 +311,10 @@ class Mode:
         if failed is not None:
             # What PRoot prints when it may not trace says nothing of why.
             told = refusal(site, PTRACE) if self.mode in PROOT_MODES else None
-            return told or Unsuitable(failed.faults[self.mode], remedy=failed.remedy)
+            return told or Refusal(failed.faults[self.mode], remedy=failed.remedy)
         if site.engine(NAME) is None:
-            return Unsuitable("there is no udocker", remedy=_GET)
-        return Unsuitable(f"there is no {_NEEDS[self.mode]}", remedy=_GET)
+            return Refusal("there is no udocker", remedy=_GET)
+        return Refusal(f"there is no {_NEEDS[self.mode]}", remedy=_GET)
 
     def wrap(self, command: Command, container: Container, site: Site) -> Command:
         facts = self.facts(site)
@@ -326,9 +325,9 @@ class Mode:
 _NEEDS = {"S1": "Apptainer or Singularity", "F1": "libfakechroot", "P1": "PRoot", "P2": "PRoot"}
 
 
-def _judge_starter(facts: EngineFacts, site: Site, image: Image) -> Suitable | Unsuitable:
+def _judge_starter(facts: EngineFacts, site: Site, image: Image) -> Suitable | Refusal:
     verdict = apptainer.judge(_apptainer_s(facts, site), image)
-    if isinstance(verdict, Unsuitable):
+    if isinstance(verdict, Refusal):
         return verdict
     return dataclasses.replace(verdict, reason=f"mode S1: {verdict.reason}")
 
@@ -351,7 +350,7 @@ def _apptainer_s(facts: EngineFacts, site: Site) -> Site:
     return msgspec.structs.replace(site, engines=(told,))
 
 
-def _judge_proot(mode: str, facts: EngineFacts, _site: Site, _image: Image) -> Suitable | Unsuitable:
+def _judge_proot(mode: str, facts: EngineFacts, _site: Site, _image: Image) -> Suitable | Refusal:
     return Suitable(
         f"{facts.path} {facts.version or 'of unknown version'}, {facts.origin}; mode {mode} ran "
         f"here when probed; {COST}",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bareboat.model import CudaCompat, GpuDriver
+from bareboat.model import CudaCompat, GpuDriver, Refusal
 from bareboat.versions import numbers
 
 #: CUDA -> the first driver for Linux that serves it.
@@ -46,14 +46,6 @@ class Served:
     compat: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """It cannot work: why, and what would change it."""
-
-    reason: str
-    remedy: str
-
-
 def newest_cuda(driver: str) -> str | None:
     """The newest CUDA that a driver serves as it is; None for one that is too old or not known."""
     served = [cuda for cuda, first in FIRST_DRIVERS.items() if numbers(first) <= numbers(driver)]
@@ -64,7 +56,7 @@ def is_data_centre(model: str) -> bool:
     return bool(_DATA_CENTRE.search(model)) and not _NOT_DATA_CENTRE.search(model)
 
 
-def judge_cuda(cuda: str, driver: GpuDriver, compat: CudaCompat | None) -> Served | Refused:
+def judge_cuda(cuda: str, driver: GpuDriver, compat: CudaCompat | None) -> Served | Refusal:
     """Whether the driver serves an image's CUDA."""
     if not driver.version:
         return Served("the driver's version is not known; its libraries are taken as they are")
@@ -89,32 +81,32 @@ def judge_cuda(cuda: str, driver: GpuDriver, compat: CudaCompat | None) -> Serve
     old = f"driver {driver.version} serves CUDA up to {newest or 'nothing known'}, and the image has {cuda}"
     remedy = f"take an image with CUDA {newest or '11'} or older, or a node with driver {needed} or newer"
     if compat is None:
-        return Refused(f"{old}, without a forward-compatibility package (cuda-compat)", remedy)
+        return Refusal(f"{old}, without a forward-compatibility package (cuda-compat)", remedy)
     compat_cuda = newest_cuda(compat.driver)
     package = f"the image's forward-compatibility package {compat.driver}"
     if compat_cuda is None or numbers(compat_cuda) < wanted:
-        return Refused(f"{old}; {package} is too old for that", remedy)
+        return Refusal(f"{old}; {package} is too old for that", remedy)
     if have < numbers(_FIRST_FOR_COMPAT):
-        return Refused(f"{old}; {package} needs driver {_FIRST_FOR_COMPAT} or newer", remedy)
+        return Refusal(f"{old}; {package} needs driver {_FIRST_FOR_COMPAT} or newer", remedy)
     others = [model for model in driver.models if not is_data_centre(model)]
     if others or not driver.models:
         what = others[0] if others else "a GPU whose name cannot be told"
-        return Refused(f"{old}; {package} works on data-centre GPUs only, and here is {what}", remedy)
+        return Refusal(f"{old}; {package} works on data-centre GPUs only, and here is {what}", remedy)
     return Served(f"{old}: {package} is taken, which these data-centre GPUs allow", compat=True)
 
 
-def judge_glibc(driver: GpuDriver, image_glibc: str | None) -> Refused | None:
+def judge_glibc(driver: GpuDriver, image_glibc: str | None) -> Refusal | None:
     """Why an image's glibc cannot load the driver's libraries; None when it can."""
     if driver.glibc is None:
         return None
     if image_glibc is None:
-        return Refused(
+        return Refusal(
             f"the driver's libraries are made for glibc, {driver.glibc} or newer, and the image has none "
             "that is known",
             "take an image with glibc: Alpine's musl cannot load them",
         )
     if numbers(driver.glibc) > numbers(image_glibc):
-        return Refused(
+        return Refusal(
             f"the driver's {driver.glibc_by} needs glibc {driver.glibc}, and the image has {image_glibc}",
             f"take an image with glibc {driver.glibc} or newer",
         )

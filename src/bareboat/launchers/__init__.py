@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from bareboat.model import Claim, Command, Image, Job, MpiFacts, Position, Site, Start, Word
+from bareboat.model import Claim, Command, Image, Job, MpiFacts, Position, Refusal, Site, Start, Word
 from bareboat.mpi.proven import Proven
 
 
@@ -20,14 +20,6 @@ class Launchable:
     proves: Claim | None = None
     note: str = ""
     warning: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NotLaunchable:
-    """It cannot, and this is why."""
-
-    reason: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +72,7 @@ class Launcher(Protocol):
     #: What is started once per node writes it there; the job script does for what it starts rank by rank.
     KEEPS_OUTPUT: bool
 
-    def judge(self, job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+    def judge(self, job: Job, surroundings: Surroundings) -> Launchable | Refusal:
         """Whether the launcher can start this job there."""
         ...
 

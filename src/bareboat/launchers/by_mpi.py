@@ -9,18 +9,10 @@ import msgspec
 
 from bareboat import __version__, codec
 from bareboat.fabric import told
-from bareboat.launchers import (
-    RANK_NAMES,
-    RANK_VARIABLES,
-    Launchable,
-    NotLaunchable,
-    Passed,
-    Surroundings,
-    threads,
-)
-from bareboat.model import Claim, Command, Image, Job, Where, digestible
+from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launchable, Passed, Surroundings, threads
+from bareboat.model import Claim, Command, Image, Job, Refusal, Where, digestible
 from bareboat.mpi import inject, proven, proving, rules
-from bareboat.mpi.ladder import Ground, Refusal, Rung, Step, ground_of, library_of, needs_mpi, walk
+from bareboat.mpi.ladder import Ground, Rung, Step, ground_of, library_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 
@@ -99,15 +91,15 @@ def step(rung: Rung, name: str, job: Job, around: Surroundings) -> Step:
     return found
 
 
-def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable | NotLaunchable:
+def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable | Refusal:
     if job.launcher != name and not needs_mpi(around.image):
-        return NotLaunchable(
+        return Refusal(
             "nothing in the environment uses MPI", remedy=f'set launcher = "{name}", if something does'
         )
     found = climb(rung, name, job, around)
     if isinstance(found, Refusal):
         reasons = "; ".join(f"{each.choice}: {each.reason}" for each in found.rejected)
-        return NotLaunchable(
+        return Refusal(
             reasons or found.reason,
             remedy=next((each.remedy for each in found.rejected if each.remedy), found.remedy),
         )
@@ -158,14 +150,14 @@ def unjudged(image: Image | None, job: Job) -> str:
     )
 
 
-def alone(name: str, job: Job, around: Surroundings) -> NotLaunchable | None:
+def alone(name: str, job: Job, around: Surroundings) -> Refusal | None:
     """Why a launcher that tells ranks nothing of MPI is not to be taken unasked: programs that use MPI would
     run as N worlds of one rank each, and nobody would notice. None when there is no such program."""
     if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
         return None
     found = walk(around.image, ground(job, around), layout(job, around))
     users = ", ".join(sorted(users_of(around.image)))
-    return NotLaunchable(
+    return Refusal(
         f"{users} would find N worlds of one rank each",
         remedy=found.remedy
         if isinstance(found, Refusal)

@@ -15,12 +15,11 @@ from bareboat.launchers import (
     RANK_VARIABLES,
     SECRET,
     Launchable,
-    NotLaunchable,
     Passed,
     Surroundings,
     threads,
 )
-from bareboat.model import Command, Job, Position, Start, Where, Word
+from bareboat.model import Command, Job, Position, Refusal, Start, Where, Word
 from bareboat.mpi import door, rendezvous, text
 
 NAME = "horovod"
@@ -52,10 +51,10 @@ _OWN = (
 )
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     image = surroundings.image
     if image is not None and "horovod" not in image.frameworks:
-        return NotLaunchable(
+        return Refusal(
             "Horovod is not in the environment", remedy='set site_layer = ["horovod"] in the job file'
         )
     return Launchable("Horovod over Gloo: neither MPI nor ssh takes part")

@@ -6,8 +6,8 @@ Every rank is in a container of its own. What is bound is said by `bareboat.mpi.
 
 from __future__ import annotations
 
-from bareboat.launchers import Launchable, NotLaunchable, Passed, Surroundings, by_mpi, mpirun, srun
-from bareboat.model import Command, Job, Position, Start, Word
+from bareboat.launchers import Launchable, Passed, Surroundings, by_mpi, mpirun, srun
+from bareboat.model import Command, Job, Position, Refusal, Start, Word
 from bareboat.mpi.ladder import Rung, Step
 
 NAME = "host-mpi"
@@ -16,9 +16,9 @@ START = Start.PROGRAM
 KEEPS_OUTPUT = False
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     if surroundings.engine == "native":
-        return NotLaunchable("without a container the host's MPI needs no binding", remedy="leave it out")
+        return Refusal("without a container the host's MPI needs no binding", remedy="leave it out")
     return by_mpi.judge(Rung.HOST_LIBRARY, NAME, job, surroundings)
 
 

@@ -8,17 +8,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from bareboat.launchers import (
-    RANK_NAMES,
-    SECRET,
-    Launchable,
-    NotLaunchable,
-    Passed,
-    Surroundings,
-    by_mpi,
-    threads,
-)
-from bareboat.model import Command, Job, Position, Start, Variable, Where, Word
+from bareboat.launchers import RANK_NAMES, SECRET, Launchable, Passed, Surroundings, by_mpi, threads
+from bareboat.model import Command, Job, Position, Refusal, Start, Variable, Where, Word
 from bareboat.mpi import door, relay, text
 from bareboat.mpi.ladder import Rung, Step
 from bareboat.mpi.rules import Starter
@@ -43,9 +34,9 @@ exit "$code"
 """
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     if not by_mpi.has_python(surroundings.image):
-        return NotLaunchable(
+        return Refusal(
             "its ranks are started through a small Python program, and the image has no Python 3",
             remedy="install python3 in the image",
         )

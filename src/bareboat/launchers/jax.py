@@ -15,12 +15,11 @@ from bareboat.launchers import (
     RANK_NAMES,
     RANK_VARIABLES,
     Launchable,
-    NotLaunchable,
     Passed,
     Surroundings,
     threads,
 )
-from bareboat.model import Command, Job, Position, Start, Where, Word
+from bareboat.model import Command, Job, Position, Refusal, Start, Where, Word
 
 NAME = "jax"
 POSITION = Position.OUTSIDE
@@ -37,10 +36,10 @@ SLURM_NTASKS=$WORLD_SIZE SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK
 """
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     image = surroundings.image
     if image is not None and "jax" not in image.frameworks:
-        return NotLaunchable("JAX is not in the environment", remedy="pip install jax")
+        return Refusal("JAX is not in the environment", remedy="pip install jax")
     return Launchable("jax.distributed.initialize() is told the coordinator and the ranks")
 
 

@@ -7,8 +7,8 @@ https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Proce
 
 from __future__ import annotations
 
-from bareboat.launchers import Launchable, NotLaunchable, Passed, Surroundings, by_mpi
-from bareboat.model import Command, Job, Position, Start, Word
+from bareboat.launchers import Launchable, Passed, Surroundings, by_mpi
+from bareboat.model import Command, Job, Position, Refusal, Start, Word
 from bareboat.mpi.ladder import Rung, Step
 from bareboat.mpi.rules import Starter
 
@@ -23,7 +23,7 @@ NAMES = {
 }
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     return by_mpi.judge(Rung.HOST_LAUNCHER, NAME, job, surroundings)
 
 

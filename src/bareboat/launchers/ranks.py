@@ -8,17 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from bareboat.launchers import (
-    INTERFACE,
-    RANK_VARIABLES,
-    Launchable,
-    NotLaunchable,
-    Passed,
-    Surroundings,
-    by_mpi,
-    threads,
-)
-from bareboat.model import Command, Job, Position, Start, Where, Word
+from bareboat.launchers import INTERFACE, RANK_VARIABLES, Launchable, Passed, Surroundings, by_mpi, threads
+from bareboat.model import Command, Job, Position, Refusal, Start, Where, Word
 
 NAME = "ranks"
 POSITION = Position.OUTSIDE
@@ -26,7 +17,7 @@ START = Start.RANKS
 KEEPS_OUTPUT = True
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     refusal = by_mpi.alone(NAME, job, surroundings)
     if refusal is not None:
         return refusal

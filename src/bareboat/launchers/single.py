@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bareboat.launchers import Launchable, NotLaunchable, Passed, Surroundings
-from bareboat.model import Command, Job, Position, Start, Word
+from bareboat.launchers import Launchable, Passed, Surroundings
+from bareboat.model import Command, Job, Position, Refusal, Start, Word
 
 NAME = "single"
 POSITION = Position.INSIDE
@@ -11,9 +11,9 @@ START = Start.NODES
 KEEPS_OUTPUT = False
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     if job.topology.world_size > 1:
-        return NotLaunchable(
+        return Refusal(
             f"it starts one process, and the topology asks for {job.topology.world_size}",
             remedy="set nodes = 1 and ranks_per_node = 1, or leave the launcher to the planner",
         )

@@ -5,8 +5,8 @@ Documentation: https://slurm.schedmd.com/mpi_guide.html
 
 from __future__ import annotations
 
-from bareboat.launchers import Launchable, NotLaunchable, Passed, Surroundings, by_mpi
-from bareboat.model import Command, Job, Position, Start, Word
+from bareboat.launchers import Launchable, Passed, Surroundings, by_mpi
+from bareboat.model import Command, Job, Position, Refusal, Start, Word
 from bareboat.mpi.ladder import Rung, Step
 
 NAME = "srun"
@@ -17,9 +17,9 @@ KEEPS_OUTPUT = False
 NAMES = {"rank": "${SLURM_PROCID:-0}", "local_rank": "${SLURM_LOCALID:-0}"}
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     if surroundings.scheduler != "slurm":
-        return NotLaunchable(
+        return Refusal(
             "it is Slurm's, and the job is not Slurm's", remedy="bareboat submit --scheduler slurm"
         )
     return by_mpi.judge(Rung.DIRECT, NAME, job, surroundings)

@@ -9,16 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from bareboat.launchers import (
-    RANK_NAMES,
-    RANK_VARIABLES,
-    Launchable,
-    NotLaunchable,
-    Passed,
-    Surroundings,
-    threads,
-)
-from bareboat.model import Command, Job, Position, Start, Where, Word
+from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launchable, Passed, Surroundings, threads
+from bareboat.model import Command, Job, Position, Refusal, Start, Where, Word
 
 NAME = "tensorflow"
 POSITION = Position.OUTSIDE
@@ -40,11 +32,11 @@ printf -v TF_CONFIG '{"cluster": {"worker": [%s]}, "task": {"type": "worker", "i
 """
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     image = surroundings.image
     names = ("tensorflow", "tensorflow-cpu", "tensorflow_cpu", "tensorflow-gpu", "tensorflow_gpu")
     if image is not None and not any(name in image.frameworks for name in names):
-        return NotLaunchable("TensorFlow is not in the environment", remedy="pip install tensorflow")
+        return Refusal("TensorFlow is not in the environment", remedy="pip install tensorflow")
     return Launchable("each worker is told all workers by TF_CONFIG")
 
 

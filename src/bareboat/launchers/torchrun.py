@@ -5,8 +5,8 @@ Documentation: https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from __future__ import annotations
 
-from bareboat.launchers import INTERFACE, Launchable, NotLaunchable, Passed, Surroundings, threads
-from bareboat.model import Command, Job, Joined, Position, Start, Variable, Where, Word
+from bareboat.launchers import INTERFACE, Launchable, Passed, Surroundings, threads
+from bareboat.model import Command, Job, Joined, Position, Refusal, Start, Variable, Where, Word
 from bareboat.mpi import text
 
 NAME = "torchrun"
@@ -45,17 +45,17 @@ main()
 )
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | NotLaunchable:
+def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
     program = job.command[0]
     if not program.rpartition("/")[2].startswith("python"):
-        return NotLaunchable(
+        return Refusal(
             f"it starts Python scripts, and the command starts {program!r}",
             remedy='write the command as ["python", "train.py", …]',
         )
     if surroundings.image is not None and "torch" not in surroundings.image.frameworks:
-        return NotLaunchable("PyTorch is not in the environment", remedy="pip install torch")
+        return Refusal("PyTorch is not in the environment", remedy="pip install torch")
     if job.launcher != NAME and surroundings.image is not None and "horovod" in surroundings.image.frameworks:
-        return NotLaunchable(
+        return Refusal(
             "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
             remedy='set launcher = "torchrun", for a script that uses torch.distributed',
         )

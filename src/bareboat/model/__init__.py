@@ -45,7 +45,7 @@ from bareboat.model.image import (
 )
 from bareboat.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
 from bareboat.model.mpi import HostLibrary, HostMpiTree, MpiFacts, MpiFamily, Pmi
-from bareboat.model.plan import Claim, Decision, Delivery, Plan, Rejected, Requirement
+from bareboat.model.plan import Claim, Decision, Delivery, Plan, Refusal, Rejected, Requirement
 from bareboat.model.record import (
     Arm,
     Delivered,
@@ -77,8 +77,8 @@ __all__ = [
     "Image", "Job", "JobStart", "JobState", "Joined", "JoinedTree", "Layer", "Linked", "Mark",
     "MemorySample", "Mount", "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile", "Partition",
     "PassedOn", "Phases", "Pin", "Plan", "Pmi", "Position", "Prefix", "Process", "ProveRequest",
-    "QueueEntry", "Record", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "Sealed",
-    "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Study", "Submission", "Topology", "Trust",
-    "Variable", "WhenSet", "Where", "Window", "Word", "check_variable", "digestible", "is_carried",
+    "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling",
+    "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Study", "Submission", "Topology",
+    "Trust", "Variable", "WhenSet", "Where", "Window", "Word", "check_variable", "digestible", "is_carried",
     "kept_result", "looks_secret",
 ]  # fmt: skip

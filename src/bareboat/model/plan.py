@@ -18,6 +18,15 @@ class Rejected(Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
+class Refusal(Struct, frozen=True):
+    """Why something cannot be done here, and the command that would change it; `rejected`: the ways that were
+    tried."""
+
+    reason: str
+    remedy: str = ""
+    rejected: tuple[Rejected, ...] = ()
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     """One choice of the planner."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Rejected, Site
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, Rejected, Site
 from bareboat.mpi import inject
 from bareboat.mpi.rules import Launch, Layout, Setting, Starter, Verdict, judge, launch_of
 from bareboat.versions import numbers
@@ -80,15 +80,6 @@ class Step:
         """Names the step among the site's proofs."""
         library = self.library.title if self.library is not None else "no MPI"
         return f"{self.choice} x {library}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """No rung holds."""
-
-    reason: str
-    remedy: str
-    rejected: tuple[Rejected, ...]
 
 
 def ground_of(

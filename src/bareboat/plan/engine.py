@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bareboat import registry
-from bareboat.engines import Engine, Suitable, Unsuitable, untested
+from bareboat.engines import Engine, Suitable, untested
 from bareboat.errors import PlanError
-from bareboat.model import Decision, Image, Job, Rejected, Site
+from bareboat.model import Decision, Image, Job, Refusal, Rejected, Site
 from bareboat.plan.ranking import Ranking
 
 #: How many ways out an error names, the cheapest engine's first.
@@ -40,14 +40,14 @@ def choose_engine(
             verdict = _if_writable(engine, verdict)
         if isinstance(verdict, Suitable) and job.form == "file":
             obstacle = file_obstacle(engine, site)
-            verdict = verdict if obstacle is None else Unsuitable(obstacle, _AS_A_TREE)
+            verdict = verdict if obstacle is None else Refusal(obstacle, _AS_A_TREE)
         if isinstance(verdict, Suitable) and chosen is None:
             try:
                 attempt(engine, verdict)
             except PlanError as error:
                 failed = failed or error
-                verdict = Unsuitable(error.message, remedy=error.remedy)
-        if isinstance(verdict, Unsuitable):
+                verdict = Refusal(error.message, remedy=error.remedy)
+        if isinstance(verdict, Refusal):
             rejected.append(Rejected(choice=name, reason=verdict.reason, remedy=verdict.remedy))
         elif not engine.CONTAINS and not job.engine:
             rejected.append(
@@ -116,16 +116,16 @@ def file_obstacle(engine: Engine, site: Site) -> str | None:
     return f"a {engine.FILES[0]} cannot be run here: {fault}" if fault else None
 
 
-def _if_writable(engine: Engine, verdict: Suitable) -> Suitable | Unsuitable:
+def _if_writable(engine: Engine, verdict: Suitable) -> Suitable | Refusal:
     """Whether the engine can also let the command write anywhere in the image, as the job asks."""
     if engine.CONTAINS and not engine.STACKS:
-        return Unsuitable("it shows the image read-only, and writable = true asks for more", _READ_ONLY)
+        return Refusal("it shows the image read-only, and writable = true asks for more", _READ_ONLY)
     if engine.CONTAINS and not verdict.overlay:
-        return Unsuitable("writable = true needs an overlay, and this user cannot mount one here", _READ_ONLY)
+        return Refusal("writable = true needs an overlay, and this user cannot mount one here", _READ_ONLY)
     return verdict
 
 
-def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Suitable | Unsuitable) -> PlanError:
+def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Suitable | Refusal) -> PlanError:
     blocking = [r for r in rejected if r.choice != "native"] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
     remedies = sorted(

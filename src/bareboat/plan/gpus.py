@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from bareboat.engines import Engine
 from bareboat.errors import PlanError
 from bareboat.gpu import inject, versions
-from bareboat.gpu.versions import Refused
-from bareboat.model import CudaCompat, Decision, GpuDriver, Image, Job, Mount, Rejected, Rootfs, Site
+from bareboat.model import CudaCompat, Decision, GpuDriver, Image, Job, Mount, Refusal, Rejected, Rootfs, Site
 from bareboat.schedulers import Scheduler
 
 _SUBJECT = "GPU driver"
@@ -141,25 +140,25 @@ def _driver(wish: _Wish, site: Site, scheduler: Scheduler) -> GpuDriver | None:
 
 def _fault(
     wish: _Wish, driver: GpuDriver | None, image: Image | None, site: Site, scheduler: Scheduler
-) -> Refused | None:
+) -> Refusal | None:
     """Why the driver cannot be given to the image."""
     if driver is None:
         if not scheduler.AT_ONCE:  # its nodes have what this one has not
             return None
-        return Refused(f"{site.hostname} has no GPU driver", _DOCTOR)
+        return Refusal(f"{site.hostname} has no GPU driver", _DOCTOR)
     if not driver.devices and scheduler.AT_ONCE:
-        return Refused(
+        return Refusal(
             f"{site.hostname} has {_named(driver)}, but no device of a GPU", "run it on a node with GPUs"
         )
     made_for = {"nvidia": wish.cuda, "amd": wish.rocm}[driver.vendor]
     if made_for is None and (wish.cuda or wish.rocm):
-        return Refused(f"{wish}, and here is {_named(driver)}", "take an image that is made for these GPUs")
+        return Refusal(f"{wish}, and here is {_named(driver)}", "take an image that is made for these GPUs")
     if driver.vendor == "nvidia":
         if not driver.libraries:
-            return Refused("libcuda.so.1 of the driver was not found on this machine", _DOCTOR)
+            return Refusal("libcuda.so.1 of the driver was not found on this machine", _DOCTOR)
         if wish.cuda is not None:
             verdict = versions.judge_cuda(wish.cuda, driver, image.cuda_compat if image is not None else None)
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, Refusal):
                 return verdict
     if image is None or not image.digest or (driver.vendor == "amd" and wish.rocm is not None):
         return None  # an environment that is only described has the machine's glibc

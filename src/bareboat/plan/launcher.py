@@ -10,8 +10,8 @@ from bareboat import registry
 from bareboat.engines import Container, Engine
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
-from bareboat.launchers import Launchable, Launcher, NotLaunchable, Surroundings, by_mpi
-from bareboat.model import Command, Decision, Image, Job, Rejected, Start
+from bareboat.launchers import Launchable, Launcher, Surroundings, by_mpi
+from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
 from bareboat.plan import sweep, watchdog
 from bareboat.plan.environment import is_own
 from bareboat.plan.gpus import Gpu
@@ -49,7 +49,7 @@ def choose_launcher(
     )
 
 
-def _linked(launcher: Launcher, job: Job, around: Surroundings) -> NotLaunchable | None:
+def _linked(launcher: Launcher, job: Job, around: Surroundings) -> Refusal | None:
     """Why a program that is linked to an MPI is not started rank by rank, whatever else the image has."""
     program = around.image.program if around.image is not None else None
     if launcher.START is not Start.RANKS or program is None or not program.mpi:

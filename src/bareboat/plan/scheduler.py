@@ -14,7 +14,7 @@ def choose_scheduler(job: Job, site: Site, decisions: list[Decision]) -> Schedul
     scheduler = registry.scheduler(name)
     objection = scheduler.objection(job, site)
     if objection is not None:
-        raise PlanError(objection[0], remedy=objection[1])
+        raise PlanError(objection.reason, remedy=objection.remedy)
     reason = "this machine runs it at once"
     facts = site.scheduler(name)
     if facts is not None:

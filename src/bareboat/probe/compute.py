@@ -23,7 +23,7 @@ from bareboat import access, codec, execute, registry, submission
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, ToolError
 from bareboat.files.mounts import Mount, find_mount
-from bareboat.model import FileSystem, Job, JobState, Outcome, QueueEntry, Site
+from bareboat.model import FileSystem, Job, JobState, Outcome, QueueEntry, Refusal, Site
 from bareboat.printable import one_line
 from bareboat.probe import fabrics, processor
 from bareboat.probe.attempts import attempt
@@ -129,7 +129,7 @@ class NodeHost:
                 self._absent.update({path: path in told.splitlines() for path in asked})
             return tuple(path for path in paths if self._absent[path])
 
-    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+    def user_namespace_obstacle(self) -> Refusal | None:
         status = self.shell("cat /proc/self/status")
         values = {path: self.shell(f"cat {path} 2>/dev/null || true") for path, *_ in SWITCHES}
         return obstacle_of(values, status)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bareboat import access, execute
-from bareboat.model import Outcome
+from bareboat.model import Outcome, Refusal
 from bareboat.probe.files import read_text as read_text
 from bareboat.probe.permits import SWITCHES as SWITCHES
 from bareboat.probe.permits import Trials
@@ -61,18 +61,18 @@ class RealHost:
             )
             return tuple(path for path in paths if self._absent[path])
 
-    def user_namespace_obstacle(self) -> tuple[str, str] | None:
+    def user_namespace_obstacle(self) -> Refusal | None:
         return self.trials.obstacle()
 
 
-def obstacle_of(values: Mapping[str, str], status: str) -> tuple[str, str] | None:
+def obstacle_of(values: Mapping[str, str], status: str) -> Refusal | None:
     """The same, of what the settings' files and /proc/self/status hold."""
     for path, forbids, remedy in SWITCHES:
         if values[path].strip() == forbids:
             setting = path.removeprefix("/proc/sys/").replace("/", ".")
-            return f"user namespaces are switched off: {setting}={forbids}", remedy
+            return Refusal(f"user namespaces are switched off: {setting}={forbids}", remedy)
     if "Seccomp:\t2" in status:
-        return (
+        return Refusal(
             "a seccomp filter is on this process, as in a container, and seems to forbid user namespaces",
             "start the outer container with --security-opt seccomp=unconfined",
         )

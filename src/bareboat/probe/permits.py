@@ -23,7 +23,7 @@ from typing import Protocol
 from bareboat.engines import LEAST_SHM_BYTES, NO_SECCOMP, PROGRAMS_IN_STORE, PTRACE, USER_NAMESPACES
 from bareboat.errors import ToolError
 from bareboat.files.kinds import is_networked
-from bareboat.model import Check, FileSystem, Outcome
+from bareboat.model import Check, FileSystem, Outcome, Refusal
 from bareboat.probe import permits_trial
 from bareboat.probe.files import read_text
 
@@ -107,8 +107,8 @@ class Trials:
     def asked(self) -> bool:
         return self._answers is not None
 
-    def obstacle(self) -> tuple[str, str] | None:
-        """What forbids user namespaces here and the command that mends it; None when they work."""
+    def obstacle(self) -> Refusal | None:
+        """What forbids user namespaces here; None when they work."""
         return obstacle(self.answers().get("user namespace", Answer()), read_text)
 
 
@@ -122,31 +122,31 @@ def parse(said: str) -> dict[str, Answer]:
     return found
 
 
-def obstacle(answer: Answer, read: Callable[[str], str]) -> tuple[str, str] | None:
+def obstacle(answer: Answer, read: Callable[[str], str]) -> Refusal | None:
     """Why a user namespace could not be made and used, and the command to allow it; None when it could."""
     if answer.ok:
         return None
     for path, forbids, remedy in SWITCHES:
         if read(path).strip() == forbids:
             setting = path.removeprefix("/proc/sys/").replace("/", ".")
-            return f"user namespaces are switched off: {setting}={forbids}", remedy
+            return Refusal(f"user namespaces are switched off: {setting}={forbids}", remedy)
     if answer.number in (errno.ENOSPC, errno.EUSERS):
-        return (
+        return Refusal(
             f"there are too many user namespaces, or too many one inside the other: {answer.reason}",
             "leave the container that this runs in, or: sudo sysctl -w user.max_user_namespaces=15000",
         )
     if re.search(r"^Seccomp:\s*2", read("/proc/self/status"), re.MULTILINE):
-        return (
+        return Refusal(
             "a seccomp filter is on this process, as in a container, and forbids user namespaces or "
             f"mounts in them: {answer.reason}",
             "start the outer container with --security-opt seccomp=unconfined",
         )
     if not re.search(r"^(\S+ ){4}/ ", read("/proc/self/mountinfo"), re.MULTILINE):
-        return (
+        return Refusal(
             f"this process is in a chroot, in which the kernel makes no user namespaces: {answer.reason}",
             "leave the chroot",
         )
-    return (
+    return Refusal(
         f"user namespaces are refused, by a security module perhaps: {answer.reason}",
         "ask the administrator: journalctl -k | grep -iE 'apparmor|avc|userns'",
     )
@@ -188,16 +188,16 @@ def checks(
     )
 
 
-def user_namespaces(blocked: tuple[str, str] | None, *, engine_in_namespace: bool) -> Check:
+def user_namespaces(blocked: Refusal | None, *, engine_in_namespace: bool) -> Check:
     if blocked is None:
         return Check(name=USER_NAMESPACES, works=True, detail="one was made, and a tmpfs mounted in it")
     if engine_in_namespace:
         return Check(
             name=USER_NAMESPACES,
             works=True,
-            detail=f"an engine's program may use them, other programs may not: {blocked[0]}",
+            detail=f"an engine's program may use them, other programs may not: {blocked.reason}",
         )
-    return Check(name=USER_NAMESPACES, works=False, detail=blocked[0], remedy=blocked[1])
+    return Check(name=USER_NAMESPACES, works=False, detail=blocked.reason, remedy=blocked.remedy)
 
 
 def overlay(answers: Mapping[str, Answer], store: FileSystem | None) -> Check:

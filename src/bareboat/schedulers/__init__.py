@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from msgspec import UNSET
 
 from bareboat.errors import ToolError
-from bareboat.model import Job, Mark, Outcome, QueueEntry, SchedulerFacts, Site
+from bareboat.model import Job, Mark, Outcome, QueueEntry, Refusal, SchedulerFacts, Site
 from bareboat.printable import one_line
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Scheduler(Protocol):
         """What is known of the scheduler here; None when it is not here."""
         ...
 
-    def objection(self, job: Job, site: Site) -> tuple[str, str] | None:
+    def objection(self, job: Job, site: Site) -> Refusal | None:
         """Why the job cannot be had here, with the remedy; None when nothing is known against it."""
         ...
 

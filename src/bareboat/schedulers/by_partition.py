@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from bareboat.model import Job, Partition, SchedulerFacts, Site
+from bareboat.model import Job, Partition, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import clock, cpus_per_node, gpus_per_node
 
 #: Among the facts' settings: so many elements may an array job have.
@@ -16,52 +16,60 @@ MAX_ARRAY = "max_array"
 
 def objection(
     name: str, job: Job, site: Site, *, word: str = "partition", needs_default: bool = True
-) -> tuple[str, str] | None:
+) -> Refusal | None:
     """`word`: what the scheduler calls a partition. `needs_default`: a job without one must find a
     default."""
     facts = site.scheduler(name)
     if facts is None:
-        return f"there is no {name} on this machine", "log in to the cluster, or run it here: bareboat run"
+        return Refusal(
+            f"there is no {name} on this machine", "log in to the cluster, or run it here: bareboat run"
+        )
     if not facts.works:
-        return facts.detail, "ask again when it answers: bareboat doctor"
+        return Refusal(facts.detail, "ask again when it answers: bareboat doctor")
     partition = None
     if facts.partitions:
         partition = facts.partition(job.scheduling.partition)
         names = ", ".join(p.name for p in facts.partitions)
         if job.scheduling.partition is None and partition is None and needs_default:
-            return f"the cluster has no default {word}", f"--partition NAME, one of: {names}"
+            return Refusal(f"the cluster has no default {word}", f"--partition NAME, one of: {names}")
         if partition is None and job.scheduling.partition is not None:
-            return f"there is no {word} {job.scheduling.partition!r}", f"--partition NAME, one of: {names}"
+            return Refusal(
+                f"there is no {word} {job.scheduling.partition!r}", f"--partition NAME, one of: {names}"
+            )
         if partition is not None and not partition.up:
             others = (
                 ", ".join(p.name for p in facts.partitions if p.up) or "none is up: ask the administrator"
             )
-            return f"the {word} {partition.name} takes no jobs now", f"--partition NAME, one of: {others}"
+            return Refusal(
+                f"the {word} {partition.name} takes no jobs now", f"--partition NAME, one of: {others}"
+            )
     account = job.scheduling.account
     if facts.accounts is not None and account is not None and account not in facts.accounts:
         known = ", ".join(facts.accounts) or "none: ask the administrator for an account"
-        return f"{site.user} cannot charge the account {account!r}", f"--account NAME, one of: {known}"
+        return Refusal(
+            f"{site.user} cannot charge the account {account!r}", f"--account NAME, one of: {known}"
+        )
     if facts.accounts == () and facts.settings.get("accounts") == "enforced":
-        return (
+        return Refusal(
             f"{site.user} has no account on this cluster, or it has expired",
             "ask the administrator for an account",
         )
     most = facts.settings.get(MAX_ARRAY, "")
     if job.sweep is not UNSET and most.isdigit() and len(job.sweep.points) > int(most):
-        return (
+        return Refusal(
             f"the sweep has {len(job.sweep.points)} points, and an array job of this cluster at most {most}",
             f"write sweeps of {most} points or fewer under [sweep], and hand them over one by one",
         )
     return None if partition is None else _too_much(job, partition, facts, word)
 
 
-def _too_much(job: Job, partition: Partition, facts: SchedulerFacts, word: str) -> tuple[str, str] | None:
+def _too_much(job: Job, partition: Partition, facts: SchedulerFacts, word: str) -> Refusal | None:
     """What the job asks for that the partition can never give."""
     where = f"the {word} {partition.name}"
     topology = job.topology
     most = min((n for n in (partition.nodes, partition.max_nodes) if n is not None), default=None)
     if most is not None and topology.nodes > most:
-        return (
+        return Refusal(
             f"the job asks for {topology.nodes} nodes, and {where} gives {most}" + _elsewhere(job, facts),
             f"set nodes = {most} or fewer under [topology], or take another {word}",
         )
@@ -79,10 +87,14 @@ def _too_much(job: Job, partition: Partition, facts: SchedulerFacts, word: str) 
         if asked is None or limit is None or asked <= limit:
             continue
         if what == "seconds":
-            return f"the job asks for {clock(asked)}, and {where} gives {clock(limit)}", f"set {mend}"
-        return f"the job asks for {asked} {what} on a node, and a node of {where} has {limit}", f"set {mend}"
+            return Refusal(
+                f"the job asks for {clock(asked)}, and {where} gives {clock(limit)}", f"set {mend}"
+            )
+        return Refusal(
+            f"the job asks for {asked} {what} on a node, and a node of {where} has {limit}", f"set {mend}"
+        )
     if partition.accounts and job.scheduling.account and job.scheduling.account not in partition.accounts:
-        return (
+        return Refusal(
             f"{where} is not for the account {job.scheduling.account!r}",
             f"--account NAME, one of: {', '.join(partition.accounts)}",
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bareboat import bash
 from bareboat.errors import PlanError
-from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import (
     Array,
     Asks,
@@ -79,17 +79,19 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     return SchedulerFacts(name=NAME, version=version, partitions=partitions, remarks=tuple(remarks))
 
 
-def objection(job: Job, site: Site) -> tuple[str, str] | None:
+def objection(job: Job, site: Site) -> Refusal | None:
     found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
     if found is not None:
         return found
     for name in ("qos", "reservation", "account"):
         if getattr(job.scheduling, name) is not None:
-            return f"Flux has no {name}", f'leave {name} out; a bank: options = ["--bank=NAME"]'
+            return Refusal(f"Flux has no {name}", f'leave {name} out; a bank: options = ["--bank=NAME"]')
     if at_once(job) is not None:
-        return "Flux has no array jobs, and starts a sweep's points as it can", "leave --at-once out"
+        return Refusal("Flux has no array jobs, and starts a sweep's points as it can", "leave --at-once out")
     if job.scheduling.mem_per_node_bytes is not None:
-        return "Flux gives memory with cores and nodes, not by the byte", "leave mem_per_node_bytes out"
+        return Refusal(
+            "Flux gives memory with cores and nodes, not by the byte", "leave mem_per_node_bytes out"
+        )
     return None
 
 

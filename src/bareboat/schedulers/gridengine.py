@@ -10,7 +10,17 @@ from collections.abc import Iterator, Sequence
 
 from bareboat import bash
 from bareboat.errors import PlanError, ToolError
-from bareboat.model import DefaultMemory, Job, JobState, Outcome, Partition, QueueEntry, SchedulerFacts, Site
+from bareboat.model import (
+    DefaultMemory,
+    Job,
+    JobState,
+    Outcome,
+    Partition,
+    QueueEntry,
+    Refusal,
+    SchedulerFacts,
+    Site,
+)
 from bareboat.printable import one_line
 from bareboat.schedulers import (
     MEM_PER_NODE,
@@ -172,7 +182,7 @@ def _is_single(job: Job) -> bool:
     return job.topology.nodes == 1 and cpus_per_node(job) == 1
 
 
-def objection(job: Job, site: Site) -> tuple[str, str] | None:
+def objection(job: Job, site: Site) -> Refusal | None:
     found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
     if found is not None:
         return found
@@ -180,15 +190,19 @@ def objection(job: Job, site: Site) -> tuple[str, str] | None:
     assert facts is not None  # that would have been the objection
     if not _is_single(job) and _environment(job, site) is None:
         rules = ", ".join(f"{k[3:]} ({v.split(' ')[0]})" for k, v in facts.settings.items() if k[:3] == "pe ")
-        return (
+        return Refusal(
             f"no parallel environment gives {cpus_per_node(job)} slots on each of {job.topology.nodes} nodes",
             f"as many ranks_per_node x cpus_per_rank as one of these gives: {rules or 'there is none'}",
         )
     if gpus_per_node(job) and "gpu" not in facts.settings:
-        return "Grid Engine counts no GPUs on this cluster", "ask for a queue with GPUs: gpus_per_rank = 0"
+        return Refusal(
+            "Grid Engine counts no GPUs on this cluster", "ask for a queue with GPUs: gpus_per_rank = 0"
+        )
     for name in ("qos", "constraint"):
         if getattr(job.scheduling, name) is not None:
-            return f"Grid Engine has no {name}", f'leave {name} out; resources: options = ["-l NAME=VALUE"]'
+            return Refusal(
+                f"Grid Engine has no {name}", f'leave {name} out; resources: options = ["-l NAME=VALUE"]'
+            )
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bareboat.model import Job, Outcome, SchedulerFacts, Site
+from bareboat.model import Job, Outcome, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import Array, Asks, Query
 
 NAME = "local"
@@ -30,24 +30,24 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     return None
 
 
-def objection(job: Job, site: Site) -> tuple[str, str] | None:
+def objection(job: Job, site: Site) -> Refusal | None:
     topology = job.topology
     if topology.nodes > 1:
-        return (
+        return Refusal(
             f"the topology asks for {topology.nodes} nodes, and this machine is one",
             _somewhere(site),
         )
     if topology.cpus_per_rank is not None:
         needed = topology.cpus_per_rank * topology.ranks_per_node
         if needed > site.cpus:
-            return (
+            return Refusal(
                 f"{topology.ranks_per_node} ranks with {topology.cpus_per_rank} CPUs each need {needed}, "
                 f"and {site.hostname} has {site.cpus}",
                 _fewer_cpus(topology.ranks_per_node, topology.cpus_per_rank, site.cpus),
             )
     gpus = topology.gpus_per_rank * topology.ranks_per_node
     if gpus > len(site.gpus):
-        return (
+        return Refusal(
             f"the topology asks for {gpus} GPUs on a node, and {site.hostname} has {len(site.gpus)}",
             "set gpus_per_rank = 0 under [topology], or run where there are GPUs",
         )

@@ -17,6 +17,7 @@ from bareboat.model import (
     Outcome,
     Partition,
     QueueEntry,
+    Refusal,
     SchedulerFacts,
     Site,
 )
@@ -128,10 +129,12 @@ def _default_memory(shown: str) -> dict[str, DefaultMemory]:
     return found
 
 
-def objection(job: Job, site: Site) -> tuple[str, str] | None:
+def objection(job: Job, site: Site) -> Refusal | None:
     found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
     if found is None and job.scheduling.qos is not None:
-        return "LSF has no quality of service", 'leave qos out; a service class: options = ["-sla NAME"]'
+        return Refusal(
+            "LSF has no quality of service", 'leave qos out; a service class: options = ["-sla NAME"]'
+        )
     return found
 
 

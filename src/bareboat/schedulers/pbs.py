@@ -21,6 +21,7 @@ from bareboat.model import (
     Outcome,
     Partition,
     QueueEntry,
+    Refusal,
     SchedulerFacts,
     Site,
 )
@@ -174,12 +175,12 @@ def _of(site: Site) -> str:
     return facts.settings.get("flavour", "torque") if facts is not None else "torque"
 
 
-def objection(job: Job, site: Site) -> tuple[str, str] | None:
+def objection(job: Job, site: Site) -> Refusal | None:
     found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
     if found is None and job.scheduling.qos is not None and _of(site) == "pro":
-        return "PBS Professional has no quality of service", "leave qos out, or name a --partition"
+        return Refusal("PBS Professional has no quality of service", "leave qos out, or name a --partition")
     if found is None and at_once(job) is not None and not has_arrays(site):
-        return (
+        return Refusal(
             "Torque's commands over Slurm know no elements of arrays, so that each point is a job of its own",
             "leave --at-once out, or --scheduler slurm",
         )

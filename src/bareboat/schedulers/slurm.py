@@ -17,6 +17,7 @@ from bareboat.model import (
     Outcome,
     Partition,
     QueueEntry,
+    Refusal,
     SchedulerFacts,
     Site,
 )
@@ -224,7 +225,7 @@ def _mpi_plugins(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def objection(job: Job, site: Site) -> tuple[str, str] | None:
+def objection(job: Job, site: Site) -> Refusal | None:
     return by_partition.objection(NAME, job, site)
 
 
