@@ -71,6 +71,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     hostile = sum("tests/hostile/" in str(report.nodeid) for report in passed)
     if hostile:
         terminalreporter.write_line(f"hostile cases passed: {hostile}")
+    if config.getoption("--require"):
+        terminalreporter.write_line(f"CPU time: {sum(_cpu_s.values()):.0f} s, most of it in")
+        for test, cost_s in _cpu_s.most_common(15):
+            terminalreporter.write_line(f"  {cost_s:6.1f} s  {test}")
+
+
+#: CPU time of each test function, with all its parameters and what it started and waited for.
+_cpu_s: Counter[str] = Counter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    before = sum(os.times()[:4])
+    result = yield
+    _cpu_s[item.nodeid.partition("[")[0]] += sum(os.times()[:4]) - before
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
