@@ -1,6 +1,6 @@
-# Two commands do everything: `make prove` and `make test`.
+# `make prove` measures the example; `make test` runs all checks and tests.
 #   PYTHON=python3.12   another interpreter (3.11 or newer)
-#   REQUIRE=1           a missing component fails the tests instead of skipping them
+#   REQUIRE=1           fail, instead of skip, a test whose tool is not installed
 #   TESTS="-k gate"     arguments for pytest
 PYTHON ?= python3
 TESTS ?=
@@ -42,16 +42,16 @@ bench: .venv/.ready
 .venv-test/.ready: pyproject.toml $(wildcard locks/*.txt)
 	@$(MAKE) --no-print-directory venv VENV=.venv-test INSTALL='-e .[study,example,test]'
 
-# Exact versions with their hashes; docs/testing.md says how they are renewed.
+# Exact versions with their hashes; docs/testing.md describes how to renew them.
 LOCK = locks/$(if $(findstring test,$(INSTALL)),test,$(if $(findstring study,$(INSTALL)),run,core)).txt
 
 .PHONY: venv
 venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo 'Python 3.11 or newer is needed; name one: make $(or $(MAKECMDGOALS),prove) PYTHON=python3.12' >&2; exit 2; }
+	  echo 'Python 3.11 or newer is required; choose one: make $(or $(MAKECMDGOALS),prove) PYTHON=python3.12' >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
-	  echo 'This Python cannot make virtual environments; on Debian: apt-get install python3-venv' >&2; exit 2; }
-	@echo 'making $(VENV)' >&2
+	  echo 'This Python cannot create virtual environments; on Debian: apt-get install python3-venv' >&2; exit 2; }
+	@echo 'creating $(VENV)' >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(PIP_INSTALL) --require-hashes --requirement $(LOCK)
 	@$(VENV)/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation $(INSTALL)

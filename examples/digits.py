@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 digits.py --epochs 40
 
-Every rank sees its own share of each epoch; gradients are averaged by DistributedDataParallel over
-gloo, so it runs on any CPU. The data ships inside scikit-learn: nothing is downloaded.
+Every rank trains on its own share of each epoch. DistributedDataParallel averages the gradients over
+gloo, so the script runs on any CPU. scikit-learn contains the data: nothing is downloaded.
 """
 
 import bareboat_meter
@@ -91,7 +91,7 @@ def main():
         print(f"world size {world_size}, test accuracy {test_accuracy:.4f}", flush=True)
         meter.result(test_accuracy=test_accuracy)
     meter.close()
-    # DistributedDataParallel lies in a reference cycle. It has to go before its process group: otherwise
+    # DistributedDataParallel is in a reference cycle and must be freed before its process group: otherwise
     # one run in about fifty aborts here ("terminate called without an active exception").
     gc.collect()
     dist.destroy_process_group()
