@@ -18,7 +18,7 @@ from pythons import make_rootfs
 from bareboat.images.inside import look
 from bareboat.model import MpiFacts, Pmi
 from bareboat.mpi import proving
-from bareboat.mpi.rules import PASSED, Ending, Launch, Layout, Setting, Starter, judge, launch_of
+from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, Starter, judge, manager_of
 
 #: Of images that are made for a test.
 PYTHON = Path("/usr/bin/python3")
@@ -104,7 +104,7 @@ def start(up: Cluster, words: str, name: str, settings: tuple[Setting, ...], siz
 def test_srun_does_what_is_foretold(
     slurm: Cluster, mpis: dict[str, MpiFacts], pmi: Pmi | None, name: str
 ) -> None:
-    launch = Launch(starter=Starter.SRUN, pmi=pmi, in_slurm=True, pmix_version="4")
+    launch = ProcessManager(starter=Starter.SRUN, pmi=pmi, in_slurm=True, pmix_version="4")
     verdict = judge(launch, mpis[name], Layout(nodes=2, ranks_per_node=2))
     place = tuple(setting for setting in verdict.settings if setting.name == "OPAL_PREFIX")
     words = f"srun --mpi={pmi.value if pmi else 'none'}"
@@ -118,7 +118,7 @@ def test_what_a_launcher_starts_in_an_allocation_with_the_settings(
     slurm: Cluster, mpis: dict[str, MpiFacts], launcher: str, name: str, ranks: int
 ) -> None:
     """With the settings of the rules it works, or it is known not to."""
-    launch = launch_of(mpis[launcher], in_slurm=True)
+    launch = manager_of(mpis[launcher], in_slurm=True)
     assert launch is not None
     verdict = judge(launch, mpis[name], Layout(nodes=2, ranks_per_node=ranks))
     many = f"-ppn {ranks}" if launch.starter is Starter.HYDRA else f"--map-by ppr:{ranks}:node"

@@ -18,7 +18,7 @@ from tools import tool
 from bareboat.images.inside import look
 from bareboat.model import MpiFacts
 from bareboat.mpi import proving
-from bareboat.mpi.rules import PASSED, Ending, Launch, Layout, Setting, judge, launch_of, singleton
+from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, judge, manager_of, singleton
 from bareboat.printable import one_line
 
 PREFIX = Path(os.environ.get("BAREBOAT_LAB_MPI", "/opt/bareboat-lab/mpi"))
@@ -93,8 +93,8 @@ def ending(found: proving.Proof) -> Ending:
     return Ending.FAILS
 
 
-def launch(launcher: Installed) -> Launch:
-    found = launch_of(launcher.facts, in_slurm=False)
+def launch(launcher: Installed) -> ProcessManager:
+    found = manager_of(launcher.facts, in_slurm=False)
     assert found is not None
     return found
 

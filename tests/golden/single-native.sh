@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:2f881b4a7f90.
+# Written by Bareboat 0.1.0, plan sha256:15a1eac1bf2e.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

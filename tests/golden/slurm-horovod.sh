@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:f9c2db25f323.
+# Written by Bareboat 0.1.0, plan sha256:c2349f292b2e.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher jax, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:d315e6044957.
+# Written by Bareboat 0.1.0, plan sha256:0403cc3891c5.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

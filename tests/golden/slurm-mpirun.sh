@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:54e0125b67ce.
+# Written by Bareboat 0.1.0, plan sha256:23f1e457116e.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

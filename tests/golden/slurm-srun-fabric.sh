@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:ea2753a5589c.
+# Written by Bareboat 0.1.0, plan sha256:8636fb6a90a8.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

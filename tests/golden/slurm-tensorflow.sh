@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher tensorflow, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:645d2e46fbd6.
+# Written by Bareboat 0.1.0, plan sha256:3010e3b52e2d.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

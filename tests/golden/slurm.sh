@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:8bff4d6a41a6.
+# Written by Bareboat 0.1.0, plan sha256:b32a4a7d732f.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

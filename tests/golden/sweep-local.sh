@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher ranks, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:0505929d32fa.
+# Written by Bareboat 0.1.0, plan sha256:f0c816f19e5c.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -5,7 +5,7 @@
 #BSUB -W 1:30
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:fd2c4be10d6d.
+# Written by Bareboat 0.1.0, plan sha256:bb6a9d8ea994.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

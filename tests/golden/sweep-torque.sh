@@ -6,7 +6,7 @@
 #PBS -t 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:bba501f45f8e.
+# Written by Bareboat 0.1.0, plan sha256:a11d3ea50ae2.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:bc94fd604b41.
+# Written by Bareboat 0.1.0, plan sha256:4cc495009f20.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

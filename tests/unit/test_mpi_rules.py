@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.model import MpiFacts, MpiFamily, Pmi
-from bareboat.mpi.rules import PASSED, Ending, Launch, Layout, Setting, Starter, Verdict, judge, launch_of
+from bareboat.mpi.rules import (
+    PASSED,
+    Ending,
+    Layout,
+    ProcessManager,
+    Setting,
+    Starter,
+    Verdict,
+    judge,
+    manager_of,
+)
 
 WORKS, SINGLETONS, FAILS, HANGS = Ending.WORKS, Ending.SINGLETONS, Ending.FAILS, Ending.HANGS
 
@@ -36,14 +46,14 @@ NODES = Layout(nodes=2, ranks_per_node=2)
 ONE_A_NODE = Layout(nodes=2, ranks_per_node=1)
 
 
-def launcher(mpi: MpiFacts, *, in_slurm: bool) -> Launch:
-    found = launch_of(mpi, in_slurm=in_slurm)
+def launcher(mpi: MpiFacts, *, in_slurm: bool) -> ProcessManager:
+    found = manager_of(mpi, in_slurm=in_slurm)
     assert found is not None
     return found
 
 
-def srun(pmi: Pmi | None, pmix_version: str | None = "4.2.2") -> Launch:
-    return Launch(
+def srun(pmi: Pmi | None, pmix_version: str | None = "4.2.2") -> ProcessManager:
+    return ProcessManager(
         starter=Starter.SRUN, pmi=pmi, in_slurm=True, pmix_version=pmix_version if pmi is Pmi.PMIX else None
     )
 
@@ -77,7 +87,7 @@ LETTERS = {"O": WORKS, "S": SINGLETONS, "F": FAILS, "H": HANGS}
         for library, letter in zip(LIBRARIES, letters, strict=True)
     ],
 )
-def test_matrix(launch: Launch, library: MpiFacts, layout: Layout, expected: Ending) -> None:
+def test_matrix(launch: ProcessManager, library: MpiFacts, layout: Layout, expected: Ending) -> None:
     verdict = judge(launch, library, layout)
     assert verdict.bare is expected
     assert verdict.reason
@@ -191,8 +201,10 @@ def test_openmpi_from_before_pmix_is_refused() -> None:
 def test_an_unknown_family_is_not_guessed() -> None:
     verdict = judge(srun(Pmi.PMIX), MpiFacts(family=MpiFamily.UNKNOWN, library="/lib/libmpi.so"), NODES)
     assert verdict.ending is FAILS
-    assert launch_of(MpiFacts(family=MpiFamily.CRAY, launcher="/opt/cray/bin/mpiexec"), in_slurm=True) is None
-    assert launch_of(MpiFacts(family=MpiFamily.OPENMPI), in_slurm=True) is None, "it has no launcher"
+    assert (
+        manager_of(MpiFacts(family=MpiFamily.CRAY, launcher="/opt/cray/bin/mpiexec"), in_slurm=True) is None
+    )
+    assert manager_of(MpiFacts(family=MpiFamily.OPENMPI), in_slurm=True) is None, "it has no launcher"
 
 
 facts = st.builds(
@@ -210,9 +222,9 @@ layouts = st.builds(
     Layout, nodes=st.integers(1, 3), ranks_per_node=st.integers(1, 3), container_per_rank=st.booleans()
 )
 launches = st.one_of(
-    st.builds(launch_of, facts, in_slurm=st.booleans()).filter(lambda found: found is not None),
+    st.builds(manager_of, facts, in_slurm=st.booleans()).filter(lambda found: found is not None),
     st.builds(
-        Launch,
+        ProcessManager,
         starter=st.just(Starter.SRUN),
         pmi=st.sampled_from([None, *Pmi]),
         pmix_version=st.sampled_from([None, "3.2", "4.2.2", "5.0.3"]),
@@ -222,7 +234,9 @@ launches = st.one_of(
 
 
 @given(launches, facts, layouts)
-def test_every_pair_has_one_answer_with_a_reason(launch: Launch, library: MpiFacts, layout: Layout) -> None:
+def test_every_pair_has_one_answer_with_a_reason(
+    launch: ProcessManager, library: MpiFacts, layout: Layout
+) -> None:
     verdict = judge(launch, library, layout)
     assert verdict.reason
     names = [setting.name for setting in verdict.settings]

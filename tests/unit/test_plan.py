@@ -28,14 +28,13 @@ from bareboat.model import (
     Layer,
     Mount,
     Plan,
-    Position,
     Prefix,
     Rejected,
     SchedulerFacts,
     Scheduling,
     Site,
+    Start,
     Topology,
-    Where,
 )
 from bareboat.plan import plan
 
@@ -238,7 +237,7 @@ def test_one_process_needs_no_launcher() -> None:
 def test_ranks_of_a_python_script_are_started_by_torchrun_inside_the_container() -> None:
     made = planned(make_job(topology=Topology(ranks_per_node=6, cpus_per_rank=3), environment={}))
     assert made.launcher == "torchrun"
-    assert decision(made, "launcher").choice == f"torchrun, {Position.INSIDE.value}"
+    assert decision(made, "launcher").choice == "torchrun, inside the container"
     assert "6 ranks" in decision(made, "launcher").reason
     assert rejected(made, "launcher", "single").reason == (
         "it starts one process, and the topology asks for 6"
@@ -248,7 +247,7 @@ def test_ranks_of_a_python_script_are_started_by_torchrun_inside_the_container()
     assert inner(made.command)[-4:] == ("python", "digits.py", "--epochs", "40")
     assert environment(made.command)["OMP_NUM_THREADS"] == "3"
     assert made.keeps_output
-    assert made.command.where is Where.NODE
+    assert made.start is Start.NODES
 
 
 def test_torchrun_can_be_asked_for_with_one_rank() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bareboat import registry
 from bareboat.errors import PlanError, UsageError
-from bareboat.model import Position
+from bareboat.model import Start
 
 GROUPS = ("engines", "launchers", "schedulers")
 LOADERS = {
@@ -49,9 +49,9 @@ def test_every_name_has_a_module_of_that_name(group: str) -> None:
         assert Path(str(module.__file__)).parent.name == group
 
 
-def test_every_launcher_says_where_it_stands() -> None:
+def test_every_launcher_says_who_starts_the_ranks() -> None:
     for name in registry.names("launchers"):
-        assert isinstance(registry.launcher(name).POSITION, Position)
+        assert isinstance(registry.launcher(name).START, Start)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from watch import processes_with, wait_until
 from bareboat import render
 from bareboat.errors import UsageError
 from bareboat.execute import processes_of
-from bareboat.launchers import torchrun
+from bareboat.launchers import Launch, torchrun
 from bareboat.model import Command, EngineFacts, Mount, Plan, Requirement, Topology
 from bareboat.plan import plan
 
@@ -399,9 +399,9 @@ def test_the_folder_of_the_ranks_is_removed_unless_it_was_given(tmp_path: Path) 
 
 
 def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_path: Path) -> None:
-    argv = torchrun.wrap(
-        Command(argv=("/bin/sh", "-c", "exit $1", "x")), make_job(), make_surroundings()
-    ).argv
+    launch = torchrun.judge(make_job(), make_surroundings())
+    assert isinstance(launch, Launch)
+    argv = launch.start(Command(argv=("/bin/sh", "-c", "exit $1", "x"))).argv
     (at,) = (at for at, word in enumerate(argv) if word == "--no-python")
     (tmp_path / "logs").mkdir()
     for rank, code in (("1", "5"), ("0", "0")):

@@ -215,7 +215,7 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     for word in words:
         if isinstance(word, str):
             _check_utf8(name, word)
-    return Command(argv=(*words, *inner), sealed=sealed.by_descriptor(found), where=command.where)
+    return Command(argv=(*words, *inner), sealed=sealed.by_descriptor(found))
 
 
 def _words(

@@ -236,5 +236,4 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
         sealed=sealed.by_descriptor(
             sealed.entries(command, container, site), "--setenv", PASSED_NAME, PASSED_VALUE
         ),
-        where=command.where,
     )

@@ -235,7 +235,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words += ["/usr/bin/env", "-u", "CH_RUNNING", "--"]
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *inside(command.argv)), sealed=sealed.exported(carried), where=command.where)
+    return Command(argv=(*words, *inside(command.argv)), sealed=sealed.exported(carried))
 
 
 def _loader(container: Container) -> str | None:

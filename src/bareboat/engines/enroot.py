@@ -111,7 +111,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     assert container.flat is not None  # STACKS is False
     found = sealed.entries(command, container, site)
     words = _words(facts.path, container, command, home=site.home, user=site.user, environment=found)
-    return Command(argv=words, sealed=sealed.exported(found), where=command.where)
+    return Command(argv=words, sealed=sealed.exported(found))
 
 
 def _words(

@@ -40,4 +40,4 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words += passed_on(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *command.argv), sealed=sealed.exported(found), where=command.where)
+    return Command(argv=(*words, *command.argv), sealed=sealed.exported(found))

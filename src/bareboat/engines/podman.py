@@ -312,7 +312,6 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     return Command(
         argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))),
         sealed=sealed.exported(carried),
-        where=command.where,
     )
 
 

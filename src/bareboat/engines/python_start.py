@@ -58,4 +58,4 @@ def wrap(start: Sequence[Word], command: Command, container: Container, site: Si
     for name in RUN_VARIABLES:
         found.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
     found += passed_on(container, "--env", PASSED_ASSIGNMENT)
-    return Command(argv=(*found, "--", *command.argv), sealed=sealed.exported(carried), where=command.where)
+    return Command(argv=(*found, "--", *command.argv), sealed=sealed.exported(carried))

@@ -98,7 +98,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
     words += [f"--workdir={command.workdir}", _image(command, facts)]
     run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
     start = plain_start.words(command.workdir, found, run, inside(command.argv), container)
-    return Command(argv=(*words, *start), sealed=sealed.exported(found), where=command.where)
+    return Command(argv=(*words, *start), sealed=sealed.exported(found))
 
 
 def _image(command: Command, facts: EngineFacts) -> str:

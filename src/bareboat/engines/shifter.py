@@ -106,7 +106,7 @@ def wrap(command: Command, container: Container, site: Site) -> Command:
             words.append(_volume(mount.source, mount.target, readonly=not mount.writable))
     run = plain_start.run_variables()
     start = plain_start.words(command.workdir, found, run, command.argv, container)
-    return Command(argv=(*words, "--", *start), sealed=sealed.exported(found), where=command.where)
+    return Command(argv=(*words, "--", *start), sealed=sealed.exported(found))
 
 
 def _volume(source: str, target: str, *, readonly: bool) -> str:

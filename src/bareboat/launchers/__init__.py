@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from bareboat.model import Claim, Command, Image, Job, MpiFacts, Position, Refusal, Site, Start, Word
+import msgspec
+
+from bareboat.model import Claim, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
+from bareboat.mpi.ladder import Rung
 from bareboat.mpi.proven import Proven
-
-
-@dataclass(frozen=True, slots=True)
-class Launchable:
-    """The launcher can start this job. `reason` says how; `host_mpi`: the host's MPI that it needs in the
-    container; `proves`: what the ranks will prove beforehand; `note`: what an earlier proof said; `warning`:
-    what nobody checks."""
-
-    reason: str
-    host_mpi: MpiFacts | None = None
-    proves: Claim | None = None
-    note: str = ""
-    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a launcher may know beside the job: `site` is where the ranks run, `scheduler` what gives the
-    nodes, `python` the interpreter of the environment, `engine` what holds the container, `mpi_plugins` what
-    the scheduler's own start can tell MPI programs by, `proofs` what was proved of MPI on this site."""
+    nodes (`at_once`: this machine, now; `direct`: the command by which it starts ranks itself, or ""),
+    `python` the interpreter of the environment, `engine` what holds the container (`contains`: whether it
+    does), `mpi_plugins` the PMIs that the scheduler's own start supports, `proofs` what was proved of MPI on
+    this site."""
 
     site: Site
     scheduler: str
     engine: str
     image: Image | None
     python: str
+    contains: bool = True
+    at_once: bool = False
+    direct: str = ""
     mpi_plugins: tuple[str, ...] = ()
     proofs: tuple[Proven, ...] = ()
 
@@ -56,6 +52,38 @@ class Passed(NamedTuple):
     own: tuple[str, ...] = RANK_NAMES
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a launcher starts this job. `reason`: in one sentence.
+
+    `argv`: the launcher's words before the rank's command; `environment`: variables of every rank, below the
+    job's own; `passed`: variables of the job script that the ranks get. `program`: for Start.PROGRAM, the
+    words that start the ranks. `prelude`: lines of bash that run before each start, on the node or for the
+    rank. `proof`: for Start.PROGRAM, what the ranks run before the job, to check that they find each other.
+    `host_mpi`: the host's MPI that the container needs; `proves`: what the check will prove; `note`: what an
+    earlier one showed; `warning`: what nothing checks."""
+
+    reason: str
+    argv: tuple[Word, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    passed: Passed = field(default_factory=Passed)
+    program: tuple[Word, ...] = ()
+    prelude: str = ""
+    proof: tuple[str, ...] | None = None
+    host_mpi: MpiFacts | None = None
+    proves: Claim | None = None
+    note: str = ""
+    warning: str = ""
+
+    def start(self, command: Command) -> Command:
+        """What is started to run the command: once per node, or once per rank."""
+        return msgspec.structs.replace(
+            command,
+            argv=(*self.argv, *command.argv),
+            environment={**self.environment, **command.environment},
+        )
+
+
 class Launcher(Protocol):
     """A module of `bareboat.launchers`. All of it is pure.
 
@@ -66,37 +94,29 @@ class Launcher(Protocol):
     """
 
     NAME: str
-    POSITION: Position
     START: Start
     #: Whether each rank's output is kept by itself, under the run's folder in logs/RANK.out and .err.
     #: What is started once per node writes it there; the job script does for what it starts rank by rank.
     KEEPS_OUTPUT: bool
 
-    def judge(self, job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-        """Whether the launcher can start this job there."""
+    def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
+        """How the launcher starts this job there, or why it cannot."""
         ...
 
-    def wrap(self, command: Command, job: Job, surroundings: Surroundings) -> Command:
-        """What is started: once per node, or once per rank."""
-        ...
 
-    def passed(self, job: Job) -> Passed:
-        """Variables of the job script that the ranks are to see."""
-        ...
+def rung(launcher: Launcher) -> Rung | None:
+    """The step of MPI's ladder that a launcher of MPI programs is; it says it as its `RUNG`."""
+    return getattr(launcher, "RUNG", None)
 
-    def program(self, job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-        """For Start.PROGRAM: the words that start the ranks; the command of a rank follows them."""
-        ...
 
-    def prelude(self, job: Job, surroundings: Surroundings) -> str:
-        """Lines of bash that run before each start, on the node or for the rank: where this launcher's ranks
-        find their names, say. "" for none."""
-        ...
+def replaces_mpi(launcher: Launcher) -> bool:
+    """Whether programs that can use MPI form one world under this launcher without it."""
+    return bool(getattr(launcher, "REPLACES_MPI", False))
 
-    def proof(self, job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-        """For Start.PROGRAM: what the ranks run before the job, to see that they find each other; None:
-        nothing."""
-        ...
+
+def transport(launcher: Launcher) -> str:
+    """By what ranks without MPI and NCCL communicate; a launcher says it as its `TRANSPORT`."""
+    return str(getattr(launcher, "TRANSPORT", "gloo"))
 
 
 #: What ranks that are started one by one are told.

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import assert_never
 
-import msgspec
-
 from bareboat import __version__, codec
 from bareboat.fabric import told
-from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launchable, Passed, Surroundings, threads
-from bareboat.model import Claim, Command, Image, Job, Refusal, Where, digestible
+from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
+from bareboat.model import Claim, Image, Job, MpiFacts, Refusal, Word, digestible
 from bareboat.mpi import inject, proven, proving, rules
 from bareboat.mpi.ladder import Ground, Rung, Step, ground_of, library_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
@@ -19,12 +17,9 @@ from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 #: How long the proof waits for ranks that do not come.
 PROOF_TIMEOUT_S = 120.0
 
-#: The launchers of MPI programs.
-NAMES = ("srun", "mpirun", "image-mpirun", "host-mpi")
-
 
 def ground(job: Job, around: Surroundings) -> Ground:
-    found = ground_of(around.site, plugins=around.mpi_plugins, in_slurm=around.scheduler == "slurm")
+    found = ground_of(around.site, plugins=around.mpi_plugins, in_slurm=bool(around.direct))
     broken = {**around.site.broken_launches, **proven.broken(around.proofs, site(job, around))}
     refuted = proven.refuted(around.proofs, context(job, around)) if around.proofs else {}
     return dataclasses.replace(found, refuted=refuted, broken=broken)
@@ -70,48 +65,43 @@ def layout(job: Job, around: Surroundings) -> Layout:
     return Layout(
         nodes=job.topology.nodes,
         ranks_per_node=job.topology.ranks_per_node,
-        container_per_rank=around.engine != "native",
+        container_per_rank=around.contains,
     )
 
 
-def climb(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refusal:
-    """The step that this launcher would be; the same at every call, since all of it is pure."""
-    return walk(
+def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refusal:
+    """The step that this launcher would be."""
+    if job.launcher != name and not needs_mpi(around.image):
+        return Refusal(
+            "nothing in the environment uses MPI", remedy=f'set launcher = "{name}", if something does'
+        )
+    found = walk(
         around.image,
         ground(job, around),
         layout(job, around),
         asked=job.launcher == name,
         only=frozenset({rung}),
     )
-
-
-def step(rung: Rung, name: str, job: Job, around: Surroundings) -> Step:
-    found = climb(rung, name, job, around)
-    assert isinstance(found, Step)  # judge() said Launchable
-    return found
-
-
-def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable | Refusal:
-    if job.launcher != name and not needs_mpi(around.image):
-        return Refusal(
-            "nothing in the environment uses MPI", remedy=f'set launcher = "{name}", if something does'
-        )
-    found = climb(rung, name, job, around)
     if isinstance(found, Refusal):
         reasons = "; ".join(f"{each.choice}: {each.reason}" for each in found.rejected)
         return Refusal(
             reasons or found.reason,
             remedy=next((each.remedy for each in found.rejected if each.remedy), found.remedy),
         )
+    return found
+
+
+def launch(found: Step, job: Job, around: Surroundings) -> Launch:
+    """What all launchers of MPI programs have in common."""
     own = library_of(around.image) if around.image is not None else None
     library = found.library or own
     users = ", ".join(sorted(users_of(around.image)))
     why = f"{users} use{'s' if ',' not in users else ''} " if users else "it uses "
-    given: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for each in found.settings:
         if each.value is not None:
-            given.setdefault(each.reason, []).append(f"{each.name}={each.value}")
-    settings = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in given.items())
+            reasons.setdefault(each.reason, []).append(f"{each.name}={each.value}")
+    settings = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
     proves, warning = None, ""
     if job.topology.world_size > 1 and not has_python(around.image):
         warning = (
@@ -119,16 +109,33 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Launchable |
             "compare the world size that the program prints"
         )
     elif job.topology.world_size > 1:
-        launch = found.launch.title if found.launch is not None and not found.launch.own else ""
-        proves = Claim(step=found.key, context=context(job, around), launch=launch, site=site(job, around))
+        manager = found.launch.title if found.launch is not None and not found.launch.own else ""
+        proves = Claim(step=found.key, context=context(job, around), launch=manager, site=site(job, around))
     before = proven.held(around.proofs, proves) if proves is not None else None
-    return Launchable(
-        f"{why}{library.title if library else 'MPI'}; {found.choice}: {found.reason}"
+    given = {each.name: each.value for each in found.settings if each.value is not None}
+    return Launch(
+        reason=f"{why}{library.title if library else 'MPI'}; {found.choice}: {found.reason}"
         + (f"; with {settings}" if settings else ""),
+        environment={**threads(job), **given},
         host_mpi=found.library if found.rung is Rung.HOST_LIBRARY else None,
         proves=proves,
         note=f"{found.choice} was proved here on {before.day}: {before.said}" if before is not None else "",
         warning=warning,
+    )
+
+
+def launch_from_outside(
+    found: Step, job: Job, around: Surroundings, program: tuple[Word, ...], *, rank: str, local_rank: str
+) -> Launch:
+    """A program that stands outside of the container starts each rank in one of its own. `rank`,
+    `local_rank`: how a rank is numbered, in bash."""
+    common = launch(found, job, around)
+    return dataclasses.replace(
+        common,
+        passed=Passed(RANK_VARIABLES, PASSED, (*RANK_NAMES, *OWN)),
+        program=program,
+        prelude=prelude(found, job, rank=rank, local_rank=local_rank),
+        proof=proof(job, around, None if common.host_mpi is None else inject.inside(common.host_mpi)),
     )
 
 
@@ -165,18 +172,10 @@ def alone(name: str, job: Job, around: Surroundings) -> Refusal | None:
     )
 
 
-def singleton(name: str, image: Image | None) -> tuple[Setting, ...]:
-    """What a process that this launcher starts is given so that its MPI library starts as a singleton."""
-    library = library_of(image) if image is not None and name not in NAMES else None
+def singleton(image: Image | None) -> tuple[Setting, ...]:
+    """What a process that no MPI launcher starts is given so that its MPI library starts as a singleton."""
+    library = library_of(image) if image is not None else None
     return rules.singleton(library) if library is not None else ()
-
-
-def wrap(found: Step, command: Command, job: Job) -> Command:
-    """Every rank's environment."""
-    given = {each.name: each.value for each in found.settings if each.value is not None}
-    return msgspec.structs.replace(
-        command, environment={**threads(job), **given, **command.environment}, where=Where.RANK
-    )
 
 
 def ranks(starter: Starter, job: Job) -> tuple[str, ...]:
@@ -200,10 +199,6 @@ def ranks(starter: Starter, job: Job) -> tuple[str, ...]:
             assert_never(starter)
 
 
-def passed() -> Passed:
-    return Passed(RANK_VARIABLES, PASSED, (*RANK_NAMES, *OWN))
-
-
 def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
     """Names that PyTorch and others read, from those that the starter gave; and away with what the starter
     exported for itself. `rank`, `local_rank`: bash."""
@@ -216,15 +211,14 @@ def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def proof(job: Job, around: Surroundings, found: Step | None = None) -> tuple[str, ...] | None:
+def proof(job: Job, around: Surroundings, library: MpiFacts | None = None) -> tuple[str, ...] | None:
     """What the ranks run before the job: they must find each other. The library that is asked is mpi4py's, or
-    else the one that Horovod and other programs load. `found`: a step that brings a library of its own."""
+    else the one that Horovod and other programs load: `library`, or the image's own."""
     image = around.image
     if job.topology.world_size == 1 or not has_python(image):
         return None
-    library = library_of(image) if image is not None else None
-    if found is not None and found.library is not None:
-        library = inject.inside(found.library)
+    if library is None and image is not None:
+        library = library_of(image)
     direct = image is None or "mpi4py" not in users_of(image)
     # Between nodes it matters which way the messages go, and here it costs the job nothing to be told.
     asked = told.asked(library.family) if library is not None and job.topology.nodes > 1 else {}

@@ -7,25 +7,23 @@ is started by the launchers srun, mpirun and image-mpirun.
 
 from __future__ import annotations
 
-import msgspec
-
 from bareboat.launchers import (
     INTERFACE,
     RANK_NAMES,
     RANK_VARIABLES,
     SECRET,
-    Launchable,
+    Launch,
     Passed,
     Surroundings,
     threads,
 )
-from bareboat.model import Command, Job, Position, Refusal, Start, Where, Word
+from bareboat.model import Job, Refusal, Start
 from bareboat.mpi import door, rendezvous, text
 
 NAME = "horovod"
-POSITION = Position.OUTSIDE
 START = Start.RANKS
 KEEPS_OUTPUT = True
+REPLACES_MPI = True
 
 _RENDEZVOUS = text.program(door, rendezvous)
 
@@ -51,35 +49,16 @@ _OWN = (
 )
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-    image = surroundings.image
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
+    image = around.image
     if image is not None and "horovod" not in image.frameworks:
         return Refusal(
             "Horovod is not in the environment", remedy='set site_layer = ["horovod"] in the job file'
         )
-    return Launchable("Horovod over Gloo: neither MPI nor ssh takes part")
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
-    return msgspec.structs.replace(
-        command,
-        argv=(surroundings.python, "-c", _RENDEZVOUS, *command.argv),
-        environment={**threads(job), **command.environment},
-        where=Where.RANK,
+    return Launch(
+        reason="Horovod over Gloo: neither MPI nor ssh takes part",
+        argv=(around.python, "-c", _RENDEZVOUS),
+        environment=threads(job),
+        passed=Passed((*RANK_VARIABLES, SECRET), ("HOROVOD_",), (*RANK_NAMES, *_OWN, SECRET)),
+        prelude=INTERFACE + _PRELUDE.format(nodes=job.topology.nodes),
     )
-
-
-def passed(job: Job) -> Passed:
-    return Passed((*RANK_VARIABLES, SECRET), ("HOROVOD_",), (*RANK_NAMES, *_OWN, SECRET))
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    return ()
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    return INTERFACE + _PRELUDE.format(nodes=job.topology.nodes)
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return None

@@ -6,43 +6,21 @@ Every rank is in a container of its own. What is bound is said by `bareboat.mpi.
 
 from __future__ import annotations
 
-from bareboat.launchers import Launchable, Passed, Surroundings, by_mpi, mpirun, srun
-from bareboat.model import Command, Job, Position, Refusal, Start, Word
-from bareboat.mpi.ladder import Rung, Step
+from bareboat.launchers import Launch, Surroundings, by_mpi, mpirun, srun
+from bareboat.model import Job, Refusal, Start
+from bareboat.mpi.ladder import Rung
 
 NAME = "host-mpi"
-POSITION = Position.OUTSIDE
 START = Start.PROGRAM
+RUNG = Rung.HOST_LIBRARY
 KEEPS_OUTPUT = False
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-    if surroundings.engine == "native":
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
+    if not around.contains:
         return Refusal("without a container the host's MPI needs no binding", remedy="leave it out")
-    return by_mpi.judge(Rung.HOST_LIBRARY, NAME, job, surroundings)
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
-    return by_mpi.wrap(_step(job, surroundings), command, job)
-
-
-def passed(job: Job) -> Passed:
-    return by_mpi.passed()
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    found = _step(job, surroundings)
-    return srun.words(found, job) if found.plugin is not None else mpirun.words(found, job)
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    found = _step(job, surroundings)
-    return by_mpi.prelude(found, job, **(srun.NAMES if found.plugin is not None else mpirun.NAMES))
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return by_mpi.proof(job, surroundings, _step(job, surroundings))
-
-
-def _step(job: Job, surroundings: Surroundings) -> Step:
-    return by_mpi.step(Rung.HOST_LIBRARY, NAME, job, surroundings)
+    found = by_mpi.judge(RUNG, NAME, job, around)
+    if isinstance(found, Refusal):
+        return found
+    start = srun if found.plugin is not None else mpirun
+    return by_mpi.launch_from_outside(found, job, around, start.words(found, job), **start.NAMES)

@@ -6,17 +6,18 @@ the image needs neither ssh nor srun, only its Python.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import assert_never
 
-from bareboat.launchers import RANK_NAMES, SECRET, Launchable, Passed, Surroundings, by_mpi, threads
-from bareboat.model import Command, Job, Position, Refusal, Start, Variable, Where, Word
+from bareboat.launchers import RANK_NAMES, SECRET, Launch, Passed, Surroundings, by_mpi
+from bareboat.model import Job, Refusal, Start, Variable, Word
 from bareboat.mpi import door, relay, text
 from bareboat.mpi.ladder import Rung, Step
 from bareboat.mpi.rules import Starter
 
 NAME = "image-mpirun"
-POSITION = Position.INSIDE
 START = Start.NODES
+RUNG = Rung.IMAGE_LAUNCHER
 KEEPS_OUTPUT = False
 
 _RELAY = text.program(door, relay)
@@ -34,45 +35,42 @@ exit "$code"
 """
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-    if not by_mpi.has_python(surroundings.image):
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
+    if not by_mpi.has_python(around.image):
         return Refusal(
             "its ranks are started through a small Python program, and the image has no Python 3",
             remedy="install python3 in the image",
         )
-    return by_mpi.judge(Rung.IMAGE_LAUNCHER, NAME, job, surroundings)
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
-    found = by_mpi.step(Rung.IMAGE_LAUNCHER, NAME, job, surroundings)
+    found = by_mpi.judge(RUNG, NAME, job, around)
+    if isinstance(found, Refusal):
+        return found
     topology = job.topology
     assert found.library is not None
     assert found.library.launcher is not None
     start = (found.library.launcher, *_options(found, job))
-    proof = by_mpi.proof(job, surroundings) or ()
-    given = {each.name: each.value for each in found.settings if each.value is not None}
-    environment = {
-        **threads(job),
-        **given,
-        "WORLD_SIZE": str(topology.world_size),
-        "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
-    }
+    proof = by_mpi.proof(job, around) or ()
     where: tuple[Word, ...] = ()
     if topology.nodes > 1:
         where = (
             "--node", Variable("BAREBOAT_NODE"),
             "--master", Variable("BAREBOAT_MASTER"), "--port", Variable("BAREBOAT_PORT"),
         )  # fmt: skip
-    return Command(
+    common = by_mpi.launch(found, job, around)
+    own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
+    return dataclasses.replace(
+        common,
         argv=(
-            surroundings.python, "-c", _RELAY,
+            around.python, "-c", _RELAY,
             "--nodes", str(topology.nodes), "--ranks", str(topology.ranks_per_node), *where,
             "--launcher", str(len(start)), "--proof", str(len(proof)),
-            "--", *start, *proof, "/bin/sh", "-c", _RANK, "rank", *command.argv,
+            "--", *start, *proof, "/bin/sh", "-c", _RANK, "rank",
         ),
-        environment={**environment, **command.environment},
-        workdir=command.workdir,
-        where=Where.NODE,
+        environment={
+            **common.environment,
+            "WORLD_SIZE": str(topology.world_size),
+            "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
+        },
+        passed=Passed((SECRET,) if topology.nodes > 1 else (), own=(*own, SECRET)),
     )  # fmt: skip
 
 
@@ -99,20 +97,3 @@ def _options(found: Step, job: Job) -> tuple[str, ...]:
         case _:
             assert_never(found.launch.starter)
     return (*options, *(way if several else ()), *by_mpi.ranks(found.launch.starter, job))
-
-
-def passed(job: Job) -> Passed:
-    own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
-    return Passed((SECRET,) if job.topology.nodes > 1 else (), own=(*own, SECRET))
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    return ()
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    return ""
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return None

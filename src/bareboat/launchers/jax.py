@@ -8,21 +8,10 @@ Documentation: https://docs.jax.dev/en/latest/multi_process.html, source: jax/_s
 
 from __future__ import annotations
 
-import msgspec
-
-from bareboat.launchers import (
-    INTERFACE,
-    RANK_NAMES,
-    RANK_VARIABLES,
-    Launchable,
-    Passed,
-    Surroundings,
-    threads,
-)
-from bareboat.model import Command, Job, Position, Refusal, Start, Where, Word
+from bareboat.launchers import INTERFACE, RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
+from bareboat.model import Job, Refusal, Start
 
 NAME = "jax"
-POSITION = Position.OUTSIDE
 START = Start.RANKS
 KEEPS_OUTPUT = True
 
@@ -36,36 +25,20 @@ SLURM_NTASKS=$WORLD_SIZE SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK
 """
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-    image = surroundings.image
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
+    image = around.image
     if image is not None and "jax" not in image.frameworks:
         return Refusal("JAX is not in the environment", remedy="pip install jax")
-    return Launchable("jax.distributed.initialize() is told the coordinator and the ranks")
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
-    return msgspec.structs.replace(
-        command, environment={**threads(job), **command.environment}, where=Where.RANK
-    )
-
-
-def passed(job: Job) -> Passed:
-    own = (*RANK_NAMES, *_SLURM, "JAX_COORDINATOR_ADDRESS")
-    return Passed((*RANK_VARIABLES, *_SLURM), ("JAX_",), own)
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    return ()
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    lines = INTERFACE + _PRELUDE
+    prelude = INTERFACE + _PRELUDE
     each = job.topology.gpus_per_rank
     if each > 1:  # alone it takes one device for each rank
-        lines += f"first=$((LOCAL_RANK * {each}))\n"
-        lines += f'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + {each - 1}))")\n'
-    return lines
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return None
+        prelude += f"first=$((LOCAL_RANK * {each}))\n"
+        prelude += f'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + {each - 1}))")\n'
+    return Launch(
+        reason="jax.distributed.initialize() is told the coordinator and the ranks",
+        environment=threads(job),
+        passed=Passed(
+            (*RANK_VARIABLES, *_SLURM), ("JAX_",), (*RANK_NAMES, *_SLURM, "JAX_COORDINATOR_ADDRESS")
+        ),
+        prelude=prelude,
+    )

@@ -7,14 +7,14 @@ https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Proce
 
 from __future__ import annotations
 
-from bareboat.launchers import Launchable, Passed, Surroundings, by_mpi
-from bareboat.model import Command, Job, Position, Refusal, Start, Word
+from bareboat.launchers import Launch, Surroundings, by_mpi
+from bareboat.model import Job, Refusal, Start, Word
 from bareboat.mpi.ladder import Rung, Step
 from bareboat.mpi.rules import Starter
 
 NAME = "mpirun"
-POSITION = Position.OUTSIDE
 START = Start.PROGRAM
+RUNG = Rung.HOST_LAUNCHER
 KEEPS_OUTPUT = False
 #: How a rank is numbered, in bash.
 NAMES = {
@@ -23,20 +23,11 @@ NAMES = {
 }
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-    return by_mpi.judge(Rung.HOST_LAUNCHER, NAME, job, surroundings)
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
-    return by_mpi.wrap(_step(job, surroundings), command, job)
-
-
-def passed(job: Job) -> Passed:
-    return by_mpi.passed()
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    return words(_step(job, surroundings), job)
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
+    found = by_mpi.judge(RUNG, NAME, job, around)
+    if isinstance(found, Refusal):
+        return found
+    return by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
 
 
 def words(found: Step, job: Job) -> tuple[Word, ...]:
@@ -56,15 +47,3 @@ def words(found: Step, job: Job) -> tuple[Word, ...]:
         case _:
             before, here = (), ()
     return (*before, found.host.launcher, *here, *by_mpi.ranks(found.launch.starter, job))
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    return by_mpi.prelude(_step(job, surroundings), job, **NAMES)
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return by_mpi.proof(job, surroundings)
-
-
-def _step(job: Job, surroundings: Surroundings) -> Step:
-    return by_mpi.step(Rung.HOST_LAUNCHER, NAME, job, surroundings)

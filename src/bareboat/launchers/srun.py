@@ -5,36 +5,27 @@ Documentation: https://slurm.schedmd.com/mpi_guide.html
 
 from __future__ import annotations
 
-from bareboat.launchers import Launchable, Passed, Surroundings, by_mpi
-from bareboat.model import Command, Job, Position, Refusal, Start, Word
+from bareboat.launchers import Launch, Surroundings, by_mpi
+from bareboat.model import Job, Refusal, Start, Word
 from bareboat.mpi.ladder import Rung, Step
 
 NAME = "srun"
-POSITION = Position.OUTSIDE
 START = Start.PROGRAM
+RUNG = Rung.DIRECT
 KEEPS_OUTPUT = False
 #: How a rank is numbered, in bash.
 NAMES = {"rank": "${SLURM_PROCID:-0}", "local_rank": "${SLURM_LOCALID:-0}"}
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-    if surroundings.scheduler != "slurm":
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
+    if around.direct != NAME:
         return Refusal(
             "it is Slurm's, and the job is not Slurm's", remedy="bareboat submit --scheduler slurm"
         )
-    return by_mpi.judge(Rung.DIRECT, NAME, job, surroundings)
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
-    return by_mpi.wrap(by_mpi.step(Rung.DIRECT, NAME, job, surroundings), command, job)
-
-
-def passed(job: Job) -> Passed:
-    return by_mpi.passed()
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    return words(by_mpi.step(Rung.DIRECT, NAME, job, surroundings), job)
+    found = by_mpi.judge(RUNG, NAME, job, around)
+    if isinstance(found, Refusal):
+        return found
+    return by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
 
 
 def words(found: Step, job: Job) -> tuple[Word, ...]:
@@ -50,12 +41,3 @@ def words(found: Step, job: Job) -> tuple[Word, ...]:
         "--kill-on-bad-exit=1",
         "--label" if topology.world_size > 1 else "--unbuffered",
     )
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    found = by_mpi.step(Rung.DIRECT, NAME, job, surroundings)
-    return by_mpi.prelude(found, job, **NAMES)
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return by_mpi.proof(job, surroundings)

@@ -7,15 +7,13 @@ strategy.
 
 from __future__ import annotations
 
-import msgspec
-
-from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launchable, Passed, Surroundings, threads
-from bareboat.model import Command, Job, Position, Refusal, Start, Where, Word
+from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
+from bareboat.model import Job, Refusal, Start
 
 NAME = "tensorflow"
-POSITION = Position.OUTSIDE
 START = Start.RANKS
 KEEPS_OUTPUT = True
+TRANSPORT = "gRPC"
 
 #: Every worker is named with a port of its own, so all nodes must be known by name on each.
 _PRELUDE = """\
@@ -32,31 +30,14 @@ printf -v TF_CONFIG '{"cluster": {"worker": [%s]}, "task": {"type": "worker", "i
 """
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
-    image = surroundings.image
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
+    image = around.image
     names = ("tensorflow", "tensorflow-cpu", "tensorflow_cpu", "tensorflow-gpu", "tensorflow_gpu")
     if image is not None and not any(name in image.frameworks for name in names):
         return Refusal("TensorFlow is not in the environment", remedy="pip install tensorflow")
-    return Launchable("each worker is told all workers by TF_CONFIG")
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
-    return msgspec.structs.replace(
-        command, environment={**threads(job), **command.environment}, where=Where.RANK
+    return Launch(
+        reason="each worker is told all workers by TF_CONFIG",
+        environment=threads(job),
+        passed=Passed((*RANK_VARIABLES, "TF_CONFIG"), own=(*RANK_NAMES, "TF_CONFIG")),
+        prelude=_PRELUDE,
     )
-
-
-def passed(job: Job) -> Passed:
-    return Passed((*RANK_VARIABLES, "TF_CONFIG"), own=(*RANK_NAMES, "TF_CONFIG"))
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    return ()
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    return _PRELUDE
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return None

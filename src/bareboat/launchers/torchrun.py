@@ -5,12 +5,11 @@ Documentation: https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from __future__ import annotations
 
-from bareboat.launchers import INTERFACE, Launchable, Passed, Surroundings, threads
-from bareboat.model import Command, Job, Joined, Position, Refusal, Start, Variable, Where, Word
+from bareboat.launchers import INTERFACE, Launch, Passed, Surroundings, threads
+from bareboat.model import Job, Joined, Refusal, Start, Variable, Word
 from bareboat.mpi import text
 
 NAME = "torchrun"
-POSITION = Position.INSIDE
 START = Start.NODES
 KEEPS_OUTPUT = True
 
@@ -45,27 +44,20 @@ main()
 )
 
 
-def judge(job: Job, surroundings: Surroundings) -> Launchable | Refusal:
+def judge(job: Job, around: Surroundings) -> Launch | Refusal:
     program = job.command[0]
     if not program.rpartition("/")[2].startswith("python"):
         return Refusal(
             f"it starts Python scripts, and the command starts {program!r}",
             remedy='write the command as ["python", "train.py", …]',
         )
-    if surroundings.image is not None and "torch" not in surroundings.image.frameworks:
+    if around.image is not None and "torch" not in around.image.frameworks:
         return Refusal("PyTorch is not in the environment", remedy="pip install torch")
-    if job.launcher != NAME and surroundings.image is not None and "horovod" in surroundings.image.frameworks:
+    if job.launcher != NAME and around.image is not None and "horovod" in around.image.frameworks:
         return Refusal(
             "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
             remedy='set launcher = "torchrun", for a script that uses torch.distributed',
         )
-    nodes = f" on each of {job.topology.nodes} nodes" if job.topology.nodes > 1 else ""
-    return Launchable(
-        f"PyTorch's launcher starts {job.topology.ranks_per_node} ranks{nodes} and gives them their names"
-    )
-
-
-def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
     topology = job.topology
     environment = threads(job)
     start: tuple[Word, ...]
@@ -86,32 +78,18 @@ def wrap(command: Command, job: Job, surroundings: Surroundings) -> Command:
         )  # fmt: skip
     node = "0" if topology.nodes == 1 else Variable("BAREBOAT_NODE")
     argv = (
-        surroundings.python, *start,
+        around.python, *start,
         f"--nproc-per-node={topology.ranks_per_node}",
         "--max-restarts=0",
         Joined(("--log-dir=", Variable("BAREBOAT_RUN_DIR"), "/torchrun/", node)), # errors that it is told
         "--no-python",
         "/bin/sh", "-c", _KEEP, "rank",
     )  # fmt: skip
-    return Command(
-        argv=(*argv, *command.argv),
-        environment={**environment, **command.environment},
-        workdir=command.workdir,
-        where=Where.NODE,
+    nodes = f" on each of {topology.nodes} nodes" if topology.nodes > 1 else ""
+    return Launch(
+        reason=f"PyTorch's launcher starts {topology.ranks_per_node} ranks{nodes} and gives them their names",
+        argv=argv,
+        environment=environment,
+        passed=Passed() if topology.nodes == 1 else Passed(("GLOO_SOCKET_IFNAME",)),
+        prelude=INTERFACE if topology.nodes > 1 else "",
     )
-
-
-def passed(job: Job) -> Passed:
-    return Passed() if job.topology.nodes == 1 else Passed(("GLOO_SOCKET_IFNAME",))
-
-
-def program(job: Job, surroundings: Surroundings) -> tuple[Word, ...]:
-    return ()
-
-
-def prelude(job: Job, surroundings: Surroundings) -> str:
-    return INTERFACE if job.topology.nodes > 1 else ""
-
-
-def proof(job: Job, surroundings: Surroundings) -> tuple[str, ...] | None:
-    return None

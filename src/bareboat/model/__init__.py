@@ -16,12 +16,10 @@ from bareboat.model.command import (
     Opened,
     Outcome,
     PassedOn,
-    Position,
     Sealed,
     Start,
     Variable,
     WhenSet,
-    Where,
     Word,
 )
 from bareboat.model.end import Cause, End
@@ -76,9 +74,9 @@ __all__ = [
     "EngineFacts", "Executable", "FileSystem", "GpuDriver", "Handing", "Held", "HostLibrary", "HostMpiTree",
     "Image", "Job", "JobStart", "JobState", "Joined", "JoinedTree", "Layer", "Linked", "Mark",
     "MemorySample", "Mount", "MpiFacts", "MpiFamily", "Opened", "Outcome", "PackedFile", "Partition",
-    "PassedOn", "Phases", "Pin", "Plan", "Pmi", "Position", "Prefix", "Process", "ProveRequest",
+    "PassedOn", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest",
     "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling",
     "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Study", "Submission", "Topology",
-    "Trust", "Variable", "WhenSet", "Where", "Window", "Word", "check_variable", "digestible", "is_carried",
+    "Trust", "Variable", "WhenSet", "Window", "Word", "check_variable", "digestible", "is_carried",
     "kept_result", "looks_secret",
 ]  # fmt: skip

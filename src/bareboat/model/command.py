@@ -71,24 +71,10 @@ class Opened(Struct, frozen=True):
 Word = str | Variable | Joined | WhenSet | PassedOn | Opened
 
 
-class Where(StrEnum):
-    """Where a command runs."""
-
-    LOGIN = "login node"
-    NODE = "once per node"
-    RANK = "once per rank"
-
-
-class Position(StrEnum):
-    """Where a launcher stands: outside the container it starts one per rank, inside one per node."""
-
-    OUTSIDE = "outside the container"
-    INSIDE = "inside the container"
-
-
 class Start(StrEnum):
-    """Who starts the ranks: the launcher once on every node, the job script itself one by one, or a program
-    that the first node runs (mpirun, srun) and that reaches the other nodes by its own ways."""
+    """Who starts the ranks: the launcher, once on every node and inside the one container of that node; the
+    job script itself one by one; or a program that the first node runs (mpirun, srun) and that reaches the
+    other nodes by its own ways. In the latter two each rank has a container."""
 
     NODES = "once per node"
     RANKS = "rank by rank, by the job script"
@@ -103,7 +89,6 @@ class Command(Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = field(default_factory=dict)
     sealed: Sealed | UnsetType = UNSET
     workdir: str = "/"
-    where: Where = Where.NODE
 
 
 class Executable(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, Rejected, Site
 from bareboat.mpi import inject
-from bareboat.mpi.rules import Launch, Layout, Setting, Starter, Verdict, judge, launch_of
+from bareboat.mpi.rules import Layout, ProcessManager, Setting, Starter, Verdict, judge, manager_of
 from bareboat.versions import numbers
 
 
@@ -42,8 +42,8 @@ class Ground:
 
     `plugins`: what `srun --mpi` can be told, () without Slurm. `agents`: how a process of one node can start
     one on another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `refuted`:
-    `Step.key` -> what its MPI check said on this site. `broken`: `Launch.title` -> why it starts no rank
-    here, whatever the image.
+    `Step.key` -> what its MPI check said on this site. `broken`: `ProcessManager.title` -> why it
+    starts no rank here, whatever the image.
     """
 
     mpis: tuple[MpiFacts, ...] = ()
@@ -63,7 +63,7 @@ class Step:
 
     rung: Rung
     reason: str
-    launch: Launch | None = None
+    launch: ProcessManager | None = None
     library: MpiFacts | None = None
     host: MpiFacts | None = None
     plugin: str | None = None
@@ -223,7 +223,7 @@ def _host_launcher(library: MpiFacts | None, ground: Ground, layout: Layout) -> 
     if library is None:
         yield _no_library(rung)
         return
-    found = [(mpi, start) for mpi in ground.mpis if (start := launch_of(mpi, in_slurm=ground.in_slurm))]
+    found = [(mpi, start) for mpi in ground.mpis if (start := manager_of(mpi, in_slurm=ground.in_slurm))]
     if not found:
         yield Rejected(choice=rung.value, reason="the host has no mpirun", remedy="module avail mpi")
     # The one that is nearest to the library first: every line crossed is one more thing to go wrong.
@@ -248,7 +248,7 @@ def _image_launcher(
     if library is None:
         yield _no_library(rung)
         return
-    launch = launch_of(library, in_slurm=ground.in_slurm, own=True)
+    launch = manager_of(library, in_slurm=ground.in_slurm, own=True)
     if launch is None:
         yield Rejected(
             choice=rung.value,
@@ -365,7 +365,7 @@ def _led(step: Step, mpi: MpiFacts, image: Image) -> Step:
 def _step(
     rung: Rung,
     verdict: Verdict,
-    launch: Launch,
+    launch: ProcessManager,
     library: MpiFacts,
     *,
     host: MpiFacts | None = None,
@@ -394,17 +394,17 @@ def _no_library(rung: Rung) -> Rejected:
     return Rejected(choice=rung.value, reason="the image has no MPI library that its programs could load")
 
 
-def _starts(plugins: tuple[str, ...]) -> list[tuple[str, Launch]]:
+def _starts(plugins: tuple[str, ...]) -> list[tuple[str, ProcessManager]]:
     """What srun can be told, best first. `pmix` is the newest of the `pmix_vN` beside it."""
     versions = [found[1] for name in plugins if (found := re.fullmatch(r"pmix_v(\d+)", name))]
     newest = max(versions, key=int, default=None)
     names = [name for name in ("pmix", f"pmix_v{newest}") if name in plugins][:1]
     starts = [
-        (name, Launch(starter=Starter.SRUN, pmi=Pmi.PMIX, pmix_version=newest, in_slurm=True))
+        (name, ProcessManager(starter=Starter.SRUN, pmi=Pmi.PMIX, pmix_version=newest, in_slurm=True))
         for name in names
     ]
     if "pmi2" in plugins:
-        starts.append(("pmi2", Launch(starter=Starter.SRUN, pmi=Pmi.PMI2, in_slurm=True)))
+        starts.append(("pmi2", ProcessManager(starter=Starter.SRUN, pmi=Pmi.PMI2, in_slurm=True)))
     return starts
 
 

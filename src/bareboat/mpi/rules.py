@@ -27,7 +27,7 @@ class Starter(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class ProcessManager:
     """Who starts the ranks, and how. `pmi`: by what it tells them who they are, None for `srun --mpi=none`.
     `pmix_version`: of its PMIx server, None when it is not known. `in_slurm`: inside an allocation. `own`:
     it belongs to the library's installation."""
@@ -90,14 +90,14 @@ class Verdict:
         return self.ending is Ending.WORKS
 
 
-def launch_of(mpi: MpiFacts, *, in_slurm: bool, own: bool = False) -> Launch | None:
+def manager_of(mpi: MpiFacts, *, in_slurm: bool, own: bool = False) -> ProcessManager | None:
     """The launcher of an MPI; None where it has none, or an unknown one."""
     if mpi.launcher is None:
         return None
     match mpi.family:
         case MpiFamily.OPENMPI:
             starter = Starter.PRRTE if major(mpi.version) >= 5 else Starter.ORTE
-            return Launch(
+            return ProcessManager(
                 starter=starter,
                 version=mpi.version,
                 pmi=Pmi.PMIX,
@@ -106,7 +106,7 @@ def launch_of(mpi: MpiFacts, *, in_slurm: bool, own: bool = False) -> Launch | N
                 own=own,
             )
         case MpiFamily.MPICH | MpiFamily.INTEL | MpiFamily.MVAPICH:
-            return Launch(
+            return ProcessManager(
                 starter=Starter.HYDRA, version=mpi.version, pmi=Pmi.PMI1, in_slurm=in_slurm, own=own
             )
         case MpiFamily.CRAY | MpiFamily.UNKNOWN:  # Cray's ranks are started by srun or aprun only
@@ -115,7 +115,7 @@ def launch_of(mpi: MpiFacts, *, in_slurm: bool, own: bool = False) -> Launch | N
             assert_never(mpi.family)
 
 
-def judge(launch: Launch, library: MpiFacts, layout: Layout) -> Verdict:
+def judge(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdict:
     """What happens when `launch` starts ranks that use `library`."""
     if library.family is MpiFamily.UNKNOWN:
         return _no(Ending.FAILS, f"the MPI at {library.library} is of a family that is not known here")
@@ -133,7 +133,7 @@ def major(version: str | None) -> int:
 # -- OpenMPI as the library ------------------------------------------------------------------------
 
 
-def _openmpi(launch: Launch, library: MpiFacts, layout: Layout) -> Verdict:
+def _openmpi(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdict:
     is_5 = major(library.version) >= 5
     if launch.pmi is not Pmi.PMIX and launch.pmi not in library.speaks:
         return _openmpi_without_pmi(launch, library)
@@ -182,7 +182,7 @@ def _openmpi(launch: Launch, library: MpiFacts, layout: Layout) -> Verdict:
     return _yes(reason, settings, bare=bare)
 
 
-def _openmpi_without_pmi(launch: Launch, library: MpiFacts) -> Verdict:
+def _openmpi_without_pmi(launch: ProcessManager, library: MpiFacts) -> Verdict:
     """Ranks of OpenMPI that nobody tells who they are, at least not in a language that they know."""
     if major(library.version) < 5 and launch.in_slurm:
         return _no(
@@ -197,7 +197,7 @@ def _openmpi_without_pmi(launch: Launch, library: MpiFacts) -> Verdict:
     )
 
 
-def _exchange(launch: Launch, library: MpiFacts) -> list[Setting]:
+def _exchange(launch: ProcessManager, library: MpiFacts) -> list[Setting]:
     """A PMIx server of 5 and later offers its memory as `shmem2` first; clients before 4 end with an error
     at a name that they do not know. `hash` all of them know."""
     client, server = major(library.pmix_version), major(launch.pmix_version)
@@ -304,7 +304,7 @@ def _leaks(settings: list[Setting]) -> list[Setting]:
 # -- MPICH and what is made from it, as the library ------------------------------------------------
 
 
-def _mpich(launch: Launch, library: MpiFacts, layout: Layout) -> Verdict:
+def _mpich(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdict:
     spoken = launch.pmi in library.speaks
     # Hydra, and Slurm's plugin for PMI-2, answer to both of the older wire protocols.
     old = {Pmi.PMI1, Pmi.PMI2}

@@ -14,7 +14,7 @@ from bareboat import architectures, registry
 from bareboat.engines import ENV, Engine, Suitable
 from bareboat.errors import PlanError
 from bareboat.files.kinds import IN_MEMORY, common_name
-from bareboat.launchers import SECRET, Surroundings, by_mpi
+from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi, replaces_mpi, rung
 from bareboat.model import (
     Command,
     Decision,
@@ -44,9 +44,12 @@ from bareboat.plan.program import check_program, check_starters
 from bareboat.plan.scheduler import choose_scheduler, tell_topology
 from bareboat.plan.warnings import image_warnings, site_warnings
 from bareboat.plan.watchdog import choose_watchdog
+from bareboat.schedulers import starts_by
 
 #: What `attach` opens: bash where the image has it.
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
+#: A shell is no rank.
+_NO_LAUNCHER = Launch(reason="", passed=Passed(own=()))
 #: What a program asks of the terminal that it is started in.
 _TERMINAL = ("TERM", "COLORTERM")
 
@@ -78,7 +81,8 @@ def plan(
             last = _plan(job, image, rootfs, site, node=node, proofs=known, program=program)
         except PlanError:
             break
-        if last.launcher not in (*by_mpi.NAMES, "horovod"):
+        launcher = registry.launcher(last.launcher)
+        if rung(launcher) is None and not replaces_mpi(launcher):
             break  # it would start N worlds of one rank each
         if _shares_preparation(made, last):
             others.append(last)
@@ -137,23 +141,25 @@ def _plan(
         site=runs_on,
         scheduler=scheduler.NAME,
         engine=engine.NAME,
+        contains=engine.CONTAINS,
+        at_once=scheduler.AT_ONCE,
+        direct=starts_by(scheduler),
         image=image,
         python=(image.python if image is not None else None) or "python3",
         mpi_plugins=facts.mpi_plugins if facts is not None else (),
         proofs=proofs,
     )
-    launcher, verdict = choose_launcher(resolved, around, decisions)
+    launcher, launch = choose_launcher(resolved, around, decisions)
     gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
     starts_warnings: list[str] = []
     executable = check_program(job, program, engine, gpu, scheduler, starts_warnings)
-    bound = bind(verdict.host_mpi, rootfs, decisions)
+    bound = bind(launch.host_mpi, rootfs, decisions)
     container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
     guard = choose_guard(job, engine, runs_on, decisions)
     py_spy = choose_watchdog(job, site, decisions)
-    passed = launcher.passed(resolved)
-    settled = settle(resolved, passed, launcher.NAME, decisions)
+    settled = settle(resolved, launch.passed, launcher.NAME, decisions)
     fabric = choose_fabric(
-        resolved, image, runs_on, engine, launcher, container, decisions, host_mpi=verdict.host_mpi
+        resolved, image, runs_on, engine, launcher, container, decisions, host_mpi=launch.host_mpi
     )
     container = dataclasses.replace(
         container,
@@ -161,14 +167,14 @@ def _plan(
         guard=guard,
         seccomp=job.seccomp is UNSET,
         passed=(*settled.passed, *gpu.passed, *fabric.passed),
-        passed_prefixes=passed.prefixes,
+        passed_prefixes=launch.passed.prefixes,
         given=(
-            *(each for each in sweep.given(job) if not is_own(each[0], passed)),
+            *(each for each in sweep.given(job) if not is_own(each[0], launch.passed)),
             *((name, Variable(name)) for name in (*sweep.variables(job), *job.environment_from)),
         ),
     )
     # Beside the job, not in it: to its launcher it must stay the job that was judged.
-    alone = by_mpi.singleton(launcher.NAME, image) if engine.CONTAINS else ()
+    alone = by_mpi.singleton(image) if engine.CONTAINS and rung(launcher) is None else ()
     decisions += [
         Decision(subject="MPI singleton", choice=f"{each.name}={each.value}", reason=each.reason)
         for each in alone
@@ -179,12 +185,11 @@ def _plan(
         decisions.append(decision)
         settings |= values
     settings |= fabric.environment
-    command = compose(resolved, process, image, engine, launcher, container, around, gpu, settings)
-    words = launcher.proof(resolved, around)
+    command = compose(resolved, process, image, engine, launch, container, around, gpu, settings)
     proof = None
-    if words is not None:
-        proved = dataclasses.replace(process, argv=words, own=0)
-        proof = compose(resolved, proved, image, engine, launcher, container, around, gpu, settings)
+    if launch.proof is not None:
+        proved = dataclasses.replace(process, argv=launch.proof, own=0)
+        proof = compose(resolved, proved, image, engine, launch, container, around, gpu, settings)
     shell: Command | msgspec.UnsetType = msgspec.UNSET
     if not scheduler.AT_ONCE:
         open_shell = dataclasses.replace(process, argv=_SHELL, own=0)
@@ -195,7 +200,7 @@ def _plan(
             open_shell,
             image,
             engine,
-            registry.launcher("single"),
+            _NO_LAUNCHER,
             around_shell,
             around,
             gpu,
@@ -226,7 +231,7 @@ def _plan(
             *settled.warnings,
             *starts_warnings,
             *frameworks.warnings(job, image, on_cpus=on_cpus),
-            *([verdict.warning] if verdict.warning else []),
+            *([launch.warning] if launch.warning else []),
         ),
         requirements=(
             *requirements(job, image, container, runs_on.engine(engine.NAME), bound),
@@ -239,16 +244,16 @@ def _plan(
         mount_points=(*mount_points(container, all_places=suitable.mount_points), *places(container)),
         own_points=own_points(container) if suitable.mount_points else (),
         keeps_output=launcher.KEEPS_OUTPUT,
-        secret=True if SECRET in passed.names else msgspec.UNSET,
+        secret=True if SECRET in launch.passed.names else msgspec.UNSET,
         start=launcher.START,
-        program=launcher.program(resolved, around),
+        program=launch.program,
         proof=proof,
-        prelude=launcher.prelude(resolved, around) + fabric.prelude + settled.prelude,
+        prelude=launch.prelude + fabric.prelude + settled.prelude,
         directives=scheduler.directives(job, site),
         executable=executable,
         shell=shell,
-        proves=verdict.proves,
-        notes=(verdict.note,) if verdict.note else (),
+        proves=launch.proves,
+        notes=(launch.note,) if launch.note else (),
         delivery=delivery,
         py_spy=py_spy,
         fabric=UNSET if fabric.watch is None else fabric.watch,

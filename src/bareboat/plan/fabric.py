@@ -10,7 +10,7 @@ from bareboat.errors import PlanError
 from bareboat.fabric import told
 from bareboat.fabric.facts import FabricWatch, Network
 from bareboat.fabric.settings import Setting, Speakers, advice, settings
-from bareboat.launchers import Launcher, by_mpi
+from bareboat.launchers import Launcher, rung, transport
 from bareboat.model import (
     Command,
     Decision,
@@ -95,7 +95,7 @@ def choose_fabric(
 
 def _speakers(job: Job, image: Image | None, launcher: Launcher, host_mpi: MpiFacts | None) -> Speakers:
     mpi = None
-    if launcher.NAME in by_mpi.NAMES:
+    if rung(launcher) is not None:
         library = host_mpi or (library_of(image) if image is not None else None)
         mpi = library.family if library is not None else MpiFamily.UNKNOWN
     # A host's MPI brings the site's libraries, which are taken to be right for it.
@@ -113,7 +113,7 @@ def _by_nature(job: Job, image: Image | None, launcher: Launcher, speakers: Spea
     unknown = job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
     if speakers.mpi is not None or speakers.nccl or unknown:
         return ""
-    return {"tensorflow": "gRPC"}.get(launcher.NAME, "gloo")
+    return transport(launcher)
 
 
 def _check_required(network: Network, node: Site, sockets: str) -> None:

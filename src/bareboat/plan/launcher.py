@@ -10,7 +10,7 @@ from bareboat import registry
 from bareboat.engines import Container, Engine
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
-from bareboat.launchers import Launchable, Launcher, Surroundings, by_mpi
+from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
 from bareboat.plan import sweep, watchdog
 from bareboat.plan.environment import is_own
@@ -20,22 +20,28 @@ from bareboat.plan.process import IDENTITY, Workload
 #: Docker's, for images that name none.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+_PLACES = {
+    Start.NODES: "inside the container",
+    Start.RANKS: "outside the container",
+    Start.PROGRAM: "outside the container",
+}
+
 #: Variables of an image that are not for its command: who it is, and what only other tools read.
 _NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
 
 
 def choose_launcher(
     job: Job, surroundings: Surroundings, decisions: list[Decision]
-) -> tuple[Launcher, Launchable]:
+) -> tuple[Launcher, Launch]:
     rejected: list[Rejected] = []
     for name in [job.launcher] if job.launcher else registry.names("launchers"):
         launcher = registry.launcher(name)
         verdict = _linked(launcher, job, surroundings) or launcher.judge(job, surroundings)
-        if isinstance(verdict, Launchable):
+        if isinstance(verdict, Launch):
             decisions.append(
                 Decision(
                     subject="launcher",
-                    choice=f"{name}, {launcher.POSITION.value}",
+                    choice=f"{name}, {_PLACES[launcher.START]}",
                     reason=("asked for; " if job.launcher else "") + verdict.reason,
                     rejected=tuple(rejected),
                 )
@@ -62,7 +68,7 @@ def compose(
     process: Workload,
     image: Image | None,
     engine: Engine,
-    launcher: Launcher,
+    launch: Launch,
     container: Container,
     around: Surroundings,
     gpu: Gpu,
@@ -71,16 +77,15 @@ def compose(
     """What is started, once per node or once per rank: scheduler(engine(launcher(workload))) for launchers
     inside the container, and scheduler(launcher(engine(workload))) for those outside. `settings`: variables
     that lie between the launcher's and the job's."""
-    passed = launcher.passed(job)
     own = sweep.fixed_environment(job)
     command = Command(
         argv=sweep.words(process.argv, process.own, job),
-        environment={**settings, **{name: own[name] for name in own if not is_own(name, passed)}},
+        environment={**settings, **{name: own[name] for name in own if not is_own(name, launch.passed)}},
         workdir=process.workdir,
     )
     # A launcher inside adds its own words to the command; one outside only what every rank is told, and its
-    # own words (`Launcher.program`) stand in the job script, before those of the engine.
-    launched = launcher.wrap(command, job, around)
+    # own words (`Launch.program`) stand in the job script, before those of the engine.
+    launched = launch.start(command)
     # The image's ENV below what the launcher sets for its ranks, and that below what the job asks for.
     own = image.environment if image is not None else {}
     environment = {"PATH": _PATH, **{name: value for name, value in own.items() if name not in _NOT_TAKEN}}

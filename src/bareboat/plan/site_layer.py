@@ -9,19 +9,16 @@ import msgspec
 
 from bareboat import digests, registry
 from bareboat.errors import PlanError
-from bareboat.launchers import Launchable, Surroundings, by_mpi
-from bareboat.model import Decision, Image, Job, MpiFacts, Site, Start
+from bareboat.launchers import Launch, Surroundings, by_mpi, rung
+from bareboat.model import Decision, Image, Job, MpiFacts, Site
 from bareboat.mpi import site_layer
 from bareboat.mpi.ladder import Ground, Rung, Step, ground_of, library_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.site_layer import PREFIX, Contents, Offer, Wish
+from bareboat.schedulers import starts_by
 
-#: The launchers that start MPI programs. Where one is named, another MPI is added only when asked for.
-_RUNGS = {
-    "srun": Rung.DIRECT,
-    "mpirun": Rung.HOST_LAUNCHER,
-    "image-mpirun": Rung.IMAGE_LAUNCHER,
-}
+#: The ways to start an MPI that is added to the image.
+_STARTS = (Rung.DIRECT, Rung.HOST_LAUNCHER, Rung.IMAGE_LAUNCHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +46,8 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
     if job.launcher is not None or ("horovod" in image.frameworks and library_of(image) is not None):
         return None
     launchers = [registry.launcher(name) for name in registry.names("launchers")]
-    # The rungs above: the launchers whose ranks a program of an MPI or of a scheduler starts.
-    rungs = [each for each in launchers if each.START is Start.PROGRAM or each.NAME in _RUNGS]
-    verdicts = [each.judge(job, around) for each in rungs]
-    if any(isinstance(each, Launchable) for each in verdicts):
+    verdicts = [each.judge(job, around) for each in launchers if rung(each) is not None]
+    if any(isinstance(each, Launch) for each in verdicts):
         return None
     offers = site_layer.offers(image)
     ground = _ground(around, tuple(each.facts for each in offers))
@@ -142,9 +137,10 @@ def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
             f"no MPI can be added to the image: its C library is {_libc(image)}",
             remedy="use an image with glibc 2.28 or later",
         )
-    if job.topology.world_size == 1 or (job.launcher is not None and job.launcher not in _RUNGS):
+    named = rung(registry.launcher(job.launcher)) if job.launcher is not None else None
+    if job.topology.world_size == 1 or (job.launcher is not None and named not in _STARTS):
         return offers[0]
-    rungs = [_RUNGS[job.launcher]] if job.launcher is not None else list(_RUNGS.values())
+    rungs = _STARTS if named is None else (named,)
     reasons = []
     for offer in offers:
         added = site_layer.expected(image, Contents(mpi=offer.requirement, packages=wish.packages()))
@@ -172,17 +168,20 @@ def _libc(image: Image) -> str:
 
 
 def _ground(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> Ground:
-    in_slurm = around.scheduler == "slurm"
+    in_slurm = bool(around.direct)
     return ground_of(around.site, plugins=around.mpi_plugins, in_slurm=in_slurm, layers=layers)
 
 
 def _surroundings(job: Job, image: Image, site: Site, node: Site | None) -> Surroundings:
     scheduler = job.scheduler or "local"
+    found = registry.scheduler(scheduler)
     facts = site.scheduler(scheduler)
     return Surroundings(
         site=node or site,
         scheduler=scheduler,
         engine=job.engine or "a container",
+        at_once=found.AT_ONCE,
+        direct=starts_by(found),
         image=image,
         python=image.python or "python3",
         mpi_plugins=facts.mpi_plugins if facts is not None else (),

@@ -95,6 +95,7 @@ class Scheduler(Protocol):
     LIST: str
     #: Why nobody has seen it run on the real scheduler; "" when the tests do.
     UNTESTED: str
+    # STARTS_BY: the command by which the scheduler starts ranks itself, where it has one.
 
     def snippet(self) -> str:
         """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node's first;
@@ -147,6 +148,11 @@ class Scheduler(Protocol):
         """These words in a terminal on the job's first node, or without words the node's shell; None when the
         scheduler has no way to that."""
         ...
+
+
+def starts_by(scheduler: Scheduler) -> str:
+    """The command by which the scheduler starts ranks itself, or ""; it says it as its `STARTS_BY`."""
+    return str(getattr(scheduler, "STARTS_BY", ""))
 
 
 def job_name(job: Job) -> str:
