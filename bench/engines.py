@@ -33,7 +33,7 @@ from pathlib import Path
 import hands
 
 from bareboat import config, plan, registry, render
-from bareboat.engines import Suitable
+from bareboat.engines import Enclosure
 from bareboat.errors import BareboatError
 from bareboat.images.capture import capture
 from bareboat.images.layers.flatten import make_flat
@@ -171,7 +171,7 @@ def variants(ground: Ground) -> Iterator[tuple[str, str, bool]]:
         if facts is None or not facts.works or facts.path in hands.other_names(site):
             continue
         for mode in registry.modes(name):
-            if isinstance(registry.engine(mode).judge(site, ground.image), Suitable):
+            if isinstance(registry.engine(mode).judge(site, ground.image), Enclosure):
                 yield mode.replace(":", " "), mode, False
         if registry.engine(name).STACKS and facts.overlay:
             yield f"{name}, layers", name, True

@@ -24,7 +24,7 @@ from processes import left_after
 
 from bareboat import registry, render
 from bareboat.cli import doctor
-from bareboat.engines import Suitable, shifter, site_images, untested
+from bareboat.engines import Enclosure, shifter, site_images, untested
 from bareboat.errors import PlanError
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Image, Job, Mount, Refusal, Site, Topology
@@ -318,7 +318,7 @@ def test_a_tool_that_says_something_else_is_shown_with_what_it_says(
 def test_without_it_the_module_is_named(engine: str) -> None:
     judged = registry.engine(engine).judge(make_site(), make_image())
     assert judged == Refusal(f"there is no {engine}", f"module load {engine}")
-    assert not isinstance(judged, Suitable)
+    assert not isinstance(judged, Enclosure)
 
 
 def test_facts_of_untested_engines_are_json(sited: Site) -> None:

@@ -22,7 +22,7 @@ from environments import Captured
 from tools import path_without, tool
 
 from bareboat import codec
-from bareboat.engines import Container, bubblewrap
+from bareboat.engines import Container, Enclosure, bubblewrap
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Command, Site
 from bareboat.render import words
@@ -211,7 +211,9 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
     container = Container(flat=flat, home=str(there.home))
     command = Command(argv=(str(captured.python), "-c", "import ware; print(ware.NAME); open('/x', 'w')"))
     for site, said in ((facts, "ware\n"), (msgspec.structs.replace(facts, checks=()), "")):
-        wrapped = bubblewrap.wrap(command, container, site)
+        enclosure = bubblewrap.judge(site, captured.image)
+        assert isinstance(enclosure, Enclosure)
+        wrapped = enclosure.wrap(command, container)
         script = f"{words.opened(wrapped)}exec {words.command(wrapped)}"
         done = there.run("bash", "-c", script)
         assert done.stdout == said, done.stderr

@@ -15,7 +15,7 @@ import pytest
 from builders import make_image, make_job, make_site
 from msgspec import UNSET, UnsetType
 
-from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Suitable, bubblewrap, udocker
+from bareboat.engines import PROGRAMS_IN_STORE, PTRACE, Container, Enclosure, bubblewrap, udocker
 from bareboat.errors import PlanError, ToolError
 from bareboat.model import (
     CaptureRequest,
@@ -255,10 +255,11 @@ def bwrap(*, overlay: bool) -> EngineFacts:
 
 def test_bubblewrap_runs_it_by_an_overlay() -> None:
     site = make_site(engines=(bwrap(overlay=True),), checks=(NOEXEC,))
-    assert isinstance(bubblewrap.judge(site, make_image()), Suitable)
+    enclosure = bubblewrap.judge(site, make_image())
+    assert isinstance(enclosure, Enclosure)
     mounts = (Mount(source="/store/flat/env", target="/env"), Mount(source="/data", target="/data"))
     container = Container(flat="/store/flat", mounts=mounts, home="/home/ada")
-    argv = bubblewrap.wrap(Command(argv=("true",)), container, site).argv
+    argv = enclosure.wrap(Command(argv=("true",)), container).argv
     assert argv[1:5] == ("--overlay-src", "/store/flat", "--tmp-overlay", "/")
     at = argv.index("/store/flat/env")
     assert argv[at - 1 : at + 3] == ("--overlay-src", "/store/flat/env", "--tmp-overlay", "/env")

@@ -11,7 +11,7 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat import registry
-from bareboat.engines import Suitable, costs, untested
+from bareboat.engines import Enclosure, costs, untested
 from bareboat.model import Decision, EngineFacts, Image, Plan, Site, Topology
 from bareboat.plan import plan
 from bareboat.plan.ranking import Ranking
@@ -115,7 +115,9 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> str:
     """An engine of another package, of which nobody knows the cost; it comes first in the registry."""
     module = types.ModuleType("an_engine_from_elsewhere")
     vars(module).update(vars(registry.engine("podman")))
-    vars(module).update(NAME="elsewhere", judge=lambda *_: Suitable("it is there", overlay=False))
+    vars(module).update(
+        NAME="elsewhere", judge=lambda *_: Enclosure("it is there", lambda command, _: command, overlay=False)
+    )
     monkeypatch.setitem(sys.modules, module.__name__, module)
     known = registry._modules("engines")
     monkeypatch.setattr(registry, "_modules", lambda _: {"elsewhere": module.__name__, **known})

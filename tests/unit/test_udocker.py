@@ -16,7 +16,7 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from bareboat import registry
-from bareboat.engines import Container, proot_start, udocker
+from bareboat.engines import Container, Enclosure, proot_start, udocker
 from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, Mount, PassedOn, Refusal, Topology
 from bareboat.plan import plan
@@ -292,6 +292,8 @@ def test_a_mode_passes_on_what_the_launcher_and_the_scheduler_say(engine: str) -
     container = Container(
         flat="/image", home="/home/ada", passed=("CUDA_VISIBLE_DEVICES",), passed_prefixes=("PMI",)
     )
-    wrapped = registry.engine(engine).wrap(Command(argv=("true",), workdir="/"), container, site)
+    enclosure = registry.engine(engine).judge(site, make_image())
+    assert isinstance(enclosure, Enclosure)
+    wrapped = enclosure.wrap(Command(argv=("true",), workdir="/"), container)
     passed = [word for word in wrapped.argv if isinstance(word, PassedOn)]
     assert [(word.names, word.prefixes) for word in passed] == [(("CUDA_VISIBLE_DEVICES",), ("PMI",))]

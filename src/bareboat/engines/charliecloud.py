@@ -7,7 +7,7 @@ everything writable. What that takes:
 
 - The tmpfs becomes all the folders to write to. ch-run finds a bind's source with the image's mounts
   already made, so a bind can take a folder out of the tmpfs by naming it `IMAGE/tmp/FOLDER`.
-- Places in the image are made beforehand (`Suitable.mount_points`); run folders, known only when the job
+- Places in the image are made beforehand (`Enclosure.mount_points`); run folders, known only when the job
   runs, are mounted at fixed places.
 - What is to be read-only is mounted so in an outer namespace (`unshare` and `mount` of util-linux), where
   ch-run finds it. What comes out of the image is read-only as the image is.
@@ -22,6 +22,7 @@ https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,10 +37,10 @@ from bareboat.engines import (
     RUN_VARIABLES,
     Apart,
     Container,
+    Enclosure,
     Guard,
     Host,
     Seccomp,
-    Suitable,
     passed_on,
     refusal,
     sealed,
@@ -181,18 +182,21 @@ def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFact
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(NAME, site, image, program="ch-run", remedy="module load charliecloud")
     if isinstance(facts, Refusal):
         return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
-    return Suitable(f"{facts.path} {facts.version}; it ran here when probed", False, mount_points=True)
+    return Enclosure(
+        f"{facts.path} {facts.version}; it ran here when probed",
+        functools.partial(_wrap, facts, site),
+        overlay=False,
+        mount_points=True,
+    )
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(NAME)
-    assert facts is not None  # judge() said Suitable
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     found = sealed.entries(command, container, site, PWD=command.workdir)
     carried = sealed.carried(found)
     # ch-run itself gets nothing that could change it (LD_LIBRARY_PATH, TMPDIR). It has the run's mark from

@@ -10,6 +10,7 @@ Written from https://github.com/NVIDIA/enroot/tree/master/doc and its command li
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping
@@ -23,8 +24,8 @@ from bareboat.engines import (
     STARTERS,
     Apart,
     Container,
+    Enclosure,
     Host,
-    Suitable,
     plain_start,
     refusal,
     sealed,
@@ -94,20 +95,21 @@ def _facts(path: str, version: str, works: bool, detail: str, remedy: str = "") 
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(NAME, site, image, program="enroot", remedy="module load enroot")
     if isinstance(facts, Refusal):
         return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
-    return Suitable(
-        f"{facts.path} {facts.version}; it ran here when probed; {UNTESTED}", False, mount_points=True
+    return Enclosure(
+        f"{facts.path} {facts.version}; it ran here when probed; {UNTESTED}",
+        functools.partial(_wrap, facts, site),
+        overlay=False,
+        mount_points=True,
     )
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(NAME)
-    assert facts is not None  # judge() said Suitable
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     assert container.flat is not None  # STACKS is False
     found = sealed.entries(command, container, site)
     words = _words(facts.path, container, command, home=site.home, user=site.user, environment=found)

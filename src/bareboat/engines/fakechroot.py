@@ -12,6 +12,7 @@ https://github.com/dex4er/fakechroot, and of udocker's many: https://github.com/
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,8 @@ from bareboat import architectures
 from bareboat.engines import (
     GUARDED_APART,
     Container,
+    Enclosure,
     Host,
-    Suitable,
     fakechroot_start,
     proot_start,
     python_start,
@@ -166,7 +167,7 @@ def _fault(host: Host, library: str) -> str | None:
     return None
 
 
-def judge(facts: EngineFacts, site: Site, image: Image) -> Suitable | Refusal:
+def judge(facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
     """Whether the image's programs can be started by this machine's loader."""
     glibc = image.glibc if image.digest else site.glibc  # a capture that is still to be made
     if glibc is None:
@@ -179,15 +180,16 @@ def judge(facts: EngineFacts, site: Site, image: Image) -> Suitable | Refusal:
             f"the image has glibc {glibc}, this machine {site.glibc}: under fakechroot programs are "
             "started by this machine's loader, which must be of the same"
         )
-    return Suitable(
+    return Enclosure(
         f"{facts.path}, {facts.origin}; mode {MODE} ran here when probed, and the image has this machine's "
         f"glibc {site.glibc}; {COST}; what escapes it, as static programs do, is denied by Landlock",
+        functools.partial(_wrap, facts, site),
         overlay=False,
         relinked=True,
     )
 
 
-def wrap(facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     refuse(container)
     start = python_start.words(_STARTER, ("--library", facts.path), container, command.workdir)
     return python_start.wrap(start, command, container, site)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, Host, Suitable, passed_on, sealed
+import functools
+
+from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, Enclosure, Host, passed_on, sealed
 from bareboat.model import Command, EngineFacts, Image, Joined, Refusal, Site, Variable, WhenSet, Word
 
 NAME = "native"
@@ -26,13 +28,13 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     )
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     if image is not None and (image.python is None or image.reference):
         return Refusal("the image was not captured on this machine: its files are not on bare metal")
-    return Suitable("runs the environment where it stands")
+    return Enclosure("runs the environment where it stands", functools.partial(_wrap, site))
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
+def _wrap(site: Site, command: Command, container: Container) -> Command:
     """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
     found = sealed.entries(command, container, site)
     words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", sealed.split(found)]

@@ -3,7 +3,7 @@ and devices.
 
 Rootless it needs newuidmap and a range in /etc/subuid. What it would make in the image for its mounts would
 belong to one of those numbers, and the user could not remove it: so the places are made beforehand
-(`Suitable.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
+(`Enclosure.mount_points`), and run folders, known only when the job runs, are mounted at fixed places.
 
 podman-hpc is a program that calls Podman with options of its own (`bareboat.engines.podman_hpc`); so Podman's
 own options follow `run`, where both take them.
@@ -32,9 +32,9 @@ from bareboat.engines import (
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
+    Enclosure,
     Host,
     Seccomp,
-    Suitable,
     passed_on,
     refusal,
     sealed,
@@ -164,12 +164,8 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return probe_as(NAME, host, _WAYS)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     return judge_as(NAME, site, image)
-
-
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    return wrap_as(NAME, command, container, site)
 
 
 def probe_as(name: str, host: Host, ways: tuple[dict[str, str], ...]) -> tuple[EngineFacts, ...]:
@@ -256,21 +252,22 @@ def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") ->
     )
 
 
-def judge_as(name: str, site: Site, image: Image | None) -> Suitable | Refusal:
+def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(name, site, image, program=name, remedy=f"module load {name}")
     if isinstance(facts, Refusal):
         return facts
     if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
         return refused
     groups = f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
-    return Suitable(
-        f"{facts.path} {facts.version}; it ran here when probed{groups}", False, mount_points=True
+    return Enclosure(
+        f"{facts.path} {facts.version}; it ran here when probed{groups}",
+        functools.partial(_wrap, facts, site),
+        overlay=False,
+        mount_points=True,
     )
 
 
-def wrap_as(name: str, command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(name)
-    assert facts is not None  # judge() said Suitable
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     assert container.flat is not None  # STACKS is False
     found = sealed.entries(command, container, site)
     carried = sealed.carried(found)

@@ -8,8 +8,8 @@ Manual: https://github.com/NERSC/podman-hpc
 
 from __future__ import annotations
 
-from bareboat.engines import Container, Host, Suitable, podman
-from bareboat.model import Command, EngineFacts, Image, Refusal, Site
+from bareboat.engines import Enclosure, Host, podman
+from bareboat.model import EngineFacts, Image, Refusal, Site
 
 NAME = "podman-hpc"
 CONTAINS = True
@@ -39,9 +39,5 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return podman.probe_as(NAME, host, _WAYS)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     return podman.judge_as(NAME, site, image)
-
-
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    return podman.wrap_as(NAME, command, container, site)

@@ -10,6 +10,7 @@ Written from https://sarus.readthedocs.io/en/stable/user/user_guide.html; see UN
 
 from __future__ import annotations
 
+import functools
 import re
 
 from bareboat.engines import (
@@ -17,8 +18,8 @@ from bareboat.engines import (
     RUN_VARIABLES,
     STARTERS,
     Container,
+    Enclosure,
     Host,
-    Suitable,
     plain_start,
     sealed,
     site_images,
@@ -69,7 +70,7 @@ def _facts(
     )  # fmt: skip
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(NAME, site, image, program="sarus", remedy="module load sarus")
     if isinstance(facts, Refusal):
         return facts
@@ -77,12 +78,14 @@ def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     missing = site_images.missing(image, facts, tool="Sarus", how=_HOW)
     if missing is not None:
         return missing
-    return Suitable(f"{facts.path} {facts.version} has the image; {UNTESTED}", overlay=False)
+    return Enclosure(
+        f"{facts.path} {facts.version} has the image; {UNTESTED}",
+        functools.partial(_wrap, facts, site),
+        overlay=False,
+    )
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(NAME)
-    assert facts is not None  # judge() said Suitable
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     found = sealed.entries(command, container, site)
     words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
     words.append(f"PATH=/usr/bin:/bin:{facts.path.rpartition('/')[0]}")

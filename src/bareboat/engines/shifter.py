@@ -12,14 +12,15 @@ see UNTESTED.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from bareboat.engines import (
     RUN_FOLDERS,
     STARTERS,
     Container,
+    Enclosure,
     Host,
-    Suitable,
     plain_start,
     sealed,
     site_images,
@@ -73,7 +74,7 @@ def _facts(path: str, works: bool, detail: str, images: dict[str, str] | None = 
     )  # fmt: skip
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     facts = usable(NAME, site, image, program="shifter", remedy="module load shifter")
     if isinstance(facts, Refusal):
         return facts
@@ -81,12 +82,14 @@ def judge(site: Site, image: Image | None) -> Suitable | Refusal:
     missing = site_images.missing(image, facts, tool="Shifter", how=_HOW)
     if missing is not None:
         return missing
-    return Suitable(f"{facts.path}: the site's gateway has the image; {UNTESTED}", overlay=False)
+    return Enclosure(
+        f"{facts.path}: the site's gateway has the image; {UNTESTED}",
+        functools.partial(_wrap, facts, site),
+        overlay=False,
+    )
 
 
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    facts = site.engine(NAME)
-    assert facts is not None  # judge() said Suitable
+def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     if any(name in RUN_FOLDERS for word in command.argv for name in _variables(word)):
         raise PlanError(
             "the launcher needs its folder of the run in the container, and Shifter makes no mount points",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bareboat.engines import Apart, Container, Host, Suitable, apptainer
-from bareboat.model import Command, EngineFacts, Image, Refusal, Site
+from bareboat.engines import Apart, Enclosure, Host, apptainer
+from bareboat.model import EngineFacts, Image, Refusal, Site
 
 NAME = "singularity"
 CONTAINS = True
@@ -18,9 +18,5 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     return apptainer.probe_as(NAME, host)
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     return apptainer.judge_as(NAME, site, image)
-
-
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    return apptainer.wrap_as(NAME, command, container, site)

@@ -43,9 +43,9 @@ from bareboat.engines import (
     PTRACE,
     Apart,
     Container,
+    Enclosure,
     Host,
     Seccomp,
-    Suitable,
     apptainer,
     fakechroot,
     proot_start,
@@ -262,17 +262,10 @@ def _fault(host: Host, path: str, mode: str) -> str | None:
     return None
 
 
-def judge(site: Site, image: Image | None) -> Suitable | Refusal:
+def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     """The verdict on the first mode that can run the image, else on the first."""
     verdicts = [mode.judge(site, image) for mode in MODES.values()]
-    return next((each for each in verdicts if isinstance(each, Suitable)), verdicts[0])
-
-
-def wrap(command: Command, container: Container, site: Site) -> Command:
-    """In the first mode that works here."""
-    return next(mode for mode in MODES.values() if mode.facts(site) is not None).wrap(
-        command, container, site
-    )
+    return next((each for each in verdicts if isinstance(each, Enclosure)), verdicts[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +273,7 @@ class Mode:
     """A way to run: an engine of its own, by what it makes of its facts."""
 
     mode: str
-    judged: Callable[[EngineFacts, Site, Image], Suitable | Refusal]
-    wrapped: Callable[[EngineFacts, Command, Container, Site], Command]
+    judged: Callable[[EngineFacts, Site, Image], Enclosure | Refusal]
     LIMITS: Mapping[str, str] = field(default_factory=dict)
     CONTAINS: bool = True
     STACKS: bool = False
@@ -301,7 +293,7 @@ class Mode:
         """What was found that works in this mode."""
         return next((f for f in site.engines if f.name == NAME and self.mode in f.modes), None)
 
-    def judge(self, site: Site, image: Image | None) -> Suitable | Refusal:
+    def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
         if image is None:
             return Refusal("there is no image to run", remedy="bareboat capture")
         facts = self.facts(site)
@@ -316,24 +308,15 @@ class Mode:
             return Refusal("there is no udocker", remedy=_GET)
         return Refusal(f"there is no {_NEEDS[self.mode]}", remedy=_GET)
 
-    def wrap(self, command: Command, container: Container, site: Site) -> Command:
-        facts = self.facts(site)
-        assert facts is not None  # judge() said Suitable
-        return self.wrapped(facts, command, container, site)
-
 
 _NEEDS = {"S1": "Apptainer or Singularity", "F1": "libfakechroot", "P1": "PRoot", "P2": "PRoot"}
 
 
-def _judge_starter(facts: EngineFacts, site: Site, image: Image) -> Suitable | Refusal:
+def _judge_starter(facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:
     verdict = apptainer.judge(_apptainer_s(facts, site), image)
     if isinstance(verdict, Refusal):
         return verdict
     return dataclasses.replace(verdict, reason=f"mode S1: {verdict.reason}")
-
-
-def _wrap_starter(facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
-    return apptainer.wrap(command, container, _apptainer_s(facts, site))
 
 
 def _apptainer_s(facts: EngineFacts, site: Site) -> Site:
@@ -350,16 +333,17 @@ def _apptainer_s(facts: EngineFacts, site: Site) -> Site:
     return msgspec.structs.replace(site, engines=(told,))
 
 
-def _judge_proot(mode: str, facts: EngineFacts, _site: Site, _image: Image) -> Suitable | Refusal:
-    return Suitable(
+def _judge_proot(mode: str, facts: EngineFacts, site: Site, _image: Image) -> Enclosure | Refusal:
+    return Enclosure(
         f"{facts.path} {facts.version or 'of unknown version'}, {facts.origin}; mode {mode} ran "
         f"here when probed; {COST}",
+        functools.partial(_wrap_proot, mode, facts, site),
         overlay=False,
         mount_points=True,
     )
 
 
-def _wrap_proot(mode: str, facts: EngineFacts, command: Command, container: Container, site: Site) -> Command:
+def _wrap_proot(mode: str, facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     _refuse_mounts(container)
     start = python_start.words(_STARTER, _own(facts.path, mode), container, command.workdir)
     return python_start.wrap(start, command, container, site)
@@ -392,13 +376,12 @@ def _own(proot: str, mode: str) -> tuple[str, ...]:
 
 #: Those in which programs run fastest come first, as measured: see docs/engines.md.
 MODES: Mapping[str, Mode] = {
-    "S1": Mode("S1", _judge_starter, _wrap_starter, LIMITS=apptainer.LIMITS),
-    fakechroot.MODE: Mode(fakechroot.MODE, fakechroot.judge, fakechroot.wrap, LIMITS=fakechroot.LIMITS),
+    "S1": Mode("S1", _judge_starter, LIMITS=apptainer.LIMITS),
+    fakechroot.MODE: Mode(fakechroot.MODE, fakechroot.judge, LIMITS=fakechroot.LIMITS),
     **{
         mode: Mode(
             mode,
             functools.partial(_judge_proot, mode),
-            functools.partial(_wrap_proot, mode),
             LIMITS=LIMITS,
             KEEPS_READ_ONLY=False,  # Landlock's rules add up: nothing in a writable folder can be excepted
         )

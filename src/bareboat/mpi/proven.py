@@ -85,7 +85,7 @@ def refuted(proofs: Iterable[Proven], context: str) -> dict[str, str]:
 
 
 def broken(proofs: Iterable[Proven], site: str) -> dict[str, str]:
-    """ProcessManager -> why it starts no rank on this site, as far as the newest proof of it says so."""
+    """Why a process manager, by its title, starts no rank on this site, if its newest proof says so."""
     newest: dict[str, Proven] = {}
     for each in sorted(proofs, key=lambda each: each.at, reverse=True):
         if each.claim.launch and each.claim.site == site:

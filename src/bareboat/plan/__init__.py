@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import architectures, registry
-from bareboat.engines import ENV, Engine, Suitable
+from bareboat.engines import ENV, Enclosure, Engine
 from bareboat.errors import PlanError
 from bareboat.files.kinds import IN_MEMORY, common_name
 from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi, replaces_mpi, rung
@@ -124,14 +124,14 @@ def _plan(
         site_layer.check_image(job, image)
         decisions += site_layer.decisions(image)
 
-    def attempt(engine: Engine, suitable: Suitable) -> None:
+    def attempt(engine: Engine, enclosure: Enclosure) -> None:
         check_starters(program, engine)
         process = choose_process(job, image, runs_on, engine, [])
         gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, [])
-        container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, [])
-        engine.wrap(Command(argv=process.argv, workdir=process.workdir), container, runs_on)
+        container = make_container(job, image, rootfs, runs_on, engine, enclosure, gpu, [])
+        enclosure.wrap(Command(argv=process.argv, workdir=process.workdir), container)
 
-    engine, suitable = choose_engine(job, image, runs_on, decisions, attempt)
+    engine, enclosure = choose_engine(job, image, runs_on, decisions, attempt)
     process = choose_process(job, image, runs_on, engine, decisions)
     check_size(job, image if engine.CONTAINS else None, process.argv)
     # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
@@ -154,12 +154,12 @@ def _plan(
     starts_warnings: list[str] = []
     executable = check_program(job, program, engine, gpu, scheduler, starts_warnings)
     bound = bind(launch.host_mpi, rootfs, decisions)
-    container = make_container(job, image, rootfs, runs_on, engine, suitable, gpu, decisions, bound)
+    container = make_container(job, image, rootfs, runs_on, engine, enclosure, gpu, decisions, bound)
     guard = choose_guard(job, engine, runs_on, decisions)
     py_spy = choose_watchdog(job, site, decisions)
     settled = settle(resolved, launch.passed, launcher.NAME, decisions)
     fabric = choose_fabric(
-        resolved, image, runs_on, engine, launcher, container, decisions, host_mpi=launch.host_mpi
+        resolved, image, runs_on, enclosure, launcher, container, decisions, host_mpi=launch.host_mpi
     )
     container = dataclasses.replace(
         container,
@@ -185,11 +185,11 @@ def _plan(
         decisions.append(decision)
         settings |= values
     settings |= fabric.environment
-    command = compose(resolved, process, image, engine, launch, container, around, gpu, settings)
+    command = compose(resolved, process, image, engine, enclosure, launch, container, gpu, settings)
     proof = None
     if launch.proof is not None:
         proved = dataclasses.replace(process, argv=launch.proof, own=0)
-        proof = compose(resolved, proved, image, engine, launch, container, around, gpu, settings)
+        proof = compose(resolved, proved, image, engine, enclosure, launch, container, gpu, settings)
     shell: Command | msgspec.UnsetType = msgspec.UNSET
     if not scheduler.AT_ONCE:
         open_shell = dataclasses.replace(process, argv=_SHELL, own=0)
@@ -200,14 +200,14 @@ def _plan(
             open_shell,
             image,
             engine,
+            enclosure,
             _NO_LAUNCHER,
             around_shell,
-            around,
             gpu,
             settings,
         )
     delivery = choose_delivery(
-        job, image, rootfs, container, runs_on, scheduler, command, decisions, relinked=suitable.relinked
+        job, image, rootfs, container, runs_on, scheduler, command, decisions, relinked=enclosure.relinked
     )
     if delivery is not msgspec.UNSET:
         command = at_run_time(command, delivery.shared)
@@ -239,10 +239,10 @@ def _plan(
             *archive_needed(delivery),
         ),
         needs_flat=container.flat is not None,
-        relinked=suitable.relinked,
+        relinked=enclosure.relinked,
         packs=None if container.packed is None else container.packed.rpartition(".")[2],
-        mount_points=(*mount_points(container, all_places=suitable.mount_points), *places(container)),
-        own_points=own_points(container) if suitable.mount_points else (),
+        mount_points=(*mount_points(container, all_places=enclosure.mount_points), *places(container)),
+        own_points=own_points(container) if enclosure.mount_points else (),
         keeps_output=launcher.KEEPS_OUTPUT,
         secret=True if SECRET in launch.passed.names else msgspec.UNSET,
         start=launcher.START,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from bareboat import digests
-from bareboat.engines import HOST_FILES, Container, Engine, Suitable
+from bareboat.engines import HOST_FILES, Container, Enclosure, Engine
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
 from bareboat.model import Decision, EngineFacts, Held, Image, Job, Mount, Requirement, Rootfs, Site
@@ -40,7 +40,7 @@ def make_container(
     rootfs: Rootfs | None,
     site: Site,
     engine: Engine,
-    suitable: Suitable,
+    enclosure: Enclosure,
     gpu: Gpu,
     decisions: list[Decision],
     bound: tuple[Mount, ...] = (),
@@ -51,7 +51,7 @@ def make_container(
     if rootfs is None:  # an environment that is only described: nobody runs this plan
         flat = None if job.writable else "/not-captured"
         return Container(flat=flat, scratch=_SCRATCH, home=site.home)
-    if suitable.relinked:
+    if enclosure.relinked:
         rootfs = msgspec.structs.replace(rootfs, flat=rootfs.relinked)
     if job.writable:
         _check_stackable(engine, image, rootfs)
@@ -77,9 +77,9 @@ def make_container(
             )
     covered = [*asked, *(mount.target for mount in mounts)]
     seen_through: tuple[str, ...] = ()
-    if not job.writable and engine.STACKS and suitable.overlay:
+    if not job.writable and engine.STACKS and enclosure.overlay:
         seen_through = _seen_through(rootfs, scratch, covered)
-    decisions.append(_root_decision(job, image, engine, suitable, scratch, seen_through, why_packed))
+    decisions.append(_root_decision(job, image, engine, enclosure, scratch, seen_through, why_packed))
     decisions += environments
     if not job.writable and not seen_through:
         kept, left = _kept_in_scratch(
@@ -118,7 +118,7 @@ def _root_decision(
     job: Job,
     image: Image,
     engine: Engine,
-    suitable: Suitable,
+    enclosure: Enclosure,
     scratch: tuple[str, ...],
     seen_through: tuple[str, ...],
     why_packed: str,
@@ -139,7 +139,7 @@ def _root_decision(
     reason = f"{engine.NAME} runs images that are one tree"
     if engine.STACKS:
         reason = "one tree of hard links is read at the speed of the file system, stacked layers are not"
-    if suitable.relinked:
+    if enclosure.relinked:
         reason += "; absolute links in it are made relative"
     reason += f"; {can_write}"
     if seen_through:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bareboat import registry
-from bareboat.engines import Engine, Suitable, untested
+from bareboat.engines import Enclosure, Engine, untested
 from bareboat.errors import PlanError
 from bareboat.model import Decision, Image, Job, Refusal, Rejected, Site
 from bareboat.plan.ranking import Ranking
@@ -23,25 +23,25 @@ def choose_engine(
     image: Image | None,
     site: Site,
     decisions: list[Decision],
-    attempt: Callable[[Engine, Suitable], None],
-) -> tuple[Engine, Suitable]:
+    attempt: Callable[[Engine, Enclosure], None],
+) -> tuple[Engine, Enclosure]:
     """The engine asked for, else that which costs this job least of those that hold a container.
 
     `attempt` raises PlanError for what this job wants and the engine cannot do.
     """
     rejected = []
     failed: PlanError | None = None  # the first that would work, but for something in the job
-    chosen: tuple[Engine, Suitable] | None = None
+    chosen: tuple[Engine, Enclosure] | None = None
     ranking = Ranking(job, image, site)
     for name in ranking.sorted(_candidates(job, image, site)):
         engine = registry.engine(name)
         verdict = engine.judge(site, image)
-        if isinstance(verdict, Suitable) and job.writable:
+        if isinstance(verdict, Enclosure) and job.writable:
             verdict = _if_writable(engine, verdict)
-        if isinstance(verdict, Suitable) and job.form == "file":
+        if isinstance(verdict, Enclosure) and job.form == "file":
             obstacle = file_obstacle(engine, site)
             verdict = verdict if obstacle is None else Refusal(obstacle, _AS_A_TREE)
-        if isinstance(verdict, Suitable) and chosen is None:
+        if isinstance(verdict, Enclosure) and chosen is None:
             try:
                 attempt(engine, verdict)
             except PlanError as error:
@@ -96,7 +96,7 @@ def _check_mode(name: str, image: Image | None, site: Site) -> None:
     lines, works = [], []
     for mode in modes:
         verdict = registry.engine(mode).judge(site, image)
-        if isinstance(verdict, Suitable):
+        if isinstance(verdict, Enclosure):
             works.append(mode)
         lines.append(f"{mode}: {'works here' if mode in works else verdict.reason}")
     remedy = "; or: ".join(f"--engine {mode}" for mode in works) or "bareboat doctor"
@@ -116,7 +116,7 @@ def file_obstacle(engine: Engine, site: Site) -> str | None:
     return f"a {engine.FILES[0]} cannot be run here: {fault}" if fault else None
 
 
-def _if_writable(engine: Engine, verdict: Suitable) -> Suitable | Refusal:
+def _if_writable(engine: Engine, verdict: Enclosure) -> Enclosure | Refusal:
     """Whether the engine can also let the command write anywhere in the image, as the job asks."""
     if engine.CONTAINS and not engine.STACKS:
         return Refusal("it shows the image read-only, and writable = true asks for more", _READ_ONLY)
@@ -125,7 +125,7 @@ def _if_writable(engine: Engine, verdict: Suitable) -> Suitable | Refusal:
     return verdict
 
 
-def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Suitable | Refusal) -> PlanError:
+def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Enclosure | Refusal) -> PlanError:
     blocking = [r for r in rejected if r.choice != "native"] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
     remedies = sorted(
@@ -142,7 +142,7 @@ def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Suitable | Ref
             message += " that can be written to, as writable = true asks"
         elif job.form == "file":
             message += ' with the image as one file, as form = "file" asks'
-    on_this_machine = isinstance(bare_metal, Suitable) and job.engine != "native"
+    on_this_machine = isinstance(bare_metal, Enclosure) and job.engine != "native"
     native = "; or, without a container: --engine native" if on_this_machine else ""
     return PlanError(
         message, context="\n".join(lines) if len(lines) > 1 else "", remedy="; or: ".join(ways) + native

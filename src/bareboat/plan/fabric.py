@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bareboat.engines import Container, Engine
+from bareboat.engines import Container, Enclosure
 from bareboat.errors import PlanError
 from bareboat.fabric import told
 from bareboat.fabric.facts import FabricWatch, Network
@@ -45,7 +45,7 @@ def choose_fabric(
     job: Job,
     image: Image | None,
     node: Site,
-    engine: Engine,
+    enclosure: Enclosure,
     launcher: Launcher,
     container: Container,
     decisions: list[Decision],
@@ -68,7 +68,7 @@ def choose_fabric(
     advised = advice(
         network, speakers, captured=image is not None and not image.reference, machine=node.architecture
     )
-    tells = _nccl_tells(engine, container, node) if speakers.nccl else None
+    tells = _nccl_tells(enclosure, container) if speakers.nccl else None
     if given & {*told.NCCL, told.NCCL_FILE}:  # the user has plans of their own with NCCL's words
         tells = None
     watch = None
@@ -159,14 +159,14 @@ def _line(setting: Setting) -> str:
     return f'[ -z "$BAREBOAT_INTERFACE" ] || {name}=${{{name}:-{setting.before}$BAREBOAT_INTERFACE}}\n'
 
 
-def _nccl_tells(engine: Engine, container: Container, node: Site) -> str | None:
+def _nccl_tells(enclosure: Enclosure, container: Container) -> str | None:
     """The line that says where NCCL writes, by the name that the run's folder has in the container: which is
     asked of the engine itself. None where it cannot have one."""
     probe = Command(
         argv=("true", Joined((Variable("BAREBOAT_RUN_DIR"), f"/{told.NCCL_FOLDER}"))), workdir="/"
     )
     try:
-        word = engine.wrap(probe, container, node).argv[-1]
+        word = enclosure.wrap(probe, container).argv[-1]
     except PlanError:
         return None
     match word:

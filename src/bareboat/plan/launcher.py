@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bareboat import registry
-from bareboat.engines import Container, Engine
+from bareboat.engines import Container, Enclosure, Engine
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
@@ -68,9 +68,9 @@ def compose(
     process: Workload,
     image: Image | None,
     engine: Engine,
+    enclosure: Enclosure,
     launch: Launch,
     container: Container,
-    around: Surroundings,
     gpu: Gpu,
     settings: Mapping[str, str],
 ) -> Command:
@@ -94,4 +94,4 @@ def compose(
         environment = inject.environment(environment, gpu.driver, gpu.compat)
     if engine.CONTAINS and image is not None:
         environment["BAREBOAT_IMAGE"] = image.digest
-    return engine.wrap(msgspec.structs.replace(launched, environment=environment), container, around.site)
+    return enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)
