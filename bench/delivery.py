@@ -1,18 +1,18 @@
-"""What does it cost to bring the image to the nodes? Bareboat's delivery beside the same by hand, and none.
+"""Measure what it costs to copy the image to the nodes, compared with the same by hand and with no copy.
 
     python bench/delivery.py [--rounds 5] [--nodes 3] [--ranks-per-node 2] [--folder DIR]
 
-Brings up the Slurm cluster of the tests (docs/testing.md), captures this environment into its shared home,
-and runs all ways in turn inside one job, with ranks that do nothing, or import PyTorch (NumPy, where there is
-no PyTorch). "By hand" is what an administrator would advise: on each node a folder in /tmp, the image in it
-(of the same tar, by `cp -r` of the tree, or of a squashfs), the ranks in bubblewrap, and the folder's removal
-at the end.
+Starts the Slurm cluster of the tests (docs/testing.md), captures this environment into its shared home, and
+runs all variants in turn inside one job, with ranks that do nothing, or import PyTorch (NumPy if PyTorch is
+not installed). "By hand" is what an administrator would advise: on each node a directory in /tmp, the image
+in it (from the same tar, by `cp -r` of the tree, or from a squashfs), the ranks in bubblewrap, and the
+directory's removal at the end.
 
-Of each start three times are kept: until the last rank's Python begins, of its import, and of the whole with
-the removal. Ratios are those of two starts of one round; their median has a 95 % interval by the bootstrap.
-All nodes are one machine with one page cache here, which a shared file system and its servers are not. What
-they would be asked is counted instead: names looked up, files opened, and bytes read and mapped (of which
-only what is used is read), by one node's part of the same script, without Slurm, under strace.
+Of each start three times are kept: until the last rank's Python starts, of its import, and in total with the
+removal. Ratios are those of two starts of one round; their median has a 95 % bootstrap interval. All nodes
+are one machine with one page cache here, unlike a shared file system and its servers. So the load on those is
+counted instead: names looked up, files opened, and bytes read and mapped (of which only the used part is
+read), by one node's part of the same script, without Slurm, under strace.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ with open(f"{os.environ['BAREBOAT_RUN_DIR']}/rank.{os.environ['RANK']}", "w") as
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="starts of each way (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="starts of each variant (5)")
     parser.add_argument("--nodes", type=int, default=3, help="nodes (3)")
     parser.add_argument("--ranks-per-node", type=int, default=2, help="ranks on each (2)")
-    parser.add_argument("--folder", type=Path, help="where the cluster and its shared home lie (TMPDIR)")
+    parser.add_argument("--folder", type=Path, help="directory for the cluster and its shared home (TMPDIR)")
     options = parser.parse_args()
     topology = Topology(nodes=options.nodes, ranks_per_node=options.ranks_per_node)
     with tempfile.TemporaryDirectory(prefix="bareboat-delivery-", dir=options.folder) as text:
@@ -98,11 +98,11 @@ def measure(cluster: Path, topology: Topology, rounds: int) -> None:
     lies_on = next(system for system in ground.site.file_systems if system.purpose == "store")
     print_times(ground, lies_on, kind_of_scratch(cluster), rounds, times, module)
     print(
-        f"\nThe image: {ground.image.inodes:,} files and folders; the tar {tar.stat().st_size / 1e6:,.0f} "
-        f"MB, the squashfs {squashfs.stat().st_size / 1e6:,.0f} MB\n"
+        f"\nThe image: {ground.image.inodes:,} files and directories; the tar {tar.stat().st_size / 1e6:,.0f}"
+        f" MB, the squashfs {squashfs.stat().st_size / 1e6:,.0f} MB\n"
     )
     if shutil.which("strace") is None:
-        print("strace is not there: what the shared file system is asked is not counted")
+        print("strace is not installed: the load on the shared file system is not counted")
     else:
         print_asked(ground, Path(cluster).parent / "scratch", module)
 
@@ -171,24 +171,24 @@ def print_times(
     print(
         f"{topology.nodes} nodes x {topology.ranks_per_node} ranks on {ground.site.cpus} CPUs, load "
         f"{os.getloadavg()[0]:.1f}; the shared home on {store.kind}, the nodes' /tmp on {scratch}; {rounds} "
-        "starts of each way, interleaved; medians\n"
+        "starts of each variant, interleaved; medians\n"
     )
     print("| | by hand s | Bareboat s | ratio | 95 % interval |\n|---|---|---|---|---|")
     for title, ours, theirs in (
-        ("brought, beside `tar -x`", "node", "tar-by-hand"),
-        ("brought, beside `cp -r` of the tree", "node", "cp-by-hand"),
-        ("brought, beside `unsquashfs`", "node", "unsquashfs-by-hand"),
-        ("not brought", "shared", "shared-by-hand"),
+        ("copied, compared with `tar -x`", "node", "tar-by-hand"),
+        ("copied, compared with `cp -r` of the tree", "node", "cp-by-hand"),
+        ("copied, compared with `unsquashfs`", "node", "unsquashfs-by-hand"),
+        ("not copied", "shared", "shared-by-hand"),
     ):
         mine, other = times[ours], times[theirs]
-        print(launch.row(f"{title}: until the last rank begins", mine.until_ranks, other.until_ranks))
-        print(launch.row(f"{title}: the whole", mine.whole, other.whole))
-    print("\n| Bareboat, delivered beside not | from the store s | from the node s | ratio | 95 % interval |")
+        print(launch.row(f"{title}: until the last rank starts", mine.until_ranks, other.until_ranks))
+        print(launch.row(f"{title}: total", mine.whole, other.whole))
+    print("\n| Bareboat | from the store s | from the node's copy s | ratio | 95 % interval |")
     print("|---|---|---|---|---|")
     mine, other = times["node-import"], times["shared-import"]
-    print(launch.row("until the last rank begins", mine.until_ranks, other.until_ranks))
+    print(launch.row("until the last rank starts", mine.until_ranks, other.until_ranks))
     print(launch.row(f"`import {module}`", mine.importing, other.importing))
-    print(launch.row("the whole", mine.whole, other.whole))
+    print(launch.row("total", mine.whole, other.whole))
 
 
 def print_asked(ground: Ground, scratch: Path, module: str) -> None:
@@ -196,7 +196,7 @@ def print_asked(ground: Ground, scratch: Path, module: str) -> None:
     each = ground.topology.ranks_per_node
     print(f"| one node's part, {each} ranks with `import {module}` | look-ups | opens | MB read | mapped |")
     print("|---|---|---|---|---|")
-    for title, delivery in (("ranks read the store", "shared"), ("the node brings the image", "node")):
+    for title, delivery in (("ranks read the store", "shared"), ("the node copies the image", "node")):
         script = launch_ways.script_of(planned(ground, delivery, module, node_scratch=str(scratch)))
         found = asked(ground, script, delivery)
         print(

@@ -1,15 +1,15 @@
-"""What does each engine cost? Bareboat's own job scripts beside each tool used by hand, and bare metal.
+"""Measure what each engine costs: Bareboat's job scripts, each tool used by hand, and bare metal.
 
     python bench/engines.py [--rounds 3] [--engines bubblewrap,podman] [--rows start,stat]
                             [--json FILE] [--costs]
 
-Every way does the same over one flat tree of the captured environment (the interpreter that runs this), in
-random order in every round, as an ordinary user. `start` rows are wall times of a whole start; the others are
-timed by the load itself (bench/loads.py), without the start. Prints Markdown: medians [least to most] of
-Bareboat's scripts with their ratio to bare metal, the tools by hand, and what Bareboat adds to a start.
---costs prints the lines of src/bareboat/engines/costs.py too. With PyTorch in the environment the rows
-`import` and `loader` use it, and there is a row `allreduce`; without, `import` is NumPy's. A tool that is
-missing, or fails, is left out by name.
+Every variant does the same over one flat tree of the captured environment (of the interpreter that runs
+this), in random order in every round, as an ordinary user. `start` rows are wall times of a whole start; the
+load itself measures the others (bench/loads.py), without the start. Prints Markdown: medians [minimum to
+maximum] of Bareboat's scripts with their ratio to bare metal, the tools by hand, and what Bareboat adds to a
+start. --costs also prints the lines of src/bareboat/engines/costs.py. With PyTorch in the environment the
+rows `import` and `loader` use it, and there is a row `allreduce`; without it, `import` is NumPy's. A tool
+that is not installed, or fails, is skipped and named.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def added(results: Results) -> Iterator[str]:
     starts = [row for row in results.rows if not row.tells]
     if not starts:
         return
-    yield "| Bareboat's | beside | " + " | ".join(f"{row.title}, ms more" for row in starts) + " |"
+    yield "| Bareboat | compared with | " + " | ".join(f"{row.title}, ms more" for row in starts) + " |"
     yield "|---" * (len(starts) + 2) + "|"
     for own in results.of(BAREBOAT):
         for tool in results.of(BY_HAND):
@@ -420,10 +420,10 @@ def machine(ground: Ground) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="rounds (3); a start row is repeated in each")
-    parser.add_argument("--engines", help="only these, by commas; bare metal is always there")
+    parser.add_argument("--engines", help="only these, separated by commas; bare metal is always measured")
     parser.add_argument("--rows", help="only these: start,mount,python,import,stat,walk,cpu,loader,allreduce")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep every sample here")
-    parser.add_argument("--costs", action="store_true", help="print the lines of engines/costs.py too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample here")
+    parser.add_argument("--costs", action="store_true", help="also print the lines of engines/costs.py")
     options = parser.parse_args()
     engines = options.engines.split(",") if options.engines else None
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)

@@ -1,17 +1,16 @@
-"""How long does a pull take, and what does it cost? Bareboat beside the real tools, and beside the limits.
+"""Measure how long a pull takes and what it costs, compared with other tools and with the limits.
 
     python bench/images.py [--image torch|small|big] [--on FOLDER] [--rounds 5] [--tools podman,umoci]
 
-Every tool pulls the same image from the same docker-registry on this machine into empty folders below
-FOLDER (a tmpfs unless told; a fresh ext4 serves too, a used one does not: files are created slower after
-large deletions). The order is drawn anew in each round. Prints Markdown: medians of wall time and of CPU
-seconds (user and system, with all children), and the peak memory of the largest process. Then the pulls
-that should cost little: of what is there already, of an image on the same base, and 32 at once.
+Every tool pulls the same image from the same docker-registry on this machine into empty directories below
+FOLDER (default: a tmpfs; a new ext4 also works, a used one does not: files are created more slowly after
+large deletions). The order is random in each round. Prints Markdown: medians of wall time and of CPU seconds
+(user and system, with all child processes), and the peak memory of the largest process. Then pulls that
+should cost little: of an image that is in the store, of an image on the same base, and 32 at once.
 
-The registry's own work is on the same CPUs, in the wall time of all and in the CPU seconds of none. The
-compressed layers are in the page cache from the first round on. Needs the tools that
-tests/lab/install-tools.sh installs; what is missing is left out, and said. Runs as an ordinary user, for
-these are rootless tools.
+The registry's own work uses the same CPUs: it is in the wall time of every tool and in the CPU seconds of
+none. The compressed layers are in the page cache from the first round on. Requires the tools that
+tests/lab/install-tools.sh installs; missing tools are skipped and listed. Run it as an ordinary user.
 """
 
 from __future__ import annotations
@@ -280,13 +279,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--image", choices=("torch", "small", "big"), default="torch")
     parser.add_argument(
-        "--on", type=Path, default=Path("/dev/shm"), help="a folder of the file system to use"
+        "--on", type=Path, default=Path("/dev/shm"), help="a directory on the file system to use"
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tools", default="", help="only those whose name contains one of these words")
+    parser.add_argument("--tools", default="", help="only tools whose name contains one of these")
     parser.add_argument("--herd", action="store_true", help=f"also {PULLERS} pulls at once")
-    parser.add_argument("--json", type=Path, help="write the samples there, too")
-    parser.add_argument("--seed", type=int, default=1, help="of the order of the tools")
+    parser.add_argument("--json", type=Path, help="also write the samples here")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order of the tools")
     arguments = parser.parse_args()
     if os.geteuid() == 0:
         sys.exit("these are rootless tools; run it as an ordinary user: su USER -c '…'")
@@ -339,12 +338,12 @@ def report(facts: Mapping[str, object], samples: Sequence[Sample]) -> None:
     assert isinstance(size, int)
     assert isinstance(versions, dict)
     print(f"{facts['machine']}; image `{facts['image']}`, {size / 1e6:.0f} MB in {facts['layers']} layers; "
-          f"{facts['rounds']} rounds, interleaved. Medians [least to most].\n")  # fmt: skip
+          f"{facts['rounds']} rounds, interleaved. Medians [minimum to maximum].\n")  # fmt: skip
     print("; ".join(f"{tool}: {text}" for tool, text in versions.items()) + ".\n")
     titles = {
         "cold": "Pull into an empty store",
-        "warm": "Pull of what is there already",
-        "relative": "Pull of an image whose base is there already",
+        "warm": "Pull of an image that is in the store",
+        "relative": "Pull of an image whose base is in the store",
         "herd": f"{PULLERS} pulls of one image at once",
     }
     for scenario, title in titles.items():

@@ -1,8 +1,8 @@
-"""What does a verb cost on a slow login node? Wall time and imported modules of the light verbs.
+"""Measure the light verbs: wall time and imported modules.
 
     python bench/imports.py [--starts 30]
 
-`plan` is timed with the environment already in the store, as it is from the second call on.
+`plan` is measured with the environment already in the store, as from the second call on.
 """
 
 from __future__ import annotations

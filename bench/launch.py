@@ -1,16 +1,16 @@
-"""How long does it take to start ranks on several nodes? Bareboat's job script beside the same by hand.
+"""Measure how long the ranks on several nodes take to start: Bareboat's job script and the same by hand.
 
     python bench/launch.py [--rounds 20] [--nodes 3] [--ranks-per-node 2] [--mpi-python PYTHON]
 
-Brings up the Slurm cluster of the tests (docs/testing.md), captures this environment into its shared home,
-and runs all ways in turn inside one job: the time from the start of a way on the first node to its end, with
+Starts the Slurm cluster of the tests (docs/testing.md), captures this environment into its shared home, and
+runs all variants in turn inside one job: the time from a variant's start on the first node to its end, with
 ranks that do nothing. "By hand" is a good script with the same launcher, engine and image, which keeps each
-rank's output and the first failure's exit code. Goal: at most 1.05. With a Python that has mpi4py (and the
-OpenMPI of this machine beside) mpirun is compared too, and the published workflow: mpirun that starts
-`udocker run` for each rank, in the mode that udocker takes unasked (P1).
+rank's output and the first failure's exit code. Goal: at most 1.05. With a Python that has mpi4py (and this
+machine's OpenMPI), mpirun is compared, too, and the published workflow: mpirun that starts `udocker run` for
+each rank, in udocker's default mode (P1).
 
-Ratios are those of two starts of one round; their median has a 95 % interval by the bootstrap. What no other
-load can change is printed beside: the processes and programs that one node's part starts, and their CPU time.
+Ratios are those of two starts of one round; their median has a 95 % bootstrap interval. What other load
+cannot change is printed as well: the processes and programs that one node's part starts, and their CPU time.
 """
 
 from __future__ import annotations
@@ -90,21 +90,25 @@ exec proot "$@"
 
 #: Title of a row, Bareboat's way, the way by hand.
 ROWS = (
-    ("ranks, beside a loop by hand", "ranks-bareboat", "ranks-by-hand"),
-    ("ranks, beside a loop with the same mounts", "ranks-bareboat", "ranks-same-by-hand"),
-    ("ranks, beside srun by hand", "ranks-bareboat", "srun-by-hand"),
+    ("ranks, compared with a loop by hand", "ranks-bareboat", "ranks-by-hand"),
+    ("ranks, compared with a loop with the same mounts", "ranks-bareboat", "ranks-same-by-hand"),
+    ("ranks, compared with srun by hand", "ranks-bareboat", "srun-by-hand"),
     ("torchrun", "torchrun-bareboat", "torchrun-by-hand"),
-    ("mpirun, without the proof", "mpirun-bareboat", "mpirun-by-hand"),
+    ("mpirun, without the MPI check", "mpirun-bareboat", "mpirun-by-hand"),
     ("mpirun, with the same mounts", "mpirun-bareboat", "mpirun-same-by-hand"),
-    ("mpirun, with the proof", "mpirun-proven-bareboat", "mpirun-by-hand"),
-    ("mpirun, beside `udocker run` P1", "mpirun-bareboat", "published-by-hand"),
-    ("mpirun proven, beside `udocker run` P1", "mpirun-proven-bareboat", "published-by-hand"),
+    ("mpirun, with the MPI check", "mpirun-proven-bareboat", "mpirun-by-hand"),
+    ("mpirun, compared with `udocker run` P1", "mpirun-bareboat", "published-by-hand"),
+    (
+        "mpirun with the MPI check, compared with `udocker run` P1",
+        "mpirun-proven-bareboat",
+        "published-by-hand",
+    ),
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=20, help="starts of each way (20)")
+    parser.add_argument("--rounds", type=int, default=20, help="starts of each variant (20)")
     parser.add_argument("--nodes", type=int, default=3, help="nodes (3)")
     parser.add_argument("--ranks-per-node", type=int, default=2, help="ranks on each (2)")
     parser.add_argument("--mpi-python", type=Path, default=MPI_PYTHON, help="an environment with mpi4py")
@@ -136,7 +140,7 @@ def mpi_ways(ground: Ground, cluster: Path) -> dict[str, str]:
     """mpirun, by Bareboat, by hand, and as published."""
     mpirun = shutil.which("mpirun", path="/usr/bin:/bin")
     if mpirun is None:
-        print("there is no mpirun: no rows for it")
+        print("mpirun is not installed: no rows for it")
         return {}
     found = {
         "mpirun-by-hand": launch_ways.mpirun_by_hand(ground, mpirun, launch_ways.container(ground)),
@@ -176,13 +180,13 @@ def measure(cluster: Path, topology: Topology, rounds: int, mpi_python: Path) ->
     if mpi_python.exists():
         scripts |= mpi_ways(ground_of(mpi_python, cluster, topology), cluster)
     else:
-        print(f"there is no {mpi_python}: no rows for mpirun")
+        print(f"{mpi_python} does not exist: no rows for mpirun")
     for name, body in scripts.items():
         (ground.folder / f"{name}.sh").write_text(body if body.startswith("#!") else f"#!/bin/bash\n{body}\n")
     times = starts(cluster, ground, list(scripts), rounds)
     print(
         f"{topology.nodes} nodes x {topology.ranks_per_node} ranks on {ground.site.cpus} CPUs, load "
-        f"{os.getloadavg()[0]:.1f}; {rounds} starts of each way, interleaved; medians\n"
+        f"{os.getloadavg()[0]:.1f}; {rounds} starts of each variant, interleaved; medians\n"
     )
     print("| launcher | by hand s | Bareboat s | ratio | 95 % interval |\n|---|---|---|---|---|")
     for title, ours, theirs in ROWS:
@@ -248,7 +252,7 @@ def counts(ground: Ground, scripts: dict[str, str]) -> None:
             ("one rank of mpirun", ["mpirun.sh", "--rank"]),
         ]
     told = {"BAREBOAT_BENCH_RUN": str(run), "SLURM_NODEID": "0", "master": "127.0.0.1"}
-    print("\n| one node's part | processes | programs | CPU ms, least of 30 |\n|---|---|---|---|")
+    print("\n| one node's part | processes | programs | CPU ms, minimum of 30 |\n|---|---|---|---|")
     for title, words in parts:
         if len(words) > 1:
             words = [*words, "0", "run", str(run), "127.0.0.1", "29500", "job"]

@@ -1,10 +1,9 @@
-"""How long does a container take to start? Bareboat's job script beside the same thing by hand.
+"""Measure how long a container takes to start: Bareboat's job script and the same by hand.
 
     python bench/start.py [--starts 300]
 
-Every way starts /bin/true over the same root file system, in random order, one start of each per round.
-Prints medians, and ratios to bubblewrap by hand. The environment is captured first, when it is not in the
-store.
+Every variant starts /bin/true over the same root file system, in random order, one start of each per round.
+Prints medians, and ratios to bubblewrap by hand. The environment is captured first if it is not in the store.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def seconds(argv: list[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--starts", type=int, default=300, help="starts of each way (300)")
+    parser.add_argument("--starts", type=int, default=300, help="starts of each variant (300)")
     starts = parser.parse_args().starts
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
     store = Store(settings.store)
@@ -100,9 +99,10 @@ def main() -> None:
                 if round_number >= 10:  # the first rounds warm the caches
                     times[name].append(took)
     print(
-        f"{site.cpu_model}, {site.cpus} CPUs, kernel {site.kernel}; {starts} starts of each way, interleaved"
+        f"{site.cpu_model}, {site.cpus} CPUs, kernel {site.kernel}; {starts} starts of each variant, "
+        "interleaved"
     )
-    print(f"{'way':<38} {'median ms':>9} {'ratio':>6}")
+    print(f"{'variant':<38} {'median ms':>9} {'ratio':>6}")
     unit = statistics.median(times["bubblewrap by hand, in a bash script"])
     for name, values in times.items():
         middle = statistics.median(values)

@@ -1,9 +1,9 @@
-"""How often does a study say what is not so? Simulated studies whose true ratio is known.
+"""Measure how often a study's verdict is wrong, with simulated studies whose true ratio is known.
 
     python bench/verdict.py [--studies 1000] [--markdown]
 
-Exits with 1 when the analysis that Bareboat uses breaks a promise. Needs `bareboat[study]`; no machine is
-measured, so the output depends on the arguments alone.
+Exits with 1 if the analysis that Bareboat uses breaks a guarantee. Requires `bareboat[study]`; no machine is
+measured, so the output depends on the arguments only.
 """
 
 from __future__ import annotations
