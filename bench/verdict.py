@@ -23,15 +23,15 @@ HEADER = (
     "equivalent",
     "different",
     "not enough",
-    "interval holds it",
+    "interval contains it",
     "half width",
-    "promise",
+    "guarantee",
     "kept",
 )
 
 
 def broken(rates: Rates) -> list[str]:
-    """The promises that these rates break by more than the luck of the draw (1 in 1,000)."""
+    """The guarantees that these rates break by more than chance allows (1 in 1,000)."""
     alpha = 1 - CONFIDENCE
     most = stats.binom.ppf(0.999, rates.studies, alpha) / rates.studies
     found = []
@@ -44,7 +44,7 @@ def broken(rates: Rates) -> list[str]:
     return found
 
 
-def promise(true_ratio: float) -> str:
+def guarantee(true_ratio: float) -> str:
     if true_ratio == 1:
         return "different ≤ 5 %, interval 95 %"
     if true_ratio >= 1 + MARGIN:
@@ -61,7 +61,7 @@ def cells(rates: Rates) -> tuple[str, ...]:
         percent(rates.not_enough),
         percent(rates.coverage),
         "±" + percent(rates.half_width, digits=2),
-        promise(rates.true_ratio),
+        guarantee(rates.true_ratio),
         "no: " + ", ".join(failures) if failures else "yes",
     )
 
@@ -83,7 +83,7 @@ def table(rows: list[tuple[str, ...]], *, markdown: bool) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Error rates of the verdict, from simulated studies.")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--studies", type=int, default=1000, help="simulated studies per row")
     parser.add_argument("--runs", type=int, default=12, help="measured runs in each study")
     parser.add_argument("--blocks", type=int, default=60, help="blocks (pairs of windows) in each run")
@@ -98,7 +98,7 @@ def main() -> int:
     )
     kept = True
     for method in Method:
-        # Each row has its own seed: with a shared one all rows would repeat the same luck.
+        # Each row has its own seed: with a shared one all rows would share the same random numbers.
         results = [
             error_rates(
                 true_ratio,
