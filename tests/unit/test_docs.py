@@ -1,0 +1,66 @@
+"""The written pages: links lead somewhere, commands are accepted, and the words are those of the glossary."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from bareboat.cli.main import _parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = [page.relative_to(ROOT) for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))]
+
+#: Words of the old dialect, for which the glossary has others.
+DIALECT = re.compile(r"\b(told|tells?|heed(s|ed)?|mend(s|ed)?|folders?|hand(s|ed|ing)? over)\b", re.I)
+
+
+@pytest.fixture(params=PAGES, ids=str)
+def page(request: pytest.FixtureRequest) -> Path:
+    return ROOT / request.param
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of its headings, as code hosts form them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_lead_to_pages_and_headings(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_words_are_those_of_the_glossary(page: Path) -> None:
+    text = re.sub(r"`[^`]*`|\(not [a-z]+\)", "", prose(page))
+    assert [found.group() for found in DIALECT.finditer(text)] == []
+
+
+def test_commands_have_the_flags_that_pages_name(page: Path) -> None:
+    for line in re.findall(r"(?:^(?:\$ )?|`)bareboat ([a-z][^`\n#;&|]*)", page.read_text(), re.MULTILINE):
+        words = line.partition(" -- ")[0].split()
+        parser, rest = parser_of(words)
+        flags = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        assert flags <= set(parser._option_string_actions), line
+
+
+def parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
+    """The parser of the command's verb and action, and the words after them."""
+    parser = _parser(words[:1])
+    while words and parser._subparsers is not None:
+        (choice,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+        if words[0] not in choice.choices:
+            break
+        parser, words = choice.choices[words[0]], words[1:]
+    return parser, words
