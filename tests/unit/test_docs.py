@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.cli.main import _parser
+from bareboat.cli.main import VERBS, _parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = [page.relative_to(ROOT) for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))]
@@ -47,9 +47,10 @@ def test_words_are_those_of_the_glossary(page: Path) -> None:
     assert [found.group() for found in DIALECT.finditer(text)] == []
 
 
-def test_commands_have_the_flags_that_pages_name(page: Path) -> None:
+def test_commands_have_the_verbs_and_flags_that_pages_name(page: Path) -> None:
     for line in re.findall(r"(?:^(?:\$ )?|`)bareboat ([a-z][^`\n#;&|]*)", page.read_text(), re.MULTILINE):
         words = line.partition(" -- ")[0].split()
+        assert words[0] in VERBS, line
         parser, rest = parser_of(words)
         flags = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
         assert flags <= set(parser._option_string_actions), line
