@@ -6,9 +6,11 @@ import argparse
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bareboat.cli.main import VERBS, _parser
+from bareboat.model import Job
 
 ROOT = Path(__file__).parents[2]
 PAGES = [page.relative_to(ROOT) for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))]
@@ -54,6 +56,17 @@ def test_commands_have_the_verbs_and_flags_that_pages_name(page: Path) -> None:
         parser, rest = parser_of(words)
         flags = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
         assert flags <= set(parser._option_string_actions), line
+
+
+def test_the_page_of_the_job_file_has_every_key_and_no_other() -> None:
+    keys = set()
+    for key in msgspec.structs.fields(Job):
+        table = isinstance(key.type, type) and issubclass(key.type, msgspec.Struct)
+        inner = msgspec.structs.fields(key.type) if table else ()
+        keys |= {f"{key.name}.{each.name}" for each in inner} or {key.name}
+    keys = keys - {"sweep"} | {"sweep.NAME", "sweep.points"}
+    page = (ROOT / "docs" / "job-file.md").read_text()
+    assert set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)) == keys
 
 
 def parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
