@@ -7,9 +7,9 @@ analysis = make_analysis(study, records)
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,8 +39,7 @@ from bareboat.model import (
     Window,
 )
 from bareboat.store import FILE_KINDS
-from bareboat.study.analysis import Analysis, Goal, Metric
-from bareboat.study.statistics import compare, run_effect
+from bareboat.study.analysis import Analysis, analyse
 
 MIB = 2**20
 SAMPLES_PER_STEP = 128.0
@@ -210,35 +209,8 @@ def make_records(
 
 
 def make_analysis(study: Study, records: Sequence[Record], *, notes: Sequence[str] = ()) -> Analysis:
-    """What the records say, with the project's own statistics."""
-    arms = [[r for r in records if r.arm == arm.name and not r.warm_up] for arm in study.arms]
-    base, contender = (sorted(own, key=lambda r: r.run) for own in arms)
-    pairs = list(zip(base, contender, strict=True))
-    metrics = [
-        _metric(study, "wall time", "s", [(b.wall_s, c.wall_s) for b, c in pairs], primary=not study.metered),
-        _metric(
-            study, "peak memory", "bytes", [(b.peak_memory_bytes, c.peak_memory_bytes) for b, c in pairs]
-        ),
-    ]
-    if study.metered:
-        metrics = [_throughput(study, pairs), *metrics, _start_up(study, pairs)]
-    primary = next(metric for metric in metrics if metric.primary)
-    c = primary.comparison
-    return Analysis(
-        study=study.id,
-        metrics=tuple(metrics),
-        goals=tuple(
-            Goal(name=name, least=least, arm=arm.name, lowest=low, reached=low >= least)
-            for name, least in study.job.prove.goals.items()
-            for arm, own in zip(study.arms, (base, contender), strict=True)
-            for low in [min(r.results[name] for r in own)]
-        ),
-        sentence=(
-            f"{c.verdict.value}: {study.arms[1].name} / {study.arms[0].name} {primary.name} {c.ratio:.3f} "
-            f"[{c.low:.3f}, {c.high:.3f}], margin ±{c.margin * 100:g} %"
-        ),
-        notes=tuple(notes),
-    )
+    """What the records say."""
+    return dataclasses.replace(analyse(study, records), notes=tuple(notes))
 
 
 def _record(
@@ -302,35 +274,3 @@ def _memory(wall_s: float, peak: int, chance: random.Random) -> tuple[MemorySamp
     return tuple(
         MemorySample(at_s=t, bytes=int(peak * level / top)) for t, level in zip(times, levels, strict=True)
     )
-
-
-def _metric(
-    study: Study, name: str, unit: str, pairs: Sequence[tuple[float, float]], *, primary: bool = False,
-    higher_is_better: bool = False, effects: Sequence[float] | None = None,
-) -> Metric:  # fmt: skip
-    prove = study.job.prove
-    logs = effects or [math.log(contender / base) for base, contender in pairs]
-    return Metric(
-        name=name,
-        unit=unit,
-        higher_is_better=higher_is_better,
-        primary=primary,
-        baseline=tuple(base for base, _ in pairs),
-        contender=tuple(contender for _, contender in pairs),
-        comparison=compare(logs, margin=prove.margin, confidence=prove.confidence),
-    )
-
-
-def _throughput(study: Study, pairs: Sequence[tuple[Record, Record]]) -> Metric:
-    speeds = [[[SAMPLES_PER_STEP / statistics.fmean(w.step_s[w.settle :]) for w in r.windows] for r in pair]
-              for pair in pairs]  # fmt: skip
-    effects = [run_effect([math.log(c / b) for b, c in zip(*pair, strict=True)]) for pair in speeds]
-    medians = [(statistics.median(base), statistics.median(contender)) for base, contender in speeds]
-    return _metric(
-        study, "throughput", "samples/s", medians, primary=True, higher_is_better=True, effects=effects
-    )
-
-
-def _start_up(study: Study, pairs: Sequence[tuple[Record, Record]]) -> Metric:
-    starts = [tuple(r.phases.process_start_s if r.phases else 1.0 for r in pair) for pair in pairs]
-    return _metric(study, "process start", "s", [(base, contender) for base, contender in starts])

@@ -15,6 +15,7 @@ pytest.importorskip("matplotlib")
 import msgspec
 from builders import make_analysis, make_image, make_job, make_records, make_site, make_study
 
+from bareboat.errors import UsageError
 from bareboat.model import Arm, Layer, Record, Study
 from bareboat.study.analysis import Analysis
 from bareboat.study.report import render_report
@@ -211,7 +212,7 @@ def test_warm_ups_are_listed_but_not_drawn() -> None:
     study, records, analysis = make_case()
     without = [record for record in records if not record.warm_up]
     drawings = [
-        re.findall(r"<svg.*?</svg>", render_report([(study, some, analysis)]), flags=re.S)
+        re.findall(r"<svg.*?</svg>", render_report([(study, some, make_analysis(study, some))]), flags=re.S)
         for some in (records, without)
     ]
     assert drawings[0] == drawings[1]
@@ -219,24 +220,27 @@ def test_warm_ups_are_listed_but_not_drawn() -> None:
 
 
 def test_a_run_that_failed_is_listed_and_the_page_still_stands() -> None:
-    study, records, analysis = make_case()
-    broken = [msgspec.structs.replace(r, exit_code=1, windows=(), phases=None, memory=()) for r in records]
-    page = Page(render_report([(study, [broken[-1], *records[:-1]], analysis)]))
-    assert page.tags["svg"] > 3
-    nothing = Page(render_report([(study, broken, analysis)]))
-    assert "nothing to draw" in nothing.text
-    assert Page(render_report([(study, (), analysis)])).tags["svg"] == 1
+    study, records, whole = make_case()
+    failed = msgspec.structs.replace(records[-1], exit_code=1, windows=(), phases=None, memory=())
+    some = [failed, *records[:-1]]
+    analysis = make_analysis(study, some)
+    assert analysis.pairs == whole.pairs[:-1]
+    assert analysis.primary.comparison.runs == whole.primary.comparison.runs - 1
+    assert Page(render_report([(study, some, analysis)])).tags["svg"] > 3
+    with pytest.raises(UsageError, match="has 0 complete runs"):
+        make_analysis(study, [msgspec.structs.replace(each, exit_code=1) for each in records])
 
 
 def test_a_phase_of_no_time_and_a_lone_hiccup_do_not_break_the_axes() -> None:
-    study, records, analysis = make_case(runs=6, windows=20)
+    study, records, _ = make_case(runs=6, windows=20)
     changed = []
     for r in records:
         assert r.phases is not None
         slow = msgspec.structs.replace(r.windows[0], step_s=tuple(50 * s for s in r.windows[0].step_s))
         phases = msgspec.structs.replace(r.phases, process_start_s=0.0)
         changed.append(msgspec.structs.replace(r, phases=phases, windows=(slow, *r.windows[1:])))
-    assert "lie beyond the axis" in Page(render_report([(study, changed, analysis)])).text
+    page = Page(render_report([(study, changed, make_analysis(study, changed))]))
+    assert "lie beyond the axis" in page.text
 
 
 def test_several_studies_stand_under_one_overview() -> None:

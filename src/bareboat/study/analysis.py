@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bareboat.errors import UsageError
-from bareboat.model import Phases, Record, Study
+from bareboat.model import Phases, Record, Study, Window
 from bareboat.study.statistics import Comparison, Verdict, compare, run_effect
+
+#: The records of one measured run, baseline first.
+Pair = tuple[Record, Record]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One quantity in both arms: a value per measured run, and the comparison of the pairs.
 
-    `baseline[i]` and `contender[i]` come from the same run. The ratio is contender over baseline.
+    `baseline[i]`, `contender[i]` and `effects[i]`, the log of their ratio, come from the same run. The ratio
+    is contender over baseline. `blocks[i]`: the log ratios of the run's blocks, of which its effect was made.
     The verdict of the study is that of the one `primary` metric; the others are told beside it.
     """
 
@@ -25,7 +29,9 @@ class Metric:
     primary: bool
     baseline: tuple[float, ...]
     contender: tuple[float, ...]
+    effects: tuple[float, ...]
     comparison: Comparison
+    blocks: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +60,10 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """All that a study's records say."""
+    """All that a study's records say. `pairs`: the measured runs, of which every number is made."""
 
     study: str
+    pairs: tuple[Pair, ...]
     metrics: tuple[Metric, ...]
     goals: tuple[Goal, ...]
     sentence: str
@@ -71,9 +78,6 @@ class Analysis:
     @property
     def primary(self) -> Metric:
         return next(metric for metric in self.metrics if metric.primary)
-
-
-Pair = tuple[Record, Record]
 
 
 def analyse(study: Study, records: Sequence[Record]) -> Analysis:
@@ -101,6 +105,7 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
     diverged = tuple(_divergences(pairs))
     return Analysis(
         study=study.id,
+        pairs=tuple(pairs),
         metrics=tuple(metrics),
         goals=goals,
         sentence=_outcome(study, primary, diverged),
@@ -110,8 +115,9 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
 
 
 def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
-    """(baseline, contender) of every measured run, in the order of the runs."""
-    found = {(record.run, record.arm): record for record in records if not record.warm_up}
+    """(baseline, contender) of every measured run that both arms ended with exit code 0, in their order."""
+    ended_well = (each for each in records if not each.warm_up and each.exit_code == 0)
+    found = {(record.run, record.arm): record for record in ended_well}
     baseline, contender = (arm.name for arm in study.arms)
     return [
         (found[run, baseline], found[run, contender])
@@ -122,23 +128,25 @@ def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
 
 def block_log_ratios(pair: Pair) -> list[float]:
     """log(throughput of contender / baseline) for each block of a run that both arms completed."""
-    steps = [{window.block: _mean_step_s(window.step_s, window.settle) for window in r.windows} for r in pair]
+    steps = [{window.block: mean_step_s(window) for window in record.windows} for record in pair]
     return [
         math.log(steps[0][block] / steps[1][block]) for block in sorted(steps[0].keys() & steps[1].keys())
     ]
 
 
-def _mean_step_s(step_s: Sequence[float], settle: int) -> float:
-    kept = step_s[settle:] or step_s
+def mean_step_s(window: Window) -> float:
+    """Mean seconds of a window's steps, those to settle left out where others are left."""
+    kept = window.step_s[window.settle :] or window.step_s
     return sum(kept) / len(kept)
 
 
 def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
     def value(record: Record) -> float:
-        steps = [_mean_step_s(window.step_s, window.settle) for window in record.windows]
+        steps = [mean_step_s(window) for window in record.windows]
         return (record.samples_per_step or 1.0) * len(steps) / sum(steps)
 
-    effects = [run_effect(block_log_ratios(pair)) for pair in pairs]
+    blocks = tuple(tuple(block_log_ratios(pair)) for pair in pairs)
+    effects = tuple(map(run_effect, blocks))
     counted = any((record.samples_per_step or 1.0) != 1.0 for pair in pairs for record in pair)
     return Metric(
         name="throughput",
@@ -147,7 +155,9 @@ def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
         primary=True,
         baseline=tuple(value(pair[0]) for pair in pairs),
         contender=tuple(value(pair[1]) for pair in pairs),
+        effects=effects,
         comparison=_compare(study, effects),
+        blocks=blocks,
     )
 
 
@@ -190,7 +200,7 @@ def _metric(
     contender = tuple(value(pair[1]) for pair in pairs)
     if min(baseline + contender) <= 0:
         return []
-    ratios = [math.log(b / a) for a, b in zip(baseline, contender, strict=True)]
+    effects = tuple(math.log(b / a) for a, b in zip(baseline, contender, strict=True))
     return [
         Metric(
             name=name,
@@ -199,7 +209,8 @@ def _metric(
             primary=primary,
             baseline=baseline,
             contender=contender,
-            comparison=_compare(study, ratios),
+            effects=effects,
+            comparison=_compare(study, effects),
         )
     ]
 

@@ -10,15 +10,14 @@ import math
 import statistics as descriptive
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from scipy.special import stdtrit
 
-from bareboat.model import Record, Study, Window
-from bareboat.study.analysis import Analysis, Metric
+from bareboat.model import Record, Study
+from bareboat.study.analysis import Analysis, Metric, Pair, mean_step_s
 from bareboat.study.drawing import (
     ARM_COLOURS,
     ARM_MARKERS,
@@ -37,7 +36,6 @@ from bareboat.study.drawing import (
     run_ticks,
     safe_log,
 )
-from bareboat.study.statistics import run_effect
 
 #: Field of `Phases`, its name on the page, its colour (the same palette without the two of the arms).
 PHASES = (
@@ -53,50 +51,10 @@ PHASES = (
 _MEMORY_POINTS = 240
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """The two finished records of one measured run, baseline first."""
-
-    number: int
-    records: tuple[Record, Record]
-
-    def blocks(self) -> tuple[float, ...]:
-        """Per block that both arms finished: log of baseline's mean step over contender's, so that a
-        positive value says that the contender trained faster."""
-        base, contender = ({w.block: mean_step_s(w) for w in r.windows} for r in self.records)
-        steps = [(base[b], contender[b]) for b in sorted(base.keys() & contender.keys())]
-        return tuple(math.log(b / c) for b, c in steps if b and c)
-
-
-# --------------------------------------------------------------------------------------------------
-# From records to numbers; the page's tables use these too.
-
-
-def measured_runs(study: Study, records: Iterable[Record]) -> tuple[Run, ...]:
-    """The runs that count, by number: no warm-ups, and both arms ended with exit code 0."""
-    found: dict[int, dict[str, Record]] = defaultdict(dict)
-    for record in records:
-        if not record.warm_up and record.exit_code == 0:
-            found[record.run][record.arm] = record
-    base, contender = (arm.name for arm in study.arms)
-    return tuple(
-        Run(number=number, records=(arms[base], arms[contender]))
-        for number, arms in sorted(found.items())
-        if base in arms and contender in arms
-    )
-
-
-def mean_step_s(window: Window) -> float | None:
-    """Mean seconds of the analysed steps of a window; None when none is left."""
-    steps = window.step_s[window.settle :]
-    return math.fsum(steps) / len(steps) if steps else None
-
-
 def throughputs(record: Record) -> tuple[tuple[float, float], ...]:
     """(began_s, samples/s) of every window; steps/s when the script does not say what a step consumes."""
     per_step = record.samples_per_step or 1.0
-    steps = [(window.began_s, mean_step_s(window)) for window in record.windows]
-    return tuple((began_s, per_step / step_s) for began_s, step_s in steps if step_s)
+    return tuple((window.began_s, per_step / mean_step_s(window)) for window in record.windows)
 
 
 def ratio_text(value: float, width: float) -> str:
@@ -158,12 +116,10 @@ def forest(study: Study, analysis: Analysis, *, prefix: str) -> Plot:
     return plot("Ratio of every metric", caption, draw, height_in, prefix)
 
 
-def figures(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> tuple[Plot, ...]:
+def figures(study: Study, analysis: Analysis, *, prefix: str) -> tuple[Plot, ...]:
     """All figures below the verdict that the records have the data for."""
-    runs = measured_runs(study, records)
-    if not runs:
-        return ()
-    every = [record for run in runs for record in run.records]
+    runs = analysis.pairs
+    every = [record for pair in runs for record in pair]
     drawn = [
         _windows(study, runs, f"{prefix}-windows") if any(r.windows for r in every) else None,
         _walls(study, runs, f"{prefix}-walls") if not any(r.windows for r in every) else None,
@@ -217,12 +173,12 @@ def _one_sided_share(runs: int, confidence: float) -> float:
     return float(one_sided / two_sided)
 
 
-def _windows(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+def _windows(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
     """Throughput of every window, runs side by side, so that drift within and across runs shows."""
     points = [
         (place, began_s, arm, value)
         for place, run in enumerate(runs)
-        for arm, record in enumerate(run.records)
+        for arm, record in enumerate(run)
         for began_s, value in throughputs(record)
     ]
     low, high = robust_limits([point[3] for point in points])
@@ -231,7 +187,7 @@ def _windows(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        run_axis(axes, [run.number for run in runs])
+        run_axis(axes, [run[0].run for run in runs])
         for arm in (0, 1):
             own = [p for p in points if p[2] == arm]
             xs = [place - 0.4 + 0.8 * (t - spans[place][0]) / spans[place][1] for place, t, _, _ in own]
@@ -241,7 +197,7 @@ def _windows(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
                 median = descriptive.median(p[3] for p in own if p[0] == place)
                 axes.plot([place - 0.42, place + 0.42], [median] * 2, color=ARM_COLOURS[arm], lw=1.5)
         pad_y(axes, low, high)
-        per_step = runs[0].records[0].samples_per_step
+        per_step = runs[0][0].samples_per_step
         axes.set_ylabel("samples per second" if per_step else "steps per second")
         axes.set_xlabel("run (windows from left to right in their order of time)")
         arm_legend(figure, study)
@@ -252,12 +208,12 @@ def _windows(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
     return plot("Throughput by arm, raw", caption, draw, 3.1, prefix)
 
 
-def _walls(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+def _walls(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        run_axis(axes, [run.number for run in runs])
+        run_axis(axes, [run[0].run for run in runs])
         for place, run in enumerate(runs):
-            walls = [record.wall_s for record in run.records]
+            walls = [record.wall_s for record in run]
             axes.plot([place - 0.14, place + 0.14], walls, color="#9aa4ad", lw=0.9)
             for arm in (0, 1):
                 axes.plot(place - 0.14 + 0.28 * arm, walls[arm], ls="", ms=5.5, marker=ARM_MARKERS[arm],
@@ -299,16 +255,10 @@ def _pairs(study: Study, metric: Metric, prefix: str) -> Plot:
     return plot(f"{label(metric.name, 60).capitalize()}, pair by pair", caption, draw, 3.1, prefix)
 
 
-def _effects(study: Study, runs: Sequence[Run], metric: Metric, prefix: str) -> Plot:
+def _effects(study: Study, runs: Sequence[Pair], metric: Metric, prefix: str) -> Plot:
     """Log ratios: a dot per block, a thick line per run, the interval over all runs at the right."""
-    sign = 1 if metric.higher_is_better else -1
-    blocks = [[sign * value for value in run.blocks()] for run in runs]
-    if all(blocks):
-        effects = [run_effect(values) for values in blocks]
-    else:  # without windows a run is one pair
-        pairs = zip(metric.baseline, metric.contender, strict=True)
-        effects, blocks = [math.log(c / b) for b, c in pairs], []
-    numbers = [run.number for run in runs] if len(effects) == len(runs) else list(range(1, len(effects) + 1))
+    effects, blocks = metric.effects, metric.blocks
+    numbers = [pair[0].run for pair in runs]
     c = metric.comparison
     least = [*effects, safe_log(c.low), safe_log(c.high), *margin_logs(c.margin)]
     flat = [value for values in blocks for value in values]
@@ -348,11 +298,10 @@ def _effects(study: Study, runs: Sequence[Run], metric: Metric, prefix: str) -> 
     return plot("Paired ratio, run by run", caption, draw, 3.1, prefix)
 
 
-def _phases(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+def _phases(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
     """Stacked medians, and below them every phase on a log axis, where the short ones can be read."""
     seconds = [
-        [[float(getattr(run.records[arm].phases, field)) for run in runs] for field, _, _ in PHASES]
-        for arm in (0, 1)
+        [[float(getattr(run[arm].phases, field)) for run in runs] for field, _, _ in PHASES] for arm in (0, 1)
     ]
 
     def draw(figure: Figure) -> None:
@@ -400,22 +349,22 @@ def _phase_dots(axes: Any, phases: Sequence[Sequence[float]], arm: int) -> None:
             axes.plot(median, y, marker=ARM_MARKERS[arm], ms=6, mec="white", mew=0.7, color=ARM_COLOURS[arm])
 
 
-def _memory(study: Study, runs: Sequence[Run], prefix: str) -> Plot:
+def _memory(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
     """A thin line per run in one panel per arm, with the peak of each marked."""
-    scale, unit = bytes_unit(s.bytes for run in runs for record in run.records for s in record.memory)
-    kind = label(runs[0].records[0].memory_kind.upper(), 12)
+    scale, unit = bytes_unit(s.bytes for run in runs for record in run for s in record.memory)
+    kind = label(runs[0][0].memory_kind.upper(), 12)
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(2, 1, sharex=True, sharey=True)
         for arm, (axes, colour) in enumerate(zip(panels, ARM_COLOURS, strict=True)):
             for run in runs:
-                line = _thin([(s.at_s, s.bytes / scale) for s in run.records[arm].memory])
+                line = _thin([(s.at_s, s.bytes / scale) for s in run[arm].memory])
                 if not line:
                     continue
                 axes.plot(*zip(*line, strict=True), color=colour, lw=0.9, alpha=0.55)
                 peak = max(line, key=lambda point: point[1])
                 axes.plot(*peak, marker=ARM_MARKERS[arm], ms=4.5, mec="white", mew=0.5, color=colour)
-            peaks = [run.records[arm].peak_memory_bytes / scale for run in runs]
+            peaks = [run[arm].peak_memory_bytes / scale for run in runs]
             axes.set_title(
                 f"{label(study.arms[arm].name)}: median peak {number(descriptive.median(peaks))} {unit}",
                 loc="left", size=8.5, color=colour,

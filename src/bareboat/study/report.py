@@ -59,7 +59,7 @@ def _overview(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Ma
 
 def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> Markup:
     ordered = sorted(records, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
-    plots = figures(study, ordered, analysis, prefix=prefix)
+    plots = figures(study, analysis, prefix=prefix)
     return tag(
         "article",
         tag("h2", study.job.name),
@@ -75,9 +75,7 @@ def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, pre
         _goals(analysis.goals),
         _notes(analysis.notes),
         tag("h3", "What was seen"),
-        tag("div", *(_figure(plot, f"{prefix}-{i}") for i, plot in enumerate(plots)), class_="masonry")
-        if plots
-        else tag("p", "No run ended well in both arms, so there is nothing to draw."),
+        tag("div", *(_figure(plot, f"{prefix}-{i}") for i, plot in enumerate(plots)), class_="masonry"),
         tag("h3", "On what, and how"),
         tag("div", _machine(study), _image(study), _job(study), _design(study, analysis), class_="masonry"),
         tag("h3", "To check and repeat"),
