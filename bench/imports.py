@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-HEAVY = ("numpy", "scipy", "torch", "matplotlib", "elftools", "sklearn")
+HEAVY = ("numpy", "scipy", "torch", "matplotlib", "sklearn")
 JOB = 'command = ["true"]\n'
 
 

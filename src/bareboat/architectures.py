@@ -7,24 +7,23 @@ from typing import NamedTuple
 
 class Architecture(NamedTuple):
     """`name`: as `uname -m` prints it, and as wheels are tagged. `elf`: e_machine and EI_DATA of elf(5).
-    `ldcache` and `ldconfig`: its libraries in /etc/ld.so.cache, and as `ldconfig -p` prints them (glibc's
-    dl-cache.h); 0 and "" where that was not looked up. `sif`: in SIF files, None where they have no code."""
+    `ldcache`: its libraries in /etc/ld.so.cache (glibc's dl-cache.h); 0 where that was not looked up.
+    `sif`: in SIF files, None where they have no code."""
 
     name: str
     oci: str
     triplet: str
     elf: tuple[int, int]
     ldcache: int = 0
-    ldconfig: str = ""
     sif: bytes | None = None
 
 
 ALL = (
-    Architecture("x86_64", "amd64", "x86_64-linux-gnu", (62, 1), 0x0303, "x86-64", b"02"),
-    Architecture("aarch64", "arm64", "aarch64-linux-gnu", (183, 1), 0x0A03, "AArch64", b"04"),
-    Architecture("ppc64le", "ppc64le", "powerpc64le-linux-gnu", (21, 1), 0x0503, "64bit", b"06"),
-    Architecture("s390x", "s390x", "s390x-linux-gnu", (22, 2), 0x0403, "64bit", b"11"),
-    Architecture("riscv64", "riscv64", "riscv64-linux-gnu", (243, 1), 0x1003, "double-float", b"12"),
+    Architecture("x86_64", "amd64", "x86_64-linux-gnu", (62, 1), 0x0303, b"02"),
+    Architecture("aarch64", "arm64", "aarch64-linux-gnu", (183, 1), 0x0A03, b"04"),
+    Architecture("ppc64le", "ppc64le", "powerpc64le-linux-gnu", (21, 1), 0x0503, b"06"),
+    Architecture("s390x", "s390x", "s390x-linux-gnu", (22, 2), 0x0403, b"11"),
+    Architecture("riscv64", "riscv64", "riscv64-linux-gnu", (243, 1), 0x1003, b"12"),
     Architecture("loongarch64", "loong64", "loongarch64-linux-gnu", (258, 1)),
     Architecture("ppc64", "ppc64", "powerpc64-linux-gnu", (21, 2), sif=b"05"),
     Architecture("armv7l", "arm", "arm-linux-gnueabihf", (40, 1), sif=b"03"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tools import ordinary
 
 from bareboat import codec
-from bareboat.images import binary
+from bareboat.elf import binary
 from bareboat.images.inside import Inside, look
 from bareboat.images.view import View
 

@@ -84,6 +84,7 @@ def sparse(name: str) -> bytes:
     """A file in GNU's old sparse format: its bytes do not lie in one piece."""
     header = bytearray(member(name, kind=b"S", size=512).tobuf(tarfile.GNU_FORMAT))
     header[386:410] = b"00000000000\x0000000001000\0"
+    header[483:495] = b"00000001000\0"
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
     return bytes(header) + bytes(512)
@@ -99,7 +100,7 @@ BOMB = json.dumps({"schemaVersion": 2, "manifests": []}).encode() + b" " * LARGE
 
 #: name -> (the archive's bytes, its kind, what the error says)
 AS_OCI, AS_DOCKER = Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE
-PACKED = "is damaged: its compressed data"
+PACKED = "is damaged: "
 ARCHIVES: dict[str, tuple[bytes, Transport, str]] = {
     # names and links that lead out of the archive
     "name upwards": (tar_of({"../../etc/passwd": b"x"} | OCI), AS_OCI, "lies outside"),
@@ -218,33 +219,37 @@ ARCHIVES: dict[str, tuple[bytes, Transport, str]] = {
     # tars that are none
     "empty": (b"", AS_OCI, "is empty"),
     "zeros": (bytes(10240), AS_OCI, "no index.json"),
-    "text": (b"hello\n" * 1000, AS_OCI, "is not a tar file"),
-    "shorter than a header": (tar_of(OCI)[:100], AS_OCI, "is not a tar file"),
+    "text": (b"hello\n" * 1000, AS_OCI, "is damaged"),
+    "shorter than a header": (tar_of(OCI)[:100], AS_OCI, "in the middle of a header"),
     "cut off in an entry": (tar_of(OCI)[:1700], AS_OCI, "ends in the middle of its entry"),
-    "wrong checksum": (tar_of(OCI)[:1024] + b"X" + tar_of(OCI)[1025:], AS_OCI, "is damaged at byte 1,024"),
+    "wrong checksum": (
+        tar_of(OCI)[:1024] + b"X" + tar_of(OCI)[1025:],
+        AS_OCI,
+        "a header's checksum is wrong",
+    ),
     "claims more than there is": (
         member("index.json", size=2**62).tobuf(tarfile.GNU_FORMAT),
         AS_OCI,
         "ends in the middle",
     ),
-    "negative size": (member("index.json", size=-1).tobuf(tarfile.GNU_FORMAT), AS_OCI, "size of an entry"),
+    "negative size": (member("index.json", size=-1).tobuf(tarfile.GNU_FORMAT), AS_OCI, "a negative size"),
     "name of a gigabyte": (
         member("././@LongLink", kind=b"L", size=2**30).tobuf(tarfile.GNU_FORMAT),
         AS_OCI,
-        "has a name of 1,073,741,824 bytes",
+        "claims 1,073,741,824 bytes",
     ),
     "cut off in a name": (
         member("././@LongLink", kind=b"L", size=2000).tobuf(tarfile.GNU_FORMAT),
         AS_OCI,
         "in the middle of a header",
     ),
-    "pax length of nothing": (pax(b"0 path=x\n", tar_of(OCI)), AS_OCI, "records cannot be read"),
-    "pax length too long": (pax(b"999 path=x\n", tar_of(OCI)), AS_OCI, "records cannot be read"),
-    "pax without a length": (pax(b"path=x\n", tar_of(OCI)), AS_OCI, "records cannot be read"),
-    "pax size is a word": (pax(b"12 size=abc\n", tar_of(OCI)), AS_OCI, "size of an entry"),
-    "pax size below nothing": (pax(b"11 size=-9\n", tar_of(OCI)), AS_OCI, "size of an entry"),
+    "pax length of nothing": (pax(b"0 path=x\n", tar_of(OCI)), AS_OCI, "not written as pax"),
+    "pax length too long": (pax(b"999 path=x\n", tar_of(OCI)), AS_OCI, "not written as pax"),
+    "pax without a length": (pax(b"path=x\n", tar_of(OCI)), AS_OCI, "not written as pax"),
+    "pax size is a word": (pax(b"12 size=abc\n", tar_of(OCI)), AS_OCI, "size is no number"),
+    "pax size below nothing": (pax(b"11 size=-9\n", tar_of(OCI)), AS_OCI, "size is no number"),
     "pax name upwards": (pax(b"13 path=../x\n", tar_of(OCI)), AS_OCI, "lies outside"),
-    "NUL in a name": (pax(b"12 path=a\0b\n", tar_of(OCI)), AS_OCI, "lies outside"),
+    "NUL in a name": (pax(b"12 path=a\0b\n", tar_of(OCI)), AS_OCI, "holds a zero byte"),
     "gzip cut off": (gzip.compress(tar_of(OCI))[:-20], AS_OCI, PACKED),
     "gzip changed": (gzip.compress(tar_of(OCI))[:-6] + b"\0\0\0\0\0\0", AS_OCI, PACKED),
     "gzip of nothing": (b"\x1f\x8b", AS_OCI, PACKED),
@@ -355,7 +360,7 @@ def test_a_bomb_is_stopped_early(tmp_path: Path) -> None:
         for _ in range(400):
             packer.write(zeros)
     assert path.stat().st_size < 100_000
-    with pytest.raises(ImageError, match="1000 times as large") as caught:
+    with pytest.raises(ImageError, match="is a decompression bomb") as caught:
         open_layout(path, Transport.OCI_ARCHIVE)
     assert "--max-ratio 10000" in caught.value.remedy
     with pytest.raises(ImageError, match="ends in the middle of its entry"):  # the limit is the user's
@@ -371,7 +376,7 @@ def test_a_bomb_in_a_layer_is_stopped_early(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(tar_of(files))
     source = open_layout(path, Transport.DOCKER_ARCHIVE)
-    with pytest.raises(ImageError, match=r"the entry layer\.tar of .* 1000 times as large"):
+    with pytest.raises(ImageError, match=r"the entry layer\.tar of .* is a decompression bomb"):
         archives.read_blob(source, Descriptor(media_type="", digest=digest_of(zeros), size=-1))
 
 

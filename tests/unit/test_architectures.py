@@ -13,9 +13,8 @@ from elftools.elf.enums import ENUM_E_MACHINE
 from elves import make_elf
 
 from bareboat import architectures, fixes
+from bareboat.elf import binary, cache
 from bareboat.engines import bubblewrap, udocker
-from bareboat.gpu import ldcache
-from bareboat.images.inside import binary
 from bareboat.probe import processor
 from bareboat.site_layer import wheels
 
@@ -67,7 +66,7 @@ def test_the_loader_s_cache_of_an_aarch64_machine() -> None:
         table += struct.pack("=iIIIQ", flags, at, at, 0, 0)
         strings += name + b"\0"
     data = struct.pack("=20sIIB3xI12x", b"glibc-ld.so.cache1.1", 2, len(strings), 2, 0) + table + strings
-    assert [entry.name for entry in ldcache.parse(data, "aarch64")] == ["libcuda.so.1"]
+    assert [entry.name for entry in cache.parse(data, "aarch64")] == ["libcuda.so.1"]
 
 
 def test_the_embedded_engine_is_pinned_for_both() -> None:

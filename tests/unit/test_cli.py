@@ -30,7 +30,7 @@ COMMANDS = [
     *(("image", action) for action in ACTIONS),
     *(("site", action) for action in SITE_ACTIONS),
 ]
-HEAVY = {"numpy", "torch", "scipy", "matplotlib", "elftools"}
+HEAVY = {"numpy", "torch", "scipy", "matplotlib"}
 
 
 @dataclass(frozen=True)

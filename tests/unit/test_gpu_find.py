@@ -12,12 +12,16 @@ import pytest
 from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
 from machines import HERE, OTHER
 
-from bareboat.gpu import cdi, elf, find, ldcache, links
-from bareboat.gpu.tree import Tree
+from bareboat.elf import binary, cache
+from bareboat.files.root import Root
+from bareboat.gpu import cdi, find, links
 from bareboat.model import DriverFile, GpuDriver, Site
 from bareboat.store import Store
 
 LIBRARIES = FOLDER
+
+#: How `ldconfig -p` marks libraries of this machine (glibc's dl-cache.h).
+LDCONFIG = {"x86_64": "x86-64", "aarch64": "AArch64"}[HERE.name]
 
 
 @pytest.fixture(scope="session")
@@ -180,35 +184,35 @@ def test_the_cache_is_read_as_ldconfig_prints_it(root: Path, format_: str) -> No
     subprocess.run([ldconfig, "-r", str(root), "-c", format_], check=True, capture_output=True)
     data = (root / "etc/ld.so.cache").read_bytes()
     assert data.startswith(b"ld.so-1.7.0" if format_ == "compat" else b"glibc-ld.so.cache1.1")
-    found = ldcache.parse(data, HERE.name)
+    found = cache.parse(data, HERE.name)
     printed = subprocess.run(
         [ldconfig, "-r", str(root), "-p"], check=True, capture_output=True, text=True
     ).stdout
     assert len(found) == 5
     for entry in found:
-        assert f"\t{entry.name} (libc6,{HERE.ldconfig}) => {entry.path}\n" in printed
-    assert ldcache.parse(data, OTHER.name) == ()
+        assert f"\t{entry.name} (libc6,{LDCONFIG}) => {entry.path}\n" in printed
+    assert cache.parse(data, OTHER.name) == ()
 
 
 def test_the_machine_s_own_cache_is_read_as_ldconfig_prints_it() -> None:
     ldconfig = shutil.which("ldconfig", path="/usr/sbin:/sbin")
     assert ldconfig is not None
     printed = subprocess.run([ldconfig, "-p"], check=True, capture_output=True, text=True).stdout
-    wanted = [line for line in printed.splitlines() if f"(libc6,{HERE.ldconfig})" in line]
+    wanted = [line for line in printed.splitlines() if f"(libc6,{LDCONFIG})" in line]
     assert wanted
-    found = ldcache.parse(Path("/etc/ld.so.cache").read_bytes(), HERE.name)
-    assert [f"\t{entry.name} (libc6,{HERE.ldconfig}) => {entry.path}" for entry in found] == wanted
+    found = cache.parse(Path("/etc/ld.so.cache").read_bytes(), HERE.name)
+    assert [f"\t{entry.name} (libc6,{LDCONFIG}) => {entry.path}" for entry in found] == wanted
 
 
 def test_no_damage_to_the_cache_does_more_than_raise_value_error(pristine: Path) -> None:
     whole = (pristine / "etc/ld.so.cache").read_bytes()
     for end in range(len(whole)):
         try:
-            ldcache.parse(whole[:end], HERE.name)
+            cache.parse(whole[:end], HERE.name)
         except ValueError:
             continue
     with pytest.raises(ValueError, match="it starts with"):
-        ldcache.parse(b"x" * 100, HERE.name)
+        cache.parse(b"x" * 100, HERE.name)
 
 
 # -- CDI ---------------------------------------------------------------------------------------------
@@ -284,7 +288,7 @@ def test_a_later_folder_of_cdi_files_wins(root: Path) -> None:
 def test_what_is_no_cdi_file_is_told(root: Path, name: str, text: str) -> None:
     (root / "etc/cdi").mkdir()
     (root / "etc/cdi" / name).write_text(text)
-    edits, (note,) = cdi.read(Tree(str(root)), "nvidia.com/gpu")
+    edits, (note,) = cdi.read(Root(str(root)), "nvidia.com/gpu")
     assert edits is None
     assert note.startswith(f"/etc/cdi/{name} is not understood: ")
     assert names(nvidia(root)) == ALL
@@ -293,7 +297,7 @@ def test_what_is_no_cdi_file_is_told(root: Path, name: str, text: str) -> None:
 def test_a_cdi_file_of_something_else_is_left_alone(root: Path) -> None:
     (root / "etc/cdi").mkdir()
     (root / "etc/cdi/net.json").write_text(json.dumps({"kind": "vendor.com/net", "devices": []}))
-    assert cdi.read(Tree(str(root)), "nvidia.com/gpu") == (None, ())
+    assert cdi.read(Root(str(root)), "nvidia.com/gpu") == (None, ())
 
 
 # -- AMD ---------------------------------------------------------------------------------------------
@@ -319,11 +323,12 @@ def test_amd_s_devices_and_libraries_are_found(tmp_path: Path) -> None:
 
 
 def test_a_library_tells_its_name_and_the_glibc_that_it_needs(root: Path, tmp_path: Path) -> None:
-    told = elf.read(str(root / LIBRARIES / f"libcuda.so.{VERSION}"))
-    assert (told.soname, told.glibc) == ("libcuda.so.1", GLIBC)
+    with binary.opened(str(root / LIBRARIES / f"libcuda.so.{VERSION}")) as told:
+        assert (told.soname, told.glibc) == ("libcuda.so.1", GLIBC)
     (tmp_path / "no-elf").write_bytes(b"\x7fELF and nothing more")
-    assert elf.read(str(tmp_path / "no-elf")) == elf.Library()
-    assert elf.read(str(tmp_path / "nothing")) == elf.Library()
+    for name in ("no-elf", "nothing"):
+        with binary.opened(str(tmp_path / name)) as nothing:
+            assert (nothing.soname, nothing.glibc, nothing.needed, nothing.gives) == (None, None, (), ())
 
 
 def test_the_folder_of_links_holds_names_only_and_is_made_once(root: Path, store: Store) -> None:

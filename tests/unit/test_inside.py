@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bareboat import codec
-from bareboat.images import binary
+from bareboat.elf import binary
 from bareboat.images.inside import Inside, look
 from bareboat.images.view import View
 from bareboat.model import CudaCompat, MpiFacts, MpiFamily, Pmi

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat.images.capture import build
-from bareboat.images.layers import layer
+from bareboat.images.layers import layer, tarstream, tarwriter
 
 # A tree is what it holds: path -> ("folder", mode) or ("file", mode, data) or ("link", target).
 Node = tuple[str, int] | tuple[str, int, bytes] | tuple[str, str]
@@ -250,3 +250,36 @@ def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="became shorter while it was read"):
         layer.write_tar(str(tmp_path), shrink)
+
+
+_names = st.lists(
+    st.sampled_from(["a", "b", "/", ".", "ä", "漢", "\udcff", "z" * 30, "\n"]), min_size=1, max_size=14
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    name=_names,
+    link=_names,
+    kind=st.sampled_from([tarstream.FILE, tarstream.LINK, tarstream.SYMLINK, tarstream.FOLDER]),
+    size=st.sampled_from([0, 5000, 8**11 - 1, 8**11, 2**40]),
+    mode=st.sampled_from([0o644, 0o1777]),
+)
+def test_headers_are_as_pythons_tarfile_writes_them(
+    name: str, link: str, kind: bytes, size: int, mode: int
+) -> None:
+    """Digests of captured layers are of these bytes."""
+    name = name.rstrip("/") or "a" if kind == tarstream.FOLDER else name
+    header = tarfile.TarInfo(name)
+    header.type, header.size, header.mode, header.mtime = kind, size, mode, layer.EPOCH
+    header.linkname = link if kind in (tarstream.LINK, tarstream.SYMLINK) else ""
+    ours = tarwriter.header(
+        os.fsencode(name) + (b"/" if kind == tarstream.FOLDER else b""),
+        kind,
+        mode=mode,
+        size=size,
+        mtime=layer.EPOCH,
+        link=os.fsencode(header.linkname),
+        plain=False,
+    )
+    assert ours == header.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")

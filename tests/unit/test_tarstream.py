@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat.errors import ImageError
-from bareboat.images.layers import tarstream
-from bareboat.images.layers.tarstream import Entry, Tar, inflate, shown
+from bareboat.images.layers import inflation, tarstream
+from bareboat.images.layers.inflation import inflate
+from bareboat.images.layers.tarstream import Entry, Tar, shown
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:
@@ -115,7 +116,7 @@ def test_other_compressions_are_named(magic: bytes, program: str) -> None:
 def test_inflated_blocks_are_bounded() -> None:
     for packed in (gzip.compress(bytes(20 << 20)), zstandard.compress(bytes(20 << 20)), bytes(5 << 20)):
         sizes = [len(block) for block in inflate(iter([packed]), name="x")]
-        assert max(sizes) <= tarstream.STEP_BYTES
+        assert max(sizes) <= inflation.STEP_BYTES
 
 
 def test_zstd_window_larger_than_any_tool_makes_is_refused() -> None:

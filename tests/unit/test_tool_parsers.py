@@ -18,7 +18,6 @@ from bareboat.engines import site_images
 from bareboat.errors import BareboatError, ToolError
 from bareboat.files.mounts import Mount
 from bareboat.gpu import find
-from bareboat.images.capture import elf
 from bareboat.model import EngineFacts, JobState, Outcome, SchedulerFacts
 from bareboat.probe import compute, fabrics, mpis, permits
 from bareboat.probe.engines import probe_engine
@@ -187,7 +186,6 @@ def test_other_parsers(text: str) -> None:
     mount = Mount(point="/mnt", source="/dev/fs", kind="nfs", options=())
     for parse in (place.parse_quota, place.parse_lfs_quota, place.parse_mmlsquota, place.parse_beegfs):
         parse(text, mount)
-    elf.Loader(lambda argv: Outcome(argv=tuple(argv), exit_code=0, stdout=text, stderr="", wall_s=0.0))
 
 
 @given(data=st.binary(max_size=400), start=st.booleans())
@@ -254,4 +252,3 @@ def test_long_lines_take_no_time() -> None:
             scheduler.probe(asks)
         mpis.parse_version(text)
         site_images.listed(text)
-        elf.Loader(functools.partial(same, outcome))

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from bareboat.gpu.tree import Tree
+from bareboat.files.root import Root
 
 #: The later ones win, as in the specification.
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
@@ -26,7 +26,7 @@ class Edits:
     environment: dict[str, str]
 
 
-def read(tree: Tree, kind: str) -> tuple[Edits | None, tuple[str, ...]]:
+def read(tree: Root, kind: str) -> tuple[Edits | None, tuple[str, ...]]:
     """The edits for devices of this kind, such as nvidia.com/gpu; and notes on what is not understood."""
     found, notes = None, []
     for folder in FOLDERS:

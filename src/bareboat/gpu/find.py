@@ -17,8 +17,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from bareboat import architectures
-from bareboat.gpu import cdi, elf, ldcache, versions
-from bareboat.gpu.tree import Tree
+from bareboat.elf import binary, cache
+from bareboat.files.root import Root
+from bareboat.gpu import cdi, versions
 from bareboat.model import DriverFile, GpuDriver, Mount
 from bareboat.versions import numbers
 
@@ -62,7 +63,7 @@ def find(
 ) -> tuple[GpuDriver, ...]:
     """The drivers of the machine whose files lie below `root`; `environment`: the caller's PATH, and where
     MPS is met."""
-    tree = Tree(root)
+    tree = Root(root)
     machine = machine or os.uname().machine
     found = (_nvidia(tree, machine, environment or {}), _amd(tree, machine))
     return tuple(driver for driver in found if driver is not None)
@@ -74,7 +75,7 @@ def gpus(drivers: Iterable[GpuDriver]) -> tuple[str, ...]:
     return tuple(path for driver in drivers for path in driver.devices if each.fullmatch(path))
 
 
-def _nvidia(tree: Tree, machine: str, environment: Mapping[str, str]) -> GpuDriver | None:
+def _nvidia(tree: Root, machine: str, environment: Mapping[str, str]) -> GpuDriver | None:
     names = [f"/dev/{name}" for name in tree.names("/dev", "nvidia*") if re.fullmatch(r"nvidia\d+", name)]
     devices = sorted(names, key=numbers)
     folders = [f"/dev/{name}" for name in ("nvidia-caps", "nvidia-caps-imex-channels")]
@@ -140,7 +141,7 @@ def _nvidia(tree: Tree, machine: str, environment: Mapping[str, str]) -> GpuDriv
     )  # fmt: skip
 
 
-def _amd(tree: Tree, machine: str) -> GpuDriver | None:
+def _amd(tree: Root, machine: str) -> GpuDriver | None:
     if tree.real("/dev/kfd") is None:
         return None
     devices = [f"/dev/dri/{name}" for name in tree.names("/dev/dri", "renderD*")] + ["/dev/kfd"]
@@ -156,7 +157,7 @@ def _amd(tree: Tree, machine: str) -> GpuDriver | None:
     )  # fmt: skip
 
 
-def _nvidia_version(tree: Tree) -> str | None:
+def _nvidia_version(tree: Root) -> str | None:
     """Of the kernel module, as in "NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"."""
     told = re.search(
         r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", tree.text("/proc/driver/nvidia/version")
@@ -164,7 +165,7 @@ def _nvidia_version(tree: Tree) -> str | None:
     return told[1] if told else None
 
 
-def _nvidia_models(tree: Tree) -> tuple[str, ...]:
+def _nvidia_models(tree: Root) -> tuple[str, ...]:
     """Of each GPU; a driver without /proc/driver/nvidia (WSL) tells none."""
     folder = "/proc/driver/nvidia/gpus"
     texts = (tree.text(f"{folder}/{name}/information") for name in tree.names(folder))
@@ -174,7 +175,7 @@ def _nvidia_models(tree: Tree) -> tuple[str, ...]:
 
 
 def _of_cdi(
-    tree: Tree, edits: cdi.Edits, version: str | None
+    tree: Root, edits: cdi.Edits, version: str | None
 ) -> tuple[list[DriverFile], list[DriverFile], str | None]:
     """The libraries and programs of a CDI file, and why it does not hold, if so: it may have been written for
     a driver that has been updated since."""
@@ -193,7 +194,7 @@ def _of_cdi(
             continue
         if _is_other(real, version):
             return [], [], f"{host} is not of the kernel module's version {version}"
-        for each in (elf.read(real).soname, name):
+        for each in (_soname(real), name):
             if each is not None:
                 libraries.setdefault(each, real)
     if not any(name.startswith("libcuda.so") for name in libraries):
@@ -202,7 +203,7 @@ def _of_cdi(
 
 
 def _libraries(
-    tree: Tree,
+    tree: Root,
     machine: str,
     stems: frozenset[str],
     folders: tuple[str, ...],
@@ -236,20 +237,25 @@ def _libraries(
                 take(name, f"{folder}/{name}")
                 if len(found) > before:
                     source = source or (folder if not stems_found else None)
-                    if (soname := elf.read(found[name]).soname) is not None:
+                    if (soname := _soname(found[name])) is not None:
                         take(soname, f"{folder}/{name}")
     if others:
         notes.append(f"not taken, because the kernel module is {version}: {', '.join(dict.fromkeys(others))}")
     return _files(found), source
 
 
-def _cached(tree: Tree, machine: str, notes: list[str]) -> tuple[ldcache.Entry, ...]:
+def _cached(tree: Root, machine: str, notes: list[str]) -> tuple[cache.Entry, ...]:
     data = tree.read("/etc/ld.so.cache")
     try:
-        return ldcache.parse(data, machine) if data else ()
+        return cache.parse(data, machine) if data else ()
     except ValueError as error:
         notes.append(f"/etc/ld.so.cache is not understood: {error}")
         return ()
+
+
+def _soname(path: str) -> str | None:
+    with binary.opened(path) as elf:
+        return elf.soname
 
 
 def _is_other(path: str, version: str | None) -> bool:
@@ -257,7 +263,7 @@ def _is_other(path: str, version: str | None) -> bool:
     return version is not None and told is not None and told[1] != version
 
 
-def _programs(tree: Tree, names: tuple[str, ...], search: str = "") -> list[DriverFile]:
+def _programs(tree: Root, names: tuple[str, ...], search: str = "") -> list[DriverFile]:
     """The programs, in the folders where they are installed, then where the caller's PATH has them."""
     found = {}
     for name in names:
@@ -273,7 +279,7 @@ def _files(found: Mapping[str, str]) -> list[DriverFile]:
     return [DriverFile(name=name, path=path) for name, path in sorted(found.items())]
 
 
-def _sockets(tree: Tree, environment: Mapping[str, str]) -> Iterator[Mount]:
+def _sockets(tree: Root, environment: Mapping[str, str]) -> Iterator[Mount]:
     for path in (*_SOCKETS, environment.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS):
         real = tree.real(path)
         if real is not None and os.path.isdir(real) and os.access(real, os.X_OK):
@@ -281,11 +287,11 @@ def _sockets(tree: Tree, environment: Mapping[str, str]) -> Iterator[Mount]:
             yield Mount(source=real, target=path, writable=True)
 
 
-def _majors(tree: Tree, devices: Iterable[str]) -> tuple[int, ...]:
+def _majors(tree: Root, devices: Iterable[str]) -> tuple[int, ...]:
     return tuple(sorted({major for path in devices if (major := tree.major(path)) is not None}))
 
 
-def _closed(tree: Tree, devices: Iterable[str]) -> list[str]:
+def _closed(tree: Root, devices: Iterable[str]) -> list[str]:
     """Devices that this user may not open; nvidia-caps are for administrators."""
     closed = [
         path
@@ -302,7 +308,8 @@ def _glibc(libraries: Iterable[DriverFile]) -> tuple[str | None, str]:
     """The newest glibc that any of them asks for, and which one does."""
     newest, by = None, ""
     for path in dict.fromkeys(file.path for file in libraries):
-        glibc = elf.read(path).glibc
+        with binary.opened(path) as elf:
+            glibc = elf.glibc
         if glibc is not None and numbers(glibc) > numbers(newest or ""):
             newest, by = glibc, os.path.basename(path)
     return newest, by

@@ -8,24 +8,22 @@ beside the tar, and grows with the jobs; the tar is written once.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
 import os
 import stat
-import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bareboat import codec
+from bareboat.errors import StoreError
 from bareboat.images import lease, pack
-from bareboat.images.layers import layer
+from bareboat.images.layers import layer, tarstream, tarwriter
 from bareboat.images.layers.places import resolve
 from bareboat.images.progress import Progress
 from bareboat.model import Image, Mount, PackedFile
 from bareboat.store import Store
 
-_CHUNK = 1 << 20
-_BLOCK = 512
 _TOLD_BYTES = 32 << 20
 
 
@@ -101,7 +99,13 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
                 progress("writing the image as one file", min(told, size_bytes), size_bytes)
 
         progress("writing the image as one file", 0, size_bytes)
-        write_tar(os.fspath(tree), write)
+        try:
+            write_tar(os.fspath(tree), write)
+        except EOFError:
+            raise StoreError(
+                f"a file of the image {image.digest} became shorter while it was read",
+                remedy="bareboat image verify",
+            ) from None
         stream.flush()
         os.fsync(stream.fileno())
         facts = PackedFile(
@@ -117,37 +121,31 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
 
 
 def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
-    """The tree as it is, but for owners, who are whoever unpacks it, and what is no file, folder or link.
-    Source of the format: POSIX.1-2001 pax."""
-    linked: dict[tuple[int, int], str] = {}
+    """The tree as it is, but for owners, who are whoever unpacks it, and what is no file, folder or link."""
+    linked: dict[tuple[int, int], bytes] = {}
     for path, state in [(".", os.lstat(tree)), *layer.entries(tree)]:
-        full = os.path.join(tree, path)
-        header = tarfile.TarInfo(path)
-        header.mtime = max(int(state.st_mtime), 0)
-        header.mode = stat.S_IMODE(state.st_mode)
-        stream = None
+        name, full = os.fsencode(path), os.path.join(tree, path)
+        header = functools.partial(
+            tarwriter.header, mode=stat.S_IMODE(state.st_mode), mtime=max(int(state.st_mtime), 0)
+        )
         if stat.S_ISDIR(state.st_mode):
-            header.type = tarfile.DIRTYPE
+            write(header(name + b"/", tarstream.FOLDER))
         elif stat.S_ISLNK(state.st_mode):
-            header.type, header.linkname = tarfile.SYMTYPE, os.readlink(full)
+            write(header(name, tarstream.SYMLINK, link=os.fsencode(os.readlink(full))))
         elif stat.S_ISREG(state.st_mode):
             # Every file has a name in its layer too, so the count of names tells nothing.
-            first = linked.setdefault((state.st_dev, state.st_ino), path)
-            if first != path:
-                header.type, header.linkname = tarfile.LNKTYPE, first
-            else:
+            first = linked.setdefault((state.st_dev, state.st_ino), name)
+            if first != name:
+                write(header(name, tarstream.LINK, link=first))
+                continue
+            try:
+                stream = open(full, "rb", buffering=0)  # noqa: SIM115
+            except PermissionError:
                 # One that even its owner may not read cannot be read in a container either.
-                with contextlib.suppress(PermissionError):
-                    stream = open(full, "rb", buffering=0)  # noqa: SIM115
-                header.size = state.st_size if stream is not None else 0
-        else:
-            continue
-        write(header.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
-        if stream is not None:
+                write(header(name, tarstream.FILE))
+                continue
             with stream:
-                left = header.size
-                while left and (chunk := stream.read(min(_CHUNK, left))):
-                    write(chunk)
-                    left -= len(chunk)
-                write(bytes(left + -header.size % _BLOCK))
-    write(bytes(2 * _BLOCK))
+                write(header(name, tarstream.FILE, size=state.st_size))
+                for data in tarwriter.content(stream, state.st_size):
+                    write(data)
+    write(tarwriter.END)

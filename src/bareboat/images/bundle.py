@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import sys
-import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,10 @@ from bareboat import codec, pinning
 from bareboat.errors import ImageError, UsageError
 from bareboat.images import oci
 from bareboat.images.blobs import Blobs
+from bareboat.images.layers.inflation import is_compressed
+from bareboat.images.layers.tarstream import FILE
 from bareboat.images.progress import Progress
+from bareboat.images.sources.archive import Archive, open_regular
 from bareboat.images.sources.reference import Transport, parse
 from bareboat.images.sources.source import LARGEST_DOCUMENT
 from bareboat.images.wheels import locked, wheel_set
@@ -34,8 +36,6 @@ _INSTALL = "bareboat/install.sh"
 _LOCK = "bareboat/wheels.lock"
 _LARGEST_PINS = 1 << 20
 _MOST_PINS = 100
-#: What reading a stranger's tar may raise; IndexError: in the map of a sparse file that is cut off.
-_DAMAGE = (LookupError, tarfile.TarError, OSError, ValueError, EOFError, OverflowError, RecursionError)
 
 _INSTALL_SCRIPT = """\
 #!/bin/sh
@@ -114,30 +114,30 @@ def called(path: Path, image: Image, *, now: str) -> Called:
     proven: list[Pin] = []
     claimed: list[Pin] = []
     false: list[str] = []
-    with _Documents(path) as documents:
-        for pin in listed:
-            asked = pinning.digest_in(pin.reference)
-            if not _names_registry(pin.reference) or (
-                asked is not None and pinning.chain(asked, image.digest, documents.read) is None
-            ):
-                false.append(one_line(pin.reference))
-                continue
-            # By a root that does not cover the image, a later pull would take the tag to stand for it still.
-            is_true = pinning.chain(pin.root, image.digest, documents.read) is not None
-            root = pin.root if is_true else image.digest
-            known = Pin(reference=pin.reference, digest=image.digest, root=root, pinned_at=now)
-            (claimed if asked is None else proven).append(known)
+    read = _documents(path)
+    for pin in listed:
+        asked = pinning.digest_in(pin.reference)
+        if not _names_registry(pin.reference) or (
+            asked is not None and pinning.chain(asked, image.digest, read) is None
+        ):
+            false.append(one_line(pin.reference))
+            continue
+        # By a root that does not cover the image, a later pull would take the tag to stand for it still.
+        is_true = pinning.chain(pin.root, image.digest, read) is not None
+        root = pin.root if is_true else image.digest
+        known = Pin(reference=pin.reference, digest=image.digest, root=root, pinned_at=now)
+        (claimed if asked is None else proven).append(known)
     return Called(proven=tuple(proven), claimed=tuple(claimed), false=tuple(false))
 
 
 def bind(pins: Sequence[Pin], store: Store, path: Path) -> None:
     """Make references of a bundle stand for its image here. Raises StoreError for one with another's
     digest."""
-    with _Documents(path) as documents:
-        for pin in pins:
-            for digest, data in pinning.indexes(pin, documents.read).items():
-                store.keep_document(digest, data)
-            store.pin(pin)
+    read = _documents(path)
+    for pin in pins:
+        for digest, data in pinning.indexes(pin, read).items():
+            store.keep_document(digest, data)
+        store.pin(pin)
 
 
 def _names_registry(text: str) -> bool:
@@ -148,34 +148,6 @@ def _names_registry(text: str) -> bool:
     except UsageError:
         return False
     return found.transport is Transport.REGISTRY and str(found) == text
-
-
-class _Documents:
-    """The small documents among an archive's blobs."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._archive: tarfile.TarFile | None = None
-
-    def __enter__(self) -> _Documents:
-        with contextlib.suppress(*_DAMAGE):
-            self._archive = tarfile.open(self._path, "r:")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._archive is not None:
-            self._archive.close()
-
-    def read(self, digest: str) -> bytes | None:
-        """What lies under the digest, not verified."""
-        if self._archive is None:
-            return None
-        try:
-            member = self._archive.getmember("blobs/" + digest.replace(":", "/"))
-            stream = self._archive.extractfile(member) if member.isreg() else None
-            return None if stream is None else stream.read(LARGEST_DOCUMENT)
-        except _DAMAGE:
-            return None
 
 
 def _install_script() -> str:
@@ -191,18 +163,41 @@ def pins(path: Path) -> tuple[Pin, ...]:
 
     Raises ImageError for a damaged list.
     """
-    try:
-        with tarfile.open(path, "r:") as archive:
-            member = archive.getmember(_PINS)
-            # Not of a link, which would stand for another member.
-            stream = archive.extractfile(member) if member.isreg() else None
-            if stream is None:
-                return ()
-            data = stream.read(_LARGEST_PINS)
-    except _DAMAGE:
+    data = _read(_opened(path), _PINS, _LARGEST_PINS)
+    if data is None:
         return ()
     try:
         read = codec.from_json(data, tuple[Pin, ...], what="the list of names")
     except Exception as error:
         raise ImageError(f"{path}: {error}", remedy="copy the bundle again") from None
     return tuple(msgspec.structs.replace(pin, trust=None) for pin in read)
+
+
+def _opened(path: Path) -> Archive | None:
+    """The archive; None for one that cannot be read, or is compressed, as no bundle is."""
+    try:
+        with open_regular(path, name=str(path)) as stream:
+            packed = is_compressed(stream.read(8))
+        return None if packed else Archive(path, name=str(path))
+    except ImageError:
+        return None
+
+
+def _read(archive: Archive | None, name: str, most: int) -> bytes | None:
+    """A small file of the archive, not of a link, which would stand for another one; not verified."""
+    member = archive.members.get(name) if archive is not None else None
+    if archive is None or member is None or member.kind != FILE:
+        return None
+    return archive.read(member, largest=most)
+
+
+def _documents(path: Path) -> Callable[[str], bytes | None]:
+    """Digest -> the small document that lies under it among the archive's blobs."""
+    archive = _opened(path)
+
+    def read(digest: str) -> bytes | None:
+        with contextlib.suppress(ImageError):
+            return _read(archive, "blobs/" + digest.replace(":", "/"), LARGEST_DOCUMENT)
+        return None
+
+    return read

@@ -16,16 +16,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bareboat.files.links import follow
 from bareboat.images.view import View
 from bareboat.paths import DEFAULT_PATH
 
 if TYPE_CHECKING:
-    from bareboat.images.binary import Binary
+    from bareboat.elf.binary import Binary
 
 MISSING, NOT_EXECUTABLE = 127, 126
 
-#: As many as Linux follows (path_resolution(7), execve(2)).
-_MOST_LINKS, _MOST_INTERPRETERS = 40, 5
+#: As many as Linux follows (execve(2)).
+_MOST_INTERPRETERS = 5
 #: Of a script's first line Linux reads so much (execve(2)).
 _MOST_SHEBANG = 256
 
@@ -101,31 +102,22 @@ class Sight:
 
     def find(self, path: str) -> _Node | None:
         """What an absolute path leads to, links followed; None when nothing is there."""
-        pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-        here, links = self._root, 0
-        while pending:
-            part = pending.pop()
-            if here.kind == _UNKNOWN:
-                return here
-            if here.kind != "folder":
-                return None
-            if part == "..":
-                here = self._at(os.path.dirname(here.path)) or here
-                continue
-            found = self._at(f"{here.path.rstrip('/')}/{part}")
-            if found is None or found.kind != "link":
-                if found is None:
-                    return None
-                here = found
-                continue
-            links += 1
-            target = _target(found)
-            if links > _MOST_LINKS or not target:
-                return None
-            if target.startswith("/"):
-                here = self._root
-            pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
-        return here
+        met = {"/": self._root}
+        unknown: list[_Node] = []
+
+        def target(step: str) -> str | None:
+            here = met[os.path.dirname(step)]
+            found = self._at(step) if here.kind == "folder" else None
+            if found is None or found.kind == "link":
+                return _target(found) if found is not None else ""
+            met[step] = found
+            if found.kind == _UNKNOWN:
+                unknown.append(found)
+                return ""
+            return None
+
+        real = follow(path, target, lambda step: met[step].kind == "folder")
+        return unknown[0] if unknown else met[real] if real is not None else None
 
     def names(self, path: str) -> Iterator[str]:
         """What a directory holds, as far as that is known."""
@@ -248,7 +240,7 @@ class _Search:
             return Fault(code=NOT_EXECUTABLE, reason=f"is a directory: {at}", remedy="name a program in it")
         if node.kind != "file" or node.place is None:
             return Fault(code=NOT_EXECUTABLE, reason=f"is not a regular file: {at}", remedy="name a program")
-        from bareboat.images import binary
+        from bareboat.elf import binary
 
         program = Program(word=word, path=node.path, place=node.place, mounted=node.mounted)
         try:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from bareboat.elf import binary
 from bareboat.fabric.facts import FabricLibrary
-from bareboat.images import binary
 from bareboat.images.view import View
 
 #: libfabric has the names of all providers in it, whatever it was built with; what it is linked to tells.

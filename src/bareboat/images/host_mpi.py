@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bareboat import architectures, codec
-from bareboat.gpu import elf, ldcache
+from bareboat.elf import binary
+from bareboat.elf.loader import CACHE, Loader
 from bareboat.images.view import Found, View
 from bareboat.model import HostLibrary, HostMpiTree, Image, Mount, Site
 from bareboat.mpi import inject
@@ -83,27 +84,26 @@ def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
 
 def _own_copies(runtime: HostLibrary, view: View, image: Image) -> dict[str, Found]:
     """Of what the host's MPI needs, what the image's loader would find in the image."""
-    folders = [f for f in image.environment.get("LD_LIBRARY_PATH", "").split(":") if f.startswith("/")]
-    cache: dict[str, str] = {}
-    data = view.read("/etc/ld.so.cache", most=2**24)
-    try:
-        for entry in ldcache.parse(data, os.uname().machine) if data else ():
-            cache.setdefault(entry.name, entry.path)
-    except ValueError:
-        pass  # the image's own loader does without it too
-    copies = {}
-    for file in runtime.libraries:
-        places = [f"{folder}/{file.name}" for folder in folders]
-        places += [cache[file.name]] if file.name in cache else []
-        places += [f"{folder}/{file.name}" for folder in _DEFAULT_FOLDERS]
-        found = next((each for place in places if (each := view.find(place)) is not None), None)
-        if found is not None and found.node.kind == "file":
-            copies[file.name] = found
-    return copies
+
+    def real(path: str) -> str | None:
+        found = view.find(path)
+        return found.path if found is not None and found.node.kind == "file" else None
+
+    loader = Loader(
+        os.uname().machine,
+        real=real,
+        cache=view.read(CACHE, most=2**24) or b"",
+        library_path=image.environment.get("LD_LIBRARY_PATH", ""),
+        directories=_DEFAULT_FOLDERS,
+    )
+    places = {file.name: loader.find(file.name) for file in runtime.libraries}
+    found = {name: view.find(place) for name, place in places.items() if place is not None}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def _gives(library: Found, asked: Iterable[str]) -> bool:
-    return set(asked) <= set(elf.read(library.node.places[0]).gives)
+    with binary.opened(library.node.places[0]) as elf:
+        return set(asked) <= set(elf.gives)
 
 
 def _public(versions: Iterable[str]) -> list[str]:

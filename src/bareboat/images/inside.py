@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from bareboat.elf import binary
 from bareboat.fabric.facts import FabricLibrary
-from bareboat.images import binary, fabrics, mpis
+from bareboat.images import fabrics, mpis
 from bareboat.images.view import View
 from bareboat.model import CudaCompat, MpiFacts
 from bareboat.paths import DEFAULT_PATH

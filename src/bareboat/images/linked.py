@@ -6,14 +6,14 @@ A Python program is judged by its environment's packages (`images.mpis`), not he
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bareboat.images import binary
+from bareboat.elf import binary
+from bareboat.elf.loader import Loader
 from bareboat.images.command import Fault, Program, Sight, resolve
 from bareboat.model import Linked
 
@@ -79,6 +79,7 @@ class _Search:
     machine: str
     program: str = ""
     mpi: dict[str, None] | None = None
+    loader: Loader | None = None
     looked_up: int = 0
     #: Libraries that were looked into, for this program or for one before it that uses no MPI.
     seen: set[str] = field(default_factory=set)
@@ -161,33 +162,35 @@ class _Search:
         found: dict[str, None] = {}
         while pending and len(self.seen) < _MOST_LIBRARIES:
             place = pending.pop(0)
-            with _opened(place) as elf:
-                if elf is None:
-                    continue
+            with binary.opened(place) as elf:
                 if place == program.place and not elf.needed and any(map(elf.holds, _STATIC)):
                     found["a static MPI"] = None
-                # DT_RUNPATH's $ORIGIN is where the file lies in the container.
-                origin = os.path.dirname(program.path)
-                own = [
-                    each.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", origin)
-                    for each in elf.search_path
-                ]
                 for name in elf.needed:
                     if (mpi := _MPI.fullmatch(name)) is not None:
                         found[_OF_FAMILY.get(mpi["major"] or "", name)] = None
                     elif name not in self.seen:
                         self.seen.add(name)
-                        pending += self._library(name, own)
+                        pending += self._library(name, program.path, elf.search_path)
         return found
 
-    def _library(self, name: str, own: Sequence[str]) -> Iterator[str]:
+    def _library(self, name: str, needed_by: str, search: tuple[str, ...]) -> Iterator[str]:
         """Where the loader would find a library, links followed; nothing where it is not seen."""
-        asked = self.environment.get("LD_LIBRARY_PATH", "").split(":")
-        for folder in (*own, *filter(None, asked), *self._folders()):
-            node = self.sight.find(os.path.join(self.workdir, folder, name))
-            if node is not None and node.kind == "file" and node.place is not None:
-                yield node.place
-                return
+        if self.loader is None:
+            asked = self.environment.get("LD_LIBRARY_PATH", "").split(":")
+            self.loader = Loader(
+                self.machine,
+                real=self._real,
+                library_path=":".join(os.path.join(self.workdir, each) for each in asked if each),
+                directories=self._folders(),
+            )
+        found = self.loader.find(name, needed_by, search)
+        node = self.sight.find(found) if found is not None else None
+        if node is not None and node.place is not None:
+            yield node.place
+
+    def _real(self, path: str) -> str | None:
+        node = self.sight.find(os.path.join(self.workdir, path))
+        return node.path if node is not None and node.kind == "file" and node.place is not None else None
 
     def _folders(self) -> Iterator[str]:
         for name in self.sight.names("/etc/ld.so.conf.d"):
@@ -266,20 +269,6 @@ def _simple(words: list[str]) -> Iterator[tuple[str, ...]]:
 
 def _descriptor(place: str) -> int:
     return os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-@contextlib.contextmanager
-def _opened(place: str) -> Iterator[binary.Binary | None]:
-    try:
-        descriptor = _descriptor(place)
-    except OSError:
-        yield None
-        return
-    try:
-        with binary.read(descriptor) as elf:
-            yield elf
-    finally:
-        os.close(descriptor)
 
 
 def _read(place: str) -> str:

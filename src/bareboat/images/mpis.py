@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from bareboat.images import binary
-from bareboat.images.binary import Binary
+from bareboat.elf import binary
+from bareboat.elf.binary import Binary
 from bareboat.images.view import View
 from bareboat.model import MpiFacts, MpiFamily, Pmi
 

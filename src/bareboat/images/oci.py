@@ -5,9 +5,7 @@ Source: OCI Image Format Specification 1.1, https://github.com/opencontainers/im
 
 from __future__ import annotations
 
-import io
 import shlex
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,7 +17,8 @@ from bareboat.errors import ImageError, StoreError
 from bareboat.files import outputs
 from bareboat.images.blobs import Blobs
 from bareboat.images.layers import layer as layers
-from bareboat.images.layers import rebuild
+from bareboat.images.layers import rebuild, tarwriter
+from bareboat.images.layers.tarstream import FILE, FOLDER
 from bareboat.images.progress import Progress
 from bareboat.images.sources.manifest import (
     OCI_CONFIG,
@@ -139,11 +138,7 @@ def save_archive(
     described, read = _described(store, image, rewrite=rewrite)
     total = image.size_bytes
     done = tars = 0
-    with (
-        outputs.beside(path) as part,
-        open(part, "wb") as stream,
-        tarfile.open(fileobj=stream, mode="w") as archive,
-    ):
+    with outputs.beside(path) as part, open(part, "wb") as stream:
         # Spelled out, because skopeo tries to give folders that are not to root, which only root can.
         others = {str(parent) for member in extra for parent in PurePosixPath(member).parents} - {"."}
         held = {described.manifest_digest, described.config_digest, *documents}
@@ -151,28 +146,29 @@ def save_archive(
         algorithms = sorted({"sha256", *map(digests.algorithm, held)})
         folders = (f"blobs/{each}" for each in algorithms)
         for folder in ("blobs", *folders, *sorted(others)):
-            archive.addfile(_header(folder, 0, tarfile.DIRTYPE, 0o755))
-        _add(archive, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
-        _add(archive, "index.json", _index(described, read.media_type, name))
+            stream.write(tarwriter.header(f"{folder}/".encode(), FOLDER, mode=0o755, mtime=layers.EPOCH))
+        _add(stream, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
+        _add(stream, "index.json", _index(described, read.media_type, name))
         small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
         for digest, data in (small | dict(documents)).items():
-            _add(archive, _blob_path(digest), data)
+            _add(stream, _blob_path(digest), data)
         written: set[str] = set()
         for descriptor, layer in zip(read.layers, image.layers, strict=True):
             if {descriptor.digest, layer.diff_id} & written:
                 continue
             progress(f"writing {path.name}", done, total)
-            if _add_blob(archive, stream, descriptor, layer, blobs, fetch=not tars):
+            if _add_blob(stream, descriptor, layer, blobs, fetch=not tars):
                 written.add(descriptor.digest)
             else:
                 tars += descriptor.digest != layer.diff_id
                 if whole and tars:
                     raise _not_whole(image, descriptor, blobs.reason if blobs else "")
-                _add_layer(archive, stream, store, layer, remedy=store.how_to_get(image))
+                _add_layer(stream, store, layer, remedy=store.how_to_get(image))
                 written.add(layer.diff_id)
             done += layer.size_bytes
         for member, data in extra.items():
-            _add(archive, member, data)
+            _add(stream, member, data)
+        stream.write(tarwriter.END)
     return Saved(digest=described.manifest_digest, tars=tars)
 
 
@@ -219,12 +215,11 @@ def _index(described: Metadata, media_type: str, name: str) -> bytes:
     )
 
 
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    archive.addfile(_header(name, len(data)), io.BytesIO(data))
+def _add(stream: IO[bytes], name: str, data: bytes) -> None:
+    stream.write(_header(name, len(data)) + data + tarwriter.padding(len(data)))
 
 
 def _add_blob(
-    archive: tarfile.TarFile,
     stream: IO[bytes],
     descriptor: Descriptor,
     layer: Layer,
@@ -239,8 +234,7 @@ def _add_blob(
     if make is None:
         return False
     start = stream.tell()
-    header = _header(_blob_path(descriptor.digest), descriptor.size).tobuf()
-    stream.write(header)
+    stream.write(_header(_blob_path(descriptor.digest), descriptor.size))
     try:
         for piece in make():
             stream.write(piece)
@@ -248,31 +242,19 @@ def _add_blob(
         stream.seek(start)
         stream.truncate()
         return False
-    _pad(archive, stream, len(header), descriptor.size)
+    stream.write(tarwriter.padding(descriptor.size))
     return True
 
 
-def _add_layer(
-    archive: tarfile.TarFile, stream: IO[bytes], store: Store, layer: Layer, *, remedy: str
-) -> None:
+def _add_layer(stream: IO[bytes], store: Store, layer: Layer, *, remedy: str) -> None:
     """The layer's tar is made on the fly, straight into the archive, and checked at its end."""
-    header = _header(_blob_path(layer.diff_id), layer.size_bytes).tobuf()
-    stream.write(header)
+    stream.write(_header(_blob_path(layer.diff_id), layer.size_bytes))
     rebuild.write_tar(store, layer, stream.write, remedy=remedy)
-    _pad(archive, stream, len(header), layer.size_bytes)
+    stream.write(tarwriter.padding(layer.size_bytes))
 
 
-def _pad(archive: tarfile.TarFile, stream: IO[bytes], header_bytes: int, size: int) -> None:
-    padding = bytes(-size % tarfile.BLOCKSIZE)
-    stream.write(padding)
-    # addfile() would want the content as a file object; so the archive's position is set.
-    archive.offset += header_bytes + size + len(padding)
-
-
-def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE, mode: int = 0o644) -> tarfile.TarInfo:
-    header = tarfile.TarInfo(name)
-    header.type, header.size, header.mtime, header.mode = kind, size, layers.EPOCH, mode
-    return header
+def _header(name: str, size: int) -> bytes:
+    return tarwriter.header(name.encode(), FILE, mode=0o644, size=size, mtime=layers.EPOCH)
 
 
 def _blob_path(digest: str) -> str:

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bareboat.files.links import follow
 from bareboat.images.layers.whiteouts import is_whiteout
-
-#: As many as Linux follows (path_resolution(7)).
-_MOST_LINKS = 40
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -63,32 +61,19 @@ class View:
 
     def find(self, path: str) -> Found | None:
         """Follow a path and its links to their end; None when there is nothing, or no end."""
-        pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-        trail: list[Found] = [Found("/", self._root)]
-        links = 0
-        while pending:
-            part = pending.pop()
-            here = trail[-1]
-            if here.node.kind != "folder":
-                return None
-            if part == "..":
-                if len(trail) > 1:
-                    trail.pop()
-                continue
-            node = self._inside(here).get(part)
-            if node is None:
-                return None
-            if node.kind != "link":
-                trail.append(Found(f"{here.path.rstrip('/')}/{part}", node))
-                continue
-            links += 1
-            target = _link_target(node)
-            if links > _MOST_LINKS or not target:
-                return None
-            if target.startswith("/"):
-                del trail[1:]
-            pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
-        return trail[-1]
+        met = {"/": Found("/", self._root)}
+
+        def target(step: str) -> str | None:
+            parent, _, name = step.rpartition("/")
+            folder = met[parent or "/"]
+            node = self._inside(folder).get(name) if folder.node.kind == "folder" else None
+            if node is None or node.kind == "link":
+                return _link_target(node) if node is not None else ""
+            met[step] = Found(step, node)
+            return None
+
+        real = follow(path, target, lambda step: met[step].node.kind == "folder")
+        return met[real] if real is not None else None
 
     def is_file(self, path: str) -> bool:
         found = self.find(path)

@@ -14,10 +14,11 @@ from contextlib import suppress
 
 import msgspec
 
-from bareboat import architectures, codec
+from bareboat import codec
+from bareboat.elf import binary
+from bareboat.elf.loader import CACHE, Loader
 from bareboat.errors import StoreError
-from bareboat.gpu import elf, ldcache
-from bareboat.gpu.tree import Tree
+from bareboat.files.root import Root
 from bareboat.model import DriverFile, HostLibrary, MpiFacts, MpiFamily
 from bareboat.mpi.inject import C_LIBRARY, EMPTY_PART
 from bareboat.store import Store
@@ -42,7 +43,7 @@ def complete(mpi: MpiFacts, store: Store, environment: Mapping[str, str]) -> Mpi
     """The facts with what the library loads; as they are for a launcher without a library."""
     if mpi.library is None or mpi.family is MpiFamily.UNKNOWN:
         return mpi
-    key = codec.digest([_RECIPE, mpi.library, _stamp(mpi.library), _stamp("/etc/ld.so.cache"),
+    key = codec.digest([_RECIPE, mpi.library, _stamp(mpi.library), _stamp(CACHE),
                         environment.get("LD_LIBRARY_PATH", "")])  # fmt: skip
     path = store.host_library(key.removeprefix("sha256:"))
     with suppress(StoreError):
@@ -57,41 +58,50 @@ def closure(
 ) -> HostLibrary:
     """What the library loads. `root`: below which the machine's files are."""
     assert mpi.library is not None
-    tree = Tree(root)
+    tree = Root(root)
     machine = machine or os.uname().machine
-    loader = _Loader(tree, environment.get("LD_LIBRARY_PATH", ""), machine)
+    loader = Loader(
+        machine,
+        real=lambda path: tree_path(tree, path, root) if tree.is_file(path) else None,
+        cache=tree.read(CACHE),
+        library_path=environment.get("LD_LIBRARY_PATH", ""),
+        siblings=True,
+    )
     libraries: dict[str, str] = {}
     folders: dict[str, str] = {}
     asked: dict[str, set[str]] = {}
     glibc, glibc_by = "", ""
     seen: set[str] = set()
     needed_by_name: set[str] = set()
-    libc = tree_path(tree, loader.find("libc.so.6", "/", ()) or "/", root)
-    parts_are_empty = libc is not None and "GLIBC_2.34" in elf.read(root.rstrip("/") + libc).gives
+    libc = tree_path(tree, loader.find("libc.so.6") or "/", root)
+    with binary.opened(root.rstrip("/") + (libc or "")) as elf:
+        parts_are_empty = "GLIBC_2.34" in elf.gives
     pending = [mpi.library, *_siblings(tree, mpi)]
     while pending:
         path = tree_path(tree, pending.pop(), root)
         if path is None or path in seen:
             continue
         seen.add(path)
-        library = elf.read(root.rstrip("/") + path)
-        name = library.soname or os.path.basename(path)
-        if name.startswith("lib"):
-            libraries.setdefault(name, path)
-        if library.glibc is not None and numbers(library.glibc) > numbers(glibc):
-            glibc, glibc_by = library.glibc, name
-        for file, versions in library.asks.items():
-            if not C_LIBRARY.fullmatch(file):
-                asked.setdefault(file, set()).update(versions)
-        for needed in library.needed:
-            if EMPTY_PART.fullmatch(needed):
-                if parts_are_empty and (found := loader.find(needed, path, library.search)):
-                    needed_by_name.add(needed)
-                    libraries.setdefault(needed, tree_path(tree, found, root) or found)
-            elif not C_LIBRARY.fullmatch(needed) and (found := loader.find(needed, path, library.search)):
-                needed_by_name.add(os.path.basename(needed))
-                libraries.setdefault(os.path.basename(needed), tree_path(tree, found, root) or found)
-                pending.append(found)
+        with binary.opened(root.rstrip("/") + path) as elf:
+            name = elf.soname or os.path.basename(path)
+            if name.startswith("lib"):
+                libraries.setdefault(name, path)
+            if numbers(elf.glibc or "") > numbers(glibc):
+                glibc, glibc_by = elf.glibc or "", name
+            for file, versions in elf.asks.items():
+                if not C_LIBRARY.fullmatch(file):
+                    asked.setdefault(file, set()).update(versions)
+            for needed in elf.needed:
+                if EMPTY_PART.fullmatch(needed):
+                    if parts_are_empty and (found := loader.find(needed, path, elf.search_path)):
+                        needed_by_name.add(needed)
+                        libraries.setdefault(needed, tree_path(tree, found, root) or found)
+                elif not C_LIBRARY.fullmatch(needed) and (
+                    found := loader.find(needed, path, elf.search_path)
+                ):
+                    needed_by_name.add(os.path.basename(needed))
+                    libraries.setdefault(os.path.basename(needed), tree_path(tree, found, root) or found)
+                    pending.append(found)
         for place, folder in _folders(tree, name, path, mpi, machine):
             if place not in folders:
                 folders[place] = folder
@@ -107,13 +117,13 @@ def closure(
     )
 
 
-def tree_path(tree: Tree, path: str, root: str) -> str | None:
+def tree_path(tree: Root, path: str, root: str) -> str | None:
     """The real path, as the machine names it; None where nothing is."""
     real = tree.real(path)
     return real.removeprefix(root.rstrip("/")) if real is not None else None
 
 
-def _siblings(tree: Tree, mpi: MpiFacts) -> Iterator[str]:
+def _siblings(tree: Root, mpi: MpiFacts) -> Iterator[str]:
     """Libraries of the same MPI that programs in Fortran and C++ are linked to, and plugins."""
     folder = os.path.dirname(mpi.library or "")
     for pattern in ("libmpi*.so.*", "libmca_common_*.so.*", "liboshmem.so.*"):
@@ -123,7 +133,7 @@ def _siblings(tree: Tree, mpi: MpiFacts) -> Iterator[str]:
                 yield f"{folder}/{name}"
 
 
-def _folders(tree: Tree, name: str, path: str, mpi: MpiFacts, machine: str) -> Iterator[tuple[str, str]]:
+def _folders(tree: Root, name: str, path: str, mpi: MpiFacts, machine: str) -> Iterator[tuple[str, str]]:
     """The folders that a library of this name looks into."""
     told = _LIBRARY.fullmatch(name)
     stem = f"lib{told['stem']}" if told is not None else ""
@@ -147,34 +157,6 @@ def _folders(tree: Tree, name: str, path: str, mpi: MpiFacts, machine: str) -> I
             found = next((each for each in candidates if tree.is_folder(each)), None)
             if found is not None:
                 yield place, found
-
-
-class _Loader:
-    """Finds libraries as the dynamic loader of the machine would."""
-
-    def __init__(self, tree: Tree, library_path: str, machine: str) -> None:
-        self._tree = tree
-        self._library_path = tuple(each for each in library_path.split(":") if each.startswith("/"))
-        self._folders = architectures.library_folders(machine)
-        data = tree.read("/etc/ld.so.cache")
-        self._cache: dict[str, str] = {}
-        with suppress(ValueError):
-            for entry in ldcache.parse(data, machine) if data else ():
-                self._cache.setdefault(entry.name, entry.path)
-
-    def find(self, name: str, needed_by: str, search: tuple[str, ...]) -> str | None:
-        if "/" in name:
-            return name if self._tree.is_file(name) else None
-        origin = os.path.dirname(needed_by)
-        own = [each.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for each in search]
-        # Libraries of one installation find each other by the RPATH of whoever loaded them first.
-        for folder in (*own, *self._library_path, origin):
-            if self._tree.is_file(f"{folder}/{name}"):
-                return os.path.normpath(f"{folder}/{name}")
-        cached = self._cache.get(name)
-        if cached is not None and self._tree.is_file(cached):
-            return cached
-        return next((f"{f}/{name}" for f in self._folders if self._tree.is_file(f"{f}/{name}")), None)
 
 
 def _stamp(path: str) -> list[int]:

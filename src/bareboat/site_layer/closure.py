@@ -6,13 +6,12 @@ only what its own programs needed.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
 
-from bareboat import execute
-from bareboat.gpu import elf as versions
-from bareboat.images.capture import elf
+from bareboat.elf import binary, loader
 from bareboat.images.view import View
 from bareboat.model import Image, Site
 from bareboat.versions import numbers
@@ -36,15 +35,16 @@ def complete(image: Image, view: View, prefix: Path, site: Site) -> tuple[str, .
     ]
     own = {path.name for path in prefix.glob("lib/**/*.so*")}
     there = _names(image, view)
-    loader = elf.Loader(lambda argv: execute.run(argv))
+    here = loader.of_machine()
     left: list[str] = []
     while files:
         path = files.pop()
-        needs = elf.needs(str(path))
-        for soname in needs.libraries if needs is not None else ():
+        with binary.opened(str(path.resolve())) as elf:
+            needed = elf.needed
+        for soname in needed:
             if soname in own or soname in there or soname in left:
                 continue
-            found = loader.find(soname, "/", ())
+            found = here.find(soname)
             if found is None or not _fits(soname, found, image, site):
                 left.append(soname)
                 continue
@@ -61,7 +61,8 @@ def _fits(soname: str, path: str, image: Image, site: Site) -> bool:
         return False
     if _OF_GLIBC.fullmatch(soname):
         return image.glibc == site.glibc
-    wanted = versions.read(path).glibc
+    with binary.opened(os.path.realpath(path)) as elf:
+        wanted = elf.glibc
     return wanted is None or numbers(wanted) <= numbers(image.glibc)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from bareboat.errors import UsageError
+from bareboat.files.links import follow
 
 
 class Part(IntEnum):
@@ -212,29 +213,21 @@ class Collection:
 
     def _links_to(self, path: str, part: Part) -> str:
         """Walk down the path, keep each symbolic link met, and return where it ends."""
-        real = "/"
-        rest = [name for name in reversed(path.split("/")) if name]
-        for _ in range(1000):
-            if not rest:
-                return real
-            name = rest.pop()
-            if name == "..":
-                real = os.path.dirname(real)
-                continue
-            if name == ".":
-                continue
-            step = os.path.join(real, name)
-            if os.path.islink(step):
-                target = os.readlink(step)
-                kept = target
-                if target.startswith("/") and os.path.isdir(step) and ".." not in target.split("/"):
-                    # bwrap makes mount points from outside, where an absolute link leads out of the image.
-                    kept = os.path.relpath(target, real)
-                if not step.startswith(_KERNEL):
-                    self.items.setdefault(step, Item(part, "link", 0o777, link=kept))
-                if target.startswith("/"):
-                    real = "/"
-                rest += [name for name in reversed(target.split("/")) if name]
-            else:
-                real = step
-        raise UsageError(f"{path} leads through too many symbolic links", remedy=f"ls -l {shlex.quote(path)}")
+
+        def target(step: str) -> str | None:
+            if not os.path.islink(step):
+                return None
+            target = kept = os.readlink(step)
+            if target.startswith("/") and os.path.isdir(step) and ".." not in target.split("/"):
+                # bwrap makes mount points from outside, where an absolute link leads out of the image.
+                kept = os.path.relpath(target, os.path.dirname(step))
+            if not step.startswith(_KERNEL):
+                self.items.setdefault(step, Item(part, "link", 0o777, link=kept))
+            return target
+
+        real = follow(path, target)
+        if real is None:
+            raise UsageError(
+                f"{path} leads through too many symbolic links", remedy=f"ls -l {shlex.quote(path)}"
+            )
+        return real

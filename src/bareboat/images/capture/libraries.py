@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from bareboat import execute
-from bareboat.images.capture import elf, mpi
+from bareboat import architectures
+from bareboat.elf import binary, loader
+from bareboat.images.capture import mpi
 from bareboat.images.capture.collect import NOTHING, Collection, Part
 from bareboat.images.capture.interpreter import Interpreter
 from bareboat.images.capture.sources import Sources
@@ -42,9 +43,9 @@ class Inventory:
 def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
     """Add the shared libraries that the collected files need and do not bring along, and theirs."""
     collection = sources.collection
-    loader = elf.Loader(lambda argv: execute.run(argv), os.environ.get("LD_LIBRARY_PATH", ""))
+    here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
     for soname in _HIDDEN_LIBRARIES:
-        path = loader.find(soname, "/", ())
+        path = here.find(soname)
         if path is not None:
             collection.add(path, Part.SYSTEM)
     present = {os.path.basename(path) for path in collection.items}
@@ -58,12 +59,10 @@ def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
             if path in seen:
                 continue
             seen.add(path)
-            needs = elf.needs(path)
-            if needs is None:
-                continue
-            wanted = [(soname, loader.find(soname, path, needs.search)) for soname in needs.libraries]
-            if needs.interpreter is not None:
-                wanted.append((needs.interpreter, loader.find(needs.interpreter, path, ())))
+            with binary.opened(path) as elf:
+                wanted = [(soname, here.find(soname, path, elf.search_path)) for soname in elf.needed]
+                if elf.interpreter is not None:
+                    wanted.append((elf.interpreter, here.find(elf.interpreter)))
             for soname, found in wanted:
                 if found is None:
                     # Often loaded before by another module, by its own path.
@@ -82,7 +81,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
     collection.check_readable()
     for path, part in sources.roots:
         collection.gather(path, part)  # a venv's `python` was met first with the interpreter's layer
-    extra = tuple(sorted(f for f in folders if f not in elf.DEFAULT_FOLDERS))
+    extra = tuple(sorted(f for f in folders if f not in architectures.library_folders(os.uname().machine)))
     return Inventory(
         interpreter=interpreter,
         collection=collection,

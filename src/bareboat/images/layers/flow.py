@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from bareboat import digests
-from bareboat.images.layers import tarstream
+from bareboat.images.layers.inflation import inflate
 from bareboat.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
 
 #: Blocks under way to each of two threads.
@@ -69,7 +69,7 @@ class Flow:
         try:
             small: list[bytes] = []
             small_bytes = 0
-            for block in tarstream.inflate(self._counted(), name=self._name):
+            for block in inflate(self._counted(), name=self._name):
                 self.out_bytes += len(block)
                 self._check()
                 if len(block) < _SMALL_BYTES:
@@ -113,4 +113,4 @@ class Flow:
         if self.out_bytes > self._limits.max_unpacked_bytes:
             raise too_large(self._name, self._limits)
         if self.out_bytes > RATIO_FROM_BYTES and self.out_bytes > self._limits.max_ratio * self.in_bytes:
-            raise bomb(self._name, self._limits, self.in_bytes, self.out_bytes)
+            raise bomb(self._name, self._limits.max_ratio, self.in_bytes, self.out_bytes)

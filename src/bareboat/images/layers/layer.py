@@ -6,18 +6,16 @@ Equal trees give equal bytes: names in byte order, parents first, owner 0:0, one
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
-import tarfile
 from collections.abc import Callable, Iterator
 
 from bareboat import digests
+from bareboat.images.layers import tarstream, tarwriter
 
 #: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can hold.
 EPOCH = 315532800
-
-_CHUNK = 1 << 20
-_BLOCK = 512
 
 
 def entries(tree: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -44,7 +42,7 @@ def entries(tree: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
-    """Write the canonical tar of a tree, return its size in bytes. Source of the format: POSIX.1-2001 pax.
+    """Write the canonical tar of a tree, return its size in bytes.
 
     Raises ValueError for what a layer of ours never holds (devices, sockets).
     """
@@ -56,29 +54,24 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
         written += len(data)
 
     for path, state in entries(tree):
-        header = tarfile.TarInfo(path)
-        header.mtime = EPOCH
-        mode = stat.S_IMODE(state.st_mode)
+        name, mode = os.fsencode(path), stat.S_IMODE(state.st_mode)
         full = os.path.join(tree, path)
+        header = functools.partial(tarwriter.header, mtime=EPOCH, plain=False)
         if stat.S_ISDIR(state.st_mode):
-            header.type, header.mode = tarfile.DIRTYPE, mode
+            put(header(name + b"/", tarstream.FOLDER, mode=mode))
         elif stat.S_ISLNK(state.st_mode):
-            header.type, header.mode, header.linkname = tarfile.SYMTYPE, 0o777, os.readlink(full)
+            put(header(name, tarstream.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full))))
         elif stat.S_ISREG(state.st_mode):
-            header.mode, header.size = mode, state.st_size
+            put(header(name, tarstream.FILE, mode=mode, size=state.st_size))
+            try:
+                with open(full, "rb", buffering=0) as stream:
+                    for data in tarwriter.content(stream, state.st_size):
+                        put(data)
+            except EOFError:
+                raise ValueError(f"{full} became shorter while it was read") from None
         else:
             raise ValueError(f"{full} is neither file, folder nor symbolic link")
-        put(header.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
-        if header.isreg():
-            left = header.size
-            with open(full, "rb", buffering=0) as stream:
-                while left and (chunk := stream.read(min(_CHUNK, left))):
-                    put(chunk)
-                    left -= len(chunk)
-            if left:
-                raise ValueError(f"{full} became shorter while it was read")
-            put(bytes(-header.size % _BLOCK))
-    put(bytes(2 * _BLOCK))
+    put(tarwriter.END)
     return written
 
 

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from bareboat.errors import ImageError
 
+#: How much larger than itself compressed data may become, once it is beyond the first 100 MB.
+MAX_RATIO = 1000.0
+RATIO_FROM_BYTES = 100_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -17,11 +21,7 @@ class Limits:
 
     max_unpacked_bytes: int = 4 << 40
     max_entries: int = 10_000_000
-    max_ratio: float = 1000.0
-
-
-#: Before this, a ratio says nothing.
-RATIO_FROM_BYTES = 100_000_000
+    max_ratio: float = MAX_RATIO
 
 
 def too_many(name: str, limits: Limits) -> ImageError:
@@ -32,12 +32,12 @@ def too_many(name: str, limits: Limits) -> ImageError:
     )
 
 
-def bomb(name: str, limits: Limits, packed_bytes: int, made_bytes: int) -> ImageError:
-    """The error for a layer that becomes more than the allowed multiple of its size."""
+def bomb(name: str, max_ratio: float, packed_bytes: int, made_bytes: int) -> ImageError:
+    """The error for compressed data that become more than the allowed multiple of their size."""
     return ImageError(
         f"{name} is a decompression bomb: {packed_bytes / 1e6:,.1f} MB have become "
         f"{made_bytes / 1e6:,.0f} MB so far",
-        remedy=f"if you trust it: --max-ratio {10 * limits.max_ratio:.0f}",
+        remedy=f"if you trust it: --max-ratio {10 * max_ratio:.0f}",
     )
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bareboat.errors import PlanError
+from bareboat.files.links import MOST_LINKS
+from bareboat.files.root import Root
 from bareboat.model import Mount
-
-_MOST_LINKS = 40
 
 
 def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
@@ -64,9 +64,9 @@ def resolve(tree: Path, mount: Mount) -> Path:
             continue
         leads = os.readlink(path)
         links += 1
-        if not pending and not _leads_somewhere(tree, place, leads):
+        if not pending and Root(str(tree)).real(os.path.join("/", place.relative_to(tree), leads)) is None:
             return path
-        if leads.startswith("/") or links > _MOST_LINKS:
+        if leads.startswith("/") or links > MOST_LINKS:
             raise PlanError(
                 f"the engine cannot mount at {mount.target}: /{path.relative_to(tree)} is a link to {leads} "
                 "in the image",
@@ -75,32 +75,6 @@ def resolve(tree: Path, mount: Mount) -> Path:
         pending += reversed(leads.split("/"))
         pending = [each for each in pending if each]
     return place
-
-
-def _leads_somewhere(tree: Path, folder: Path, link: str) -> bool:
-    """Whether a link in the folder leads to something, for who has the tree as root."""
-    place = folder
-    pending = [link]
-    for _ in range(1000):
-        if not pending:
-            return True
-        text = pending.pop()
-        if text.startswith("/"):
-            place = tree
-        part, _, rest = text.strip("/").partition("/")
-        if rest:
-            pending.append(rest)
-        if part == "..":
-            place = place if place == tree else place.parent
-        elif part and part != ".":
-            path = place / part
-            if path.is_symlink():
-                pending.append(os.readlink(path))
-            elif path.exists():
-                place = path
-            else:
-                return False
-    return False
 
 
 def _make(place: Path, mount: Mount, *, is_folder: bool) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of a layer: inflated, and read as a tar from front to back, once, without seeking.
+"""A tar, read from front to back, once: of a layer, or of a whole image.
 
 Formats: V7, POSIX.1-1988 ustar, POSIX.1-2001 pax, and GNU's long names, base-256 numbers and sparse files.
 https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_01
@@ -8,39 +8,22 @@ https://github.com/opencontainers/image-spec/blob/main/layer.md
 
 from __future__ import annotations
 
-import io
-import itertools
 import re
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
-from typing import IO, NamedTuple, NoReturn, cast
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
 
 from bareboat.errors import ImageError
+from bareboat.images.layers.inflation import AGAIN
 
 BLOCK = 512
-
-#: The most that one step inflates. Blocks pass from thread to thread: large enough that this costs nothing,
-#: small enough that a few dozen of them are little memory.
-STEP_BYTES = 1 << 20
-#: The most compressed bytes that one step is given once a gzip is known to have several members: at the end
-#: of each, the rest of what it was given is copied.
-_MEMBERS_BYTES = 1 << 15
 
 #: Extended headers (names, attributes) larger than this are refused.
 _LARGEST_EXTENSION = 1 << 20
 #: Sparse files of more pieces than this are refused.
 _MOST_SPANS = 1_000_000
-
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_OTHERS = {b"\xfd7zXZ\0": "xz", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4", b"LZIP": "lzip"}
-_LONGEST_MAGIC = 6
-#: The window that `zstd -22 --ultra` and `--long` use; a frame that claims a larger one is refused.
-_ZSTD_WINDOW_BYTES = 1 << 27
-
-_AGAIN = "bareboat image pull --fresh …   # fetches it again; if that does not help, its maker must mend it"
 
 
 def shown(name: bytes) -> str:
@@ -56,152 +39,6 @@ def _shown(character: str) -> str:
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode()
 
-
-# --------------------------------------------------------------------------------------------------
-# From compressed bytes to the tar's.
-
-
-def inflate(chunks: Iterator[bytes | memoryview], *, name: str) -> Iterator[bytes]:
-    """The uncompressed bytes of a layer, in blocks of at most STEP_BYTES, told by its first bytes: gzip (also
-    in several members), zstd (also in several frames), or a plain tar.
-
-    A chunk is done with when the next one is asked for. Raises ImageError, with `name`, for damage.
-    """
-    head = b""
-    for chunk in chunks:
-        head += chunk
-        if len(head) >= _LONGEST_MAGIC:
-            break
-    for magic, program in _OTHERS.items():
-        if head.startswith(magic):
-            raise ImageError(
-                f"{name} is compressed by {program}, which no image specification knows",
-                remedy="make it again with gzip or zstd layers: skopeo copy --dest-compress-format gzip …",
-            )
-    if head.startswith(_GZIP):
-        return _gunzip(head, chunks, name)
-    if head.startswith(_ZSTD) or (head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5):
-        return _unzstd(head, chunks, name)
-    return _plain(head, chunks)
-
-
-def _plain(head: bytes, chunks: Iterator[bytes | memoryview]) -> Iterator[bytes]:
-    return map(bytes, _slices(head, chunks, STEP_BYTES))
-
-
-def _slices(head: bytes, chunks: Iterator[bytes | memoryview], size: int) -> Iterator[memoryview]:
-    for chunk in itertools.chain((head,), chunks):
-        view = memoryview(chunk)
-        for start in range(0, len(view), size):
-            yield view[start : start + size]
-
-
-def _gunzip(head: bytes, chunks: Iterator[bytes | memoryview], name: str) -> Iterator[bytes]:
-    from isal import igzip_lib
-
-    member: igzip_lib.IgzipDecompressor | None = None
-    between = b""  # what follows a member, until it is told what it is
-    step_bytes = STEP_BYTES
-    for chunk in itertools.chain((head,), chunks):
-        view = memoryview(chunk)
-        while view:
-            data: bytes | memoryview = view[:step_bytes]
-            view = view[step_bytes:]
-            while True:
-                if member is None:
-                    # https://www.rfc-editor.org/rfc/rfc1952: members follow each other with nothing between,
-                    # but tapes and some tools pad with zeros, which gzip ignores.
-                    between = (between + bytes(data)).lstrip(b"\0")
-                    if len(between) < len(_GZIP) and _GZIP.startswith(between):
-                        break
-                    if not between.startswith(_GZIP):
-                        raise _broken(name, "something other than gzip follows its compressed data")
-                    member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-                    data, between = between, b""
-                try:
-                    block = member.decompress(data, STEP_BYTES)
-                except igzip_lib.IsalError as error:  # type: ignore[misc]  # its stub forgets the base
-                    raise _broken(name, f"its gzip data do not inflate ({error})") from None
-                if block:
-                    yield block
-                data = b""
-                if member.eof:
-                    data, member = member.unused_data, None
-                    step_bytes = _MEMBERS_BYTES
-                    if not data:
-                        break
-                elif member.needs_input:
-                    break
-    if member is not None or between:
-        raise _broken(name, "its gzip data end too early")
-
-
-class _Feed(io.RawIOBase):
-    """What zstandard reads from: pieces one after another, then an end."""
-
-    def __init__(self, head: bytes, chunks: Iterator[bytes | memoryview], end: bytes) -> None:
-        super().__init__()
-        self._left = memoryview(head)
-        self._chunks = itertools.chain(chunks, (end,))
-
-    def read(self, size: int = -1) -> bytes:
-        while not self._left:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return b""
-            self._left = memoryview(chunk)
-        data = bytes(self._left[:size])
-        self._left = self._left[size:]
-        return data
-
-    def close(self) -> None:
-        # After damaged data zstandard's reader is never freed, and would hold all that is reached from here.
-        self._left, self._chunks = memoryview(b""), itertools.chain()
-        super().close()
-
-
-def _unzstd(head: bytes, chunks: Iterator[bytes | memoryview], name: str) -> Iterator[bytes]:
-    import zstandard
-
-    # The reader does not say whether its last frame was whole. A frame of our own behind it does: it comes
-    # out, last and unchanged, only when everything before it was whole.
-    mark = b"-- the end of the layer, as Bareboat marks it --"
-    with _Feed(head, chunks, zstandard.compress(mark)) as feed:
-        yield from _marked(feed, mark, name)
-
-
-def _marked(feed: _Feed, mark: bytes, name: str) -> Iterator[bytes]:
-    import zstandard
-
-    reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).stream_reader(
-        cast(IO[bytes], feed), read_size=STEP_BYTES, read_across_frames=True
-    )
-    held = b""
-    while True:
-        try:
-            block = reader.read(STEP_BYTES)
-        except zstandard.ZstdError as error:
-            raise _broken(name, f"its zstd data do not inflate, or end too early ({error})") from None
-        if not block:
-            break
-        if len(block) < len(mark):
-            held += block
-            continue
-        if held:
-            yield held
-        held = block
-    if not held.endswith(mark):
-        raise _broken(name, "its zstd data end too early")
-    if len(held) > len(mark):
-        yield held[: -len(mark)]
-
-
-def _broken(name: str, reason: str) -> ImageError:
-    return ImageError(f"{name} is damaged: {reason}", remedy=_AGAIN)
-
-
-# --------------------------------------------------------------------------------------------------
-# From the tar's bytes to its entries.
 
 FILE, LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
 #: GNU: the label of a volume, which holds nothing.
@@ -246,15 +83,22 @@ class Entry(NamedTuple):
 class Tar:
     """Reads entries, and hands every byte that is no file's content to `keep`, or to who asks for it first.
 
-    `blocks` gives the next uncompressed bytes, None at the end. Raises ImageError with `name` for damage.
+    `blocks` gives the next uncompressed bytes, None at the end. Raises ImageError with `name`, and `again` as
+    the remedy, for damage.
     """
 
     def __init__(
-        self, blocks: Callable[[], bytes | None], keep: Callable[[bytes], object], *, name: str
+        self,
+        blocks: Callable[[], bytes | None],
+        keep: Callable[[bytes], object],
+        *,
+        name: str,
+        again: str = AGAIN,
     ) -> None:
         self._blocks = blocks
         self._keep = keep
         self._name = name
+        self._again = again
         self._block = b""
         self._view = memoryview(b"")
         self._pos = self._end = 0
@@ -411,10 +255,21 @@ class Tar:
             if not self._more():
                 self.fail("it ends in the middle of a file")
 
+    @property
+    def at_hand(self) -> int:
+        """How many bytes of the last block have not been used."""
+        return self._end - self._pos
+
+    def drop(self, size_bytes: int) -> int:
+        """Leave out what is at hand of so many bytes, unkept; how many of them are still to come."""
+        step = min(size_bytes, self._end - self._pos)
+        self._pos = self._mark = self._pos + step
+        return size_bytes - step
+
     def fail(self, reason: str) -> NoReturn:
         """Raise ImageError: the layer is damaged, here."""
         where = f" at or after the entry {shown(self.entry)}" if self.entry else ""
-        raise ImageError(f"{self._name} is damaged{where}: {reason}", remedy=_AGAIN)
+        raise ImageError(f"{self._name} is damaged{where}: {reason}", remedy=self._again)
 
     # -- bytes -------------------------------------------------------------------------------------
 

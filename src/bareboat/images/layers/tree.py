@@ -233,7 +233,7 @@ class Tree(Folders):
         self._beyond_bytes += size
         packed_bytes = self.packed_bytes()
         if self._beyond_bytes > max(RATIO_FROM_BYTES, self.limits.max_ratio * packed_bytes):
-            raise bomb(self.name, self.limits, packed_bytes, self._beyond_bytes)
+            raise bomb(self.name, self.limits.max_ratio, packed_bytes, self._beyond_bytes)
 
     def _remove(self, path: bytes, state: os.stat_result) -> None:
         super()._remove(path, state)

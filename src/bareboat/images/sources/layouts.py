@@ -19,15 +19,15 @@ import msgspec
 
 from bareboat import codec, digests
 from bareboat.errors import ImageError, UsageError
+from bareboat.images.layers.inflation import is_compressed
+from bareboat.images.layers.limits import MAX_RATIO
 from bareboat.images.sources import manifest, sif, squash
 from bareboat.images.sources.archive import (
-    MAX_RATIO,
     Archive,
-    Inflated,
     Member,
     Section,
     first_names,
-    is_compressed,
+    inflated,
     open_regular,
 )
 from bareboat.images.sources.manifest import (
@@ -45,7 +45,15 @@ from bareboat.images.sources.rootfs import (
     FolderSource,
     TarballSource,
 )
-from bareboat.images.sources.source import LARGEST_DOCUMENT, Blob, Descriptor, Document, LocalSource, Source
+from bareboat.images.sources.source import (
+    LARGEST_DOCUMENT,
+    Blob,
+    Descriptor,
+    Document,
+    Joined,
+    LocalSource,
+    Source,
+)
 
 _BLOB = re.compile(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")
 _HEX = re.compile(r"([0-9a-f]+)(\.json)?")
@@ -471,11 +479,10 @@ class DockerSource(LocalSource):
                 yield section
             return
         with contextlib.closing(self._archive.section(member)) as section:
-            magic = self._magic(member)
             what = f"the entry {member.name} of {self.name}"
-            inflated = Inflated(section, magic, name=what, max_ratio=self._archive.max_ratio)
-            inflated.skip(offset)
-            yield inflated
+            stream = Joined(inflated(section, name=what, max_ratio=self._archive.max_ratio))
+            stream.skip(offset)
+            yield stream
 
     def _layer(self, number: int, entry: str, diff_id: str) -> Descriptor:
         member = self._archive.find(entry)

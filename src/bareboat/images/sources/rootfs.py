@@ -8,10 +8,10 @@ time that it was compiled at (https://peps.python.org/pep-3147/).
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import stat
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,18 +21,18 @@ import msgspec
 from bareboat import codec, digests
 from bareboat.architectures import ELF_BYTES, of_elf
 from bareboat.errors import ImageError
-from bareboat.images.sources.archive import MAX_RATIO, Archive, Kind
+from bareboat.files.root import Root
+from bareboat.images.layers import tarstream, tarwriter
+from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
+from bareboat.images.sources.archive import Archive
 from bareboat.images.sources.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
-from bareboat.images.sources.source import Blob, Descriptor, Document, LocalSource
+from bareboat.images.sources.source import Blob, Descriptor, Document, Joined, LocalSource
 from bareboat.paths import DEFAULT_PATH
 
 _CREATED = "1980-01-01T00:00:00Z"
 _CHUNK = 1 << 20
-_BLOCK = 512
 _LARGEST_TEXT = 1 << 20
-_RATIO_FROM_BYTES = 100 * 10**6
 _MOST_SHOWN = 5
-_MOST_LINKS = 40
 
 #: Folders that the kernel fills on a running system.
 _KERNEL = ("dev", "proc", "sys", "run")
@@ -99,7 +99,7 @@ class FolderSource(LocalSource):
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
         """The layer's tar."""
         self._documents().check(descriptor, self.name)
-        stream = _Joined(self._tar(set()))
+        stream = Joined(self._tar(set()))
         stream.skip(offset)
         yield stream
 
@@ -181,7 +181,7 @@ class TarballSource(LocalSource):
         self._documents().check(descriptor, self.name)
         section = self._archive.whole()
         with contextlib.closing(section):
-            stream = _Joined(iter(lambda: section.read(_CHUNK) or b"", b""))
+            stream = Joined(iter(lambda: section.read(_CHUNK) or b"", b""))
             stream.skip(offset)
             yield stream
 
@@ -194,7 +194,7 @@ class TarballSource(LocalSource):
             environment = {"PATH": DEFAULT_PATH}
             architecture = "unknown"
             for each, member in self._archive.members.items():
-                if member.kind is not Kind.FILE:
+                if member.kind is not tarstream.FILE:
                     continue
                 if each == _CH:
                     environment |= _lines(self._archive.read(member, largest=_LARGEST_TEXT))
@@ -218,10 +218,12 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
     for path, state in _entries(folder, left_out):
         raw = os.fsencode(path)
         full = os.path.join(folder, path)
+        header = functools.partial(tarwriter.header, mtime=int(state.st_mtime_ns // 10**9))
         if stat.S_ISDIR(state.st_mode):
-            yield _header(raw + b"/", b"5", state, mode=stat.S_IMODE(state.st_mode) & 0o1777 | 0o700)
+            mode = stat.S_IMODE(state.st_mode) & 0o1777 | 0o700
+            yield header(raw + b"/", tarstream.FOLDER, mode=mode)
         elif stat.S_ISLNK(state.st_mode):
-            yield _header(raw, b"2", state, mode=0o777, link=os.fsencode(os.readlink(full)))
+            yield header(raw, tarstream.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
         elif not stat.S_ISREG(state.st_mode):
             left_out.add(f"/{_shown(path)}: neither file, folder nor symbolic link")
         else:
@@ -229,14 +231,20 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
             if state.st_nlink > 1:
                 same = first_names.setdefault((state.st_dev, state.st_ino), raw)
                 if same != raw:
-                    yield _header(raw, b"1", state, mode=mode, link=same)
+                    yield header(raw, tarstream.LINK, mode=mode, link=same)
                     continue
-            if state.st_size > max(_RATIO_FROM_BYTES, max_ratio * state.st_blocks * _BLOCK):
+            if state.st_size > max(RATIO_FROM_BYTES, max_ratio * state.st_blocks * tarwriter.BLOCK):
                 _check_holes(full, state.st_size, max_ratio, name)
-            yield _header(raw, b"0", state, mode=mode, size=state.st_size)
-            yield from _content(full, state.st_size, name)
-            yield bytes(-state.st_size % _BLOCK)
-    yield bytes(2 * _BLOCK)
+            yield header(raw, tarstream.FILE, mode=mode, size=state.st_size)
+            try:
+                with open(full, "rb", buffering=0) as stream:
+                    yield from tarwriter.content(stream, state.st_size)
+            except EOFError:
+                raise ImageError(
+                    f"{name} was changed while it was read: {_shown(path)} became shorter",
+                    remedy="wait until nothing writes to it, then again",
+                ) from None
+    yield tarwriter.END
 
 
 def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_result]]:
@@ -280,99 +288,6 @@ def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:
             remedy=f"truncate -s 0 {shlex.quote(_shown(path))}, if nobody needs it, "
             f"or --max-ratio {10 * max_ratio:.0f}",
         )
-
-
-def _content(path: str, size: int, name: str) -> Iterator[bytes]:
-    left = size
-    with open(path, "rb", buffering=0) as stream:
-        while left and (chunk := stream.read(min(_CHUNK, left))):
-            left -= len(chunk)
-            yield chunk
-    if left:
-        raise ImageError(
-            f"{name} was changed while it was read: {_shown(path)} became shorter",
-            remedy="wait until nothing writes to it, then again",
-        )
-
-
-def _header(
-    name: bytes, flag: bytes, state: os.stat_result, *, mode: int, size: int = 0, link: bytes = b""
-) -> bytes:
-    """A ustar header, after a pax header for what ustar has no room for."""
-    mtime = int(state.st_mtime_ns // 10**9)
-    records = b""
-    for key, value, fits in (
-        (b"path", name, len(name) <= 100),
-        (b"linkpath", link, len(link) <= 100),
-        (b"size", b"%d" % size, size < 8**11),
-        (b"mtime", b"%d" % mtime, 0 <= mtime < 8**11),
-    ):
-        if not fits:
-            records += _record(key, value)
-    plain = _ustar(
-        name[:100],
-        flag,
-        mode=mode,
-        size=size if size < 8**11 else 0,
-        mtime=mtime if 0 <= mtime < 8**11 else 0,
-        link=link[:100],
-    )
-    if not records:
-        return plain
-    before = _ustar(b"././@PaxHeader", b"x", mode=0o644, size=len(records), mtime=0, link=b"")
-    return before + records + bytes(-len(records) % _BLOCK) + plain
-
-
-def _ustar(name: bytes, flag: bytes, *, mode: int, size: int, mtime: int, link: bytes) -> bytes:
-    header = struct.pack(
-        "<100s8s8s8s12s12s8sc100s8s247x",
-        name, b"%07o" % mode, b"%07o" % 0, b"%07o" % 0, b"%011o" % size, b"%011o" % mtime, b" " * 8,
-        flag, link, b"ustar\x0000",
-    )  # fmt: skip
-    return header[:148] + b"%06o\0 " % sum(header) + header[156:]
-
-
-def _record(key: bytes, value: bytes) -> bytes:
-    rest = len(key) + len(value) + 3
-    length = rest + len(str(rest))
-    length = rest + len(str(length))
-    return b"%d %s=%s\n" % (length, key, value)
-
-
-class _Joined:
-    """Pieces of any size as a blob."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def readinto(self, buffer: memoryview) -> int:
-        filled = 0
-        while filled < len(buffer):
-            if not self._rest:
-                self._rest = memoryview(next(self._pieces, b""))
-                if not self._rest:
-                    if self._ended():
-                        break
-                    continue
-            part = self._rest[: len(buffer) - filled]
-            buffer[filled : filled + len(part)] = part
-            self._rest = self._rest[len(part) :]
-            filled += len(part)
-        return filled
-
-    def skip(self, size: int) -> None:
-        scrap = memoryview(bytearray(_CHUNK))
-        while size > 0 and (got := self.readinto(scrap[: min(size, _CHUNK)])):
-            size -= got
-
-    def _ended(self) -> bool:
-        """An empty piece, such as the padding of a file that needs none, is not the end."""
-        piece = next(self._pieces, None)
-        if piece is None:
-            return True
-        self._rest = memoryview(piece)
-        return False
 
 
 # --------------------------------------------------------------------------------------------------
@@ -429,34 +344,28 @@ _CH = "ch/environment"
 def read_facts(folder: str, *, made_from: str, architecture: str | None = None) -> Facts:
     """What Charliecloud or Apptainer left in a tree; nothing of it is run, and shell that does more than
     set a variable is not understood."""
-    environment = {"PATH": DEFAULT_PATH}
-    charliecloud = _read(folder, _CH)
-    if charliecloud is not None:
-        environment |= _lines(charliecloud)
-    for script in _scripts(folder):
-        for variable, value in _exports(_read(folder, f".singularity.d/env/{script}") or b"", environment):
+    root = Root(folder)
+    environment = {"PATH": DEFAULT_PATH} | _lines(root.read(_CH, _LARGEST_TEXT))
+    for script in _scripts(root):
+        for variable, value in _exports(
+            root.read(f".singularity.d/env/{script}", _LARGEST_TEXT), environment
+        ):
             environment[variable] = value
     command = ("/bin/sh",)
-    if _read(folder, ".singularity.d/runscript") is not None:
+    if root.is_file(".singularity.d/runscript"):
         command = ("/.singularity.d/runscript",)
     return Facts(
         made_from=made_from,
-        architecture=architecture or _architecture(folder),
+        architecture=architecture or _architecture(root),
         environment=environment,
         command=command,
-        labels=_labels(_read(folder, ".singularity.d/labels.json")),
+        labels=_labels(root.read(".singularity.d/labels.json", _LARGEST_TEXT)),
     )
 
 
-def _scripts(folder: str) -> list[str]:
+def _scripts(root: Root) -> list[str]:
     """The scripts that set an Apptainer image's own variables; 01 and 94 and up are Apptainer's."""
-    with contextlib.suppress(OSError):
-        inside = _inside(folder, ".singularity.d/env")
-        if inside is not None:
-            return sorted(
-                each for each in os.listdir(inside) if each.endswith(".sh") and "02" <= each[:2] < "94"
-            )
-    return []
+    return [each for each in root.names(".singularity.d/env", "*.sh") if "02" <= each[:2] < "94"]
 
 
 def _exports(data: bytes, known: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -493,18 +402,16 @@ def _lines(data: bytes) -> dict[str, str]:
     return found
 
 
-def _labels(data: bytes | None) -> dict[str, str]:
-    if data is None:
-        return {}
+def _labels(data: bytes) -> dict[str, str]:
     try:
         return msgspec.json.decode(data, type=dict[str, str])
     except (msgspec.DecodeError, ValueError, RecursionError):
         return {}  # only words about the image: nothing depends on them
 
 
-def _architecture(folder: str) -> str:
+def _architecture(root: Root) -> str:
     for program in _PROGRAMS:
-        found = _machine(_read(folder, program, largest=ELF_BYTES) or b"")
+        found = _machine(root.read(program, ELF_BYTES))
         if found is not None:
             return found
     return "unknown"
@@ -514,43 +421,6 @@ def _machine(header: bytes) -> str | None:
     """OCI's name for the architecture of an ELF file; None for what is none."""
     found = of_elf(header)
     return found.oci if found is not None else None
-
-
-def _read(folder: str, path: str, *, largest: int = _LARGEST_TEXT) -> bytes | None:
-    """The beginning of a plain file of the tree; None when it is not there, or leads nowhere."""
-    with contextlib.suppress(OSError):
-        inside = _inside(folder, path)
-        if inside is not None and stat.S_ISREG(os.lstat(inside).st_mode):
-            with open(inside, "rb") as stream:
-                return stream.read(largest)
-    return None
-
-
-def _inside(folder: str, path: str) -> str | None:
-    """Where a path of the tree leads, its symbolic links understood as inside the tree."""
-    real = ""
-    rest = path.split("/")[::-1]
-    links = 0
-    while rest:
-        part = rest.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            real = os.path.dirname(real)
-            continue
-        step = os.path.join(real, part)
-        full = os.path.join(folder, step)
-        if os.path.islink(full):
-            links += 1
-            if links > _MOST_LINKS:
-                return None
-            target = os.readlink(full)
-            if target.startswith("/"):
-                real = ""
-            rest += target.split("/")[::-1]
-        else:
-            real = step
-    return os.path.join(folder, real)
 
 
 def _shown(path: str) -> str:

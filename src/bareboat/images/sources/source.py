@@ -7,11 +7,13 @@ that are *not* verified: whoever reads one to its end checks the digest, once, i
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 #: Documents larger than this are refused; registries themselves refuse manifests of more than 4 MiB.
 LARGEST_DOCUMENT = 4 * 2**20
+_SKIPPED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,42 @@ class Blob(Protocol):
         """Fill the buffer, as far as bytes are at hand; 0 at the end. Raises ImageError when the source
         fails for good."""
         ...
+
+
+class Joined:
+    """Pieces of any size as a blob."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readinto(self, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer):
+            if not self._rest:
+                self._rest = memoryview(next(self._pieces, b""))
+                if not self._rest:
+                    if self._ended():
+                        break
+                    continue
+            part = self._rest[: len(buffer) - filled]
+            buffer[filled : filled + len(part)] = part
+            self._rest = self._rest[len(part) :]
+            filled += len(part)
+        return filled
+
+    def skip(self, size: int) -> None:
+        scrap = memoryview(bytearray(_SKIPPED_BYTES))
+        while size > 0 and (got := self.readinto(scrap[: min(size, _SKIPPED_BYTES)])):
+            size -= got
+
+    def _ended(self) -> bool:
+        """An empty piece, such as the padding of a file that needs none, is not the end."""
+        piece = next(self._pieces, None)
+        if piece is None:
+            return True
+        self._rest = memoryview(piece)
+        return False
 
 
 class Source(Protocol):

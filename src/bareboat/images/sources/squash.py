@@ -24,8 +24,9 @@ from bareboat.errors import ImageError, StoreError
 from bareboat.files import outputs
 from bareboat.files.trees import remove_tree
 from bareboat.images.layers import layer
+from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
 from bareboat.images.progress import Progress
-from bareboat.images.sources.archive import MAX_RATIO, open_regular
+from bareboat.images.sources.archive import open_regular
 from bareboat.images.sources.rootfs import Facts, FolderSource, read_facts
 from bareboat.images.sources.sif import read_sif
 from bareboat.images.sources.source import Blob, Descriptor, Document, LocalSource
@@ -35,7 +36,6 @@ MAGIC = b"hsqs"
 _SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQ")
 #: The listing of the content is held in memory, some hundred bytes a file.
 _MOST_INODES = 2_000_000
-_RATIO_FROM_BYTES = 100 * 10**6
 #: Hours, for tens of gigabytes on a slow file system; a tool that hangs is still ended.
 _TIMEOUT_S = 6 * 3600.0
 #: Its default is a quarter of a gigabyte for each of two queues.
@@ -238,7 +238,7 @@ def _check_listing(
                 f"{name}: the entry {path!r} lies outside of the image",
                 remedy="no tool writes such a squashfs; do not trust it",
             )
-    if total > max(most_bytes, _RATIO_FROM_BYTES):
+    if total > max(most_bytes, RATIO_FROM_BYTES):
         raise ImageError(
             f"{name} becomes more than {max_ratio:.0f} times as large when it is unpacked ({total:,} bytes); "
             "that is a decompression bomb, or very unusual",

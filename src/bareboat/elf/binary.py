@@ -1,4 +1,4 @@
-"""What one ELF file of an image says of itself, read with every offset checked: the file is a stranger's.
+"""What one ELF file says of itself, read with every offset checked: it may be a stranger's.
 
 Source: the System V ABI (https://gabi.xinuos.com/) and, for the hash table that finds a symbol without
 reading all of them, https://sourceware.org/gnu-gabi/.
@@ -15,15 +15,21 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bareboat import architectures
+from bareboat.versions import numbers
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
-_NEEDED, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 5, 6, 10, 0x6FFFFEF5
+_NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _GNU_HASH = 1, 5, 6, 10, 14, 0x6FFFFEF5
+#: The versions of symbols: https://refspecs.linuxfoundation.org/LSB_5.0.0/LSB-Core-generic/LSB-Core-generic/symversion.html
+_VERDEF, _VERDEF_COUNT, _VERNEED, _VERNEED_COUNT = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _SEARCH_PATHS = (15, 29)
 
 #: No real file has more program headers, dynamic entries or sections than these.
-_MOST_SEGMENTS, _MOST_TAGS, _MOST_SECTIONS = 256, 4096, 4096
+_MOST_SEGMENTS, _MOST_TAGS, _MOST_SECTIONS, _MOST_VERSIONS = 256, 4096, 4096, 4096
 #: Where a file has no section table, its strings are looked for in so many of its first bytes.
 _MOST_SEARCHED = 64 * 2**20
+
+
+_GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
 
 
 class _Segment(NamedTuple):
@@ -34,9 +40,9 @@ class _Segment(NamedTuple):
 
 
 class Binary:
-    """An ELF file of 64 bits (of 32 bits only the machine is told). Nothing here raises for bad content."""
+    """An ELF file. Nothing here raises for bad content."""
 
-    def __init__(self, data: mmap.mmap) -> None:
+    def __init__(self, data: mmap.mmap | bytes) -> None:
         self._data = data
         head = data[:64]
         self.is_elf = len(head) == 64 and head[:4] == b"\x7fELF" and head[5] in (1, 2)
@@ -71,6 +77,36 @@ class Binary:
         """Where the file asks the loader to look (DT_RPATH, DT_RUNPATH), with $ORIGIN as it is."""
         found = (os.fsdecode(self._string(value)) for tag, value in self._tags if tag in _SEARCH_PATHS)
         return tuple(folder for paths in found for folder in paths.split(":") if folder)
+
+    @property
+    def soname(self) -> str | None:
+        """The library's own name."""
+        at = self._tag(_SONAME)
+        return os.fsdecode(self._string(at)) if at else None
+
+    @property
+    def asks(self) -> dict[str, tuple[str, ...]]:
+        """Library -> the versions of its symbols that the file requires."""
+        return {
+            os.fsdecode(self._string(self._number("I", at + 4))): tuple(
+                os.fsdecode(self._string(self._number("I", aux + 8)))
+                for aux in self._chain(at + self._number("I", at + 8), self._number("H", at + 2), 12)
+            )
+            for at in self._chain(self._offset(self._tag(_VERNEED)), self._tag(_VERNEED_COUNT), 12)
+        }
+
+    @property
+    def gives(self) -> tuple[str, ...]:
+        """The versions of symbols that the file defines."""
+        defined = self._chain(self._offset(self._tag(_VERDEF)), self._tag(_VERDEF_COUNT), 16)
+        names = (self._number("I", at + self._number("I", at + 12)) for at in defined)
+        return tuple(os.fsdecode(self._string(name)) for name in names)
+
+    @property
+    def glibc(self) -> str | None:
+        """The newest glibc whose symbols the file requires."""
+        told = (_GLIBC.fullmatch(name) for names in self.asks.values() for name in names)
+        return max((each[1] for each in told if each is not None), key=numbers, default=None)
 
     def names(self, name: str) -> bool:
         """Whether a symbol or library of this name is in the table of dynamic strings."""
@@ -108,27 +144,32 @@ class Binary:
         return int(struct.unpack_from(self._order + kind, self._data, offset)[0])
 
     def _read_segments(self) -> tuple[_Segment, ...]:
-        if not self._is_64:
-            return ()
-        table, size, count = self._number("Q", 32), self._number("H", 54), self._number("H", 56)
-        if size < 56:
+        if self._is_64:
+            table, size, count = self._number("Q", 32), self._number("H", 54), self._number("H", 56)
+            word, offset, address, length, least = "Q", 8, 16, 32, 56
+        else:
+            table, size, count = self._number("I", 28), self._number("H", 42), self._number("H", 44)
+            word, offset, address, length, least = "I", 4, 8, 16, 32
+        if size < least or not self.is_elf:
             return ()
         return tuple(
             _Segment(
                 kind=self._number("I", at),
-                offset=self._number("Q", at + 8),
-                address=self._number("Q", at + 16),
-                size=self._number("Q", at + 32),
+                offset=self._number(word, at + offset),
+                address=self._number(word, at + address),
+                size=self._number(word, at + length),
             )
             for at in range(table, table + size * min(count, _MOST_SEGMENTS), size)
         )
 
     def _read_tags(self) -> tuple[tuple[int, int], ...]:
+        word, size = ("Q", 8) if self._is_64 else ("I", 4)
         for segment in self._segments:
             if segment.kind == _DYNAMIC:
                 tags = []
-                for at in range(segment.offset, segment.offset + min(segment.size, 16 * _MOST_TAGS), 16):
-                    tag, value = self._number("Q", at), self._number("Q", at + 8)
+                end = segment.offset + min(segment.size, 2 * size * _MOST_TAGS)
+                for at in range(segment.offset, end, 2 * size):
+                    tag, value = self._number(word, at), self._number(word, at + size)
                     if tag == 0:
                         break
                     tags.append((tag, value))
@@ -146,6 +187,16 @@ class Binary:
                 return offset if offset < len(self._data) else None
         return None
 
+    def _chain(self, at: int | None, count: int, step: int) -> Iterator[int]:
+        """Where the records of a linked table lie; each says at `step` how far the next one is."""
+        for _ in range(min(count, _MOST_VERSIONS)):
+            if at is None:
+                return
+            yield at
+            if not (further := self._number("I", at + step)):
+                return
+            at += further
+
     def _strings(self) -> tuple[int, int]:
         start = self._offset(self._tag(_STRTAB))
         if start is None:
@@ -162,7 +213,7 @@ class Binary:
     def _address(self, name: bytes) -> int:
         """The value of an exported symbol, by the GNU hash table; 0 when it is not there."""
         table, symbols = self._offset(self._tag(_GNU_HASH)), self._offset(self._tag(_SYMTAB))
-        if table is None or symbols is None:
+        if table is None or symbols is None or not self._is_64:
             return 0
         buckets, first, blooms = (self._number("I", table + at) for at in (0, 4, 8))
         if buckets == 0:
@@ -217,3 +268,15 @@ def read(descriptor: int | None) -> Iterator[Binary | None]:
     with contextlib.closing(data):
         binary = Binary(data)
         yield binary if binary.is_elf else None
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[Binary]:
+    """The file at a path, which is no link; of what is no ELF file, or cannot be read, nothing is known."""
+    with contextlib.ExitStack() as stack:
+        found = None
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            found = stack.enter_context(read(descriptor))
+        yield found or Binary(b"")

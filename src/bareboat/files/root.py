@@ -1,4 +1,4 @@
-"""A machine's files below a root: `/`, or a driver's tree of its own (a driver container, a test)."""
+"""The files below a root, named as by who has it for `/`: a machine's, a driver container's, an image's."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import fnmatch
 import os
 import stat
 
-_MOST_LINKS = 40
+from bareboat.files.links import follow
 
 
-class Tree:
+class Root:
     """Paths are given as the machine names them; `real` says where they lie."""
 
     def __init__(self, root: str = "/") -> None:
@@ -18,37 +18,23 @@ class Tree:
 
     def real(self, path: str) -> str | None:
         """Where the path really lies, links followed without leaving the root; None when nothing is there."""
-        pending = [part for part in reversed(path.split("/")) if part and part != "."]
-        found: list[str] = []
-        links = 0
-        while pending:
-            part = pending.pop()
-            if part == "..":
-                if found:
-                    found.pop()
-                continue
-            here = "/".join((self._root, *found, part))
-            try:
-                target = os.readlink(here)
-            except OSError:
-                found.append(part)
-                continue
-            links += 1
-            if links > _MOST_LINKS:
-                return None
-            if target.startswith("/"):
-                found = []
-            pending += [piece for piece in reversed(target.split("/")) if piece and piece != "."]
-        there = "/".join((self._root, *found)) or "/"
-        return there if os.path.lexists(there) else None
 
-    def read(self, path: str) -> bytes:
-        """A file's content; nothing for what is not there or cannot be read."""
+        def target(step: str) -> str | None:
+            with contextlib.suppress(OSError):
+                return os.readlink(self._root + step)
+            return None
+
+        real = follow(path, target)
+        there = None if real is None else self._root + real
+        return there if there is not None and os.path.lexists(there) else None
+
+    def read(self, path: str, most: int = -1) -> bytes:
+        """A file's content, or its beginning; nothing for what is not there or cannot be read."""
         with contextlib.suppress(OSError):
             real = self.real(path)
             if real is not None and stat.S_ISREG(os.stat(real).st_mode):
                 with open(real, "rb") as stream:
-                    return stream.read()
+                    return stream.read(most)
         return b""
 
     def text(self, path: str) -> str:

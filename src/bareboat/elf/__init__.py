@@ -1,0 +1,1 @@
+"""ELF files, and where the dynamic loader finds the libraries that they need."""

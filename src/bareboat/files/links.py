@@ -1,0 +1,47 @@
+"""Symbolic links, followed as path_resolution(7) does, wherever the files are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+#: As many as Linux follows.
+MOST_LINKS = 40
+
+
+def follow(
+    path: str,
+    target: Callable[[str], str | None],
+    is_folder: Callable[[str], bool] = lambda _: True,
+) -> str | None:
+    """Where an absolute path leads, itself without links; None for nowhere, or after too many links.
+
+    `target`: of the link at a path without links on the way; None for what is no link, "" for nowhere.
+    `is_folder`: of such a path, for `..` behind it.
+    """
+    pending = _parts(path)
+    here = "/"
+    links = 0
+    while pending:
+        part = pending.pop()
+        if part == "..":
+            if not is_folder(here):
+                return None
+            here = os.path.dirname(here)
+            continue
+        step = f"{here.rstrip('/')}/{part}"
+        leads = target(step)
+        if leads is None:
+            here = step
+            continue
+        links += 1
+        if links > MOST_LINKS or not leads:
+            return None
+        if leads.startswith("/"):
+            here = "/"
+        pending += _parts(leads)
+    return here
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]

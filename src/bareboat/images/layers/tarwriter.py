@@ -1,0 +1,102 @@
+"""The entries of a tar: headers, contents, padding.
+
+Source: POSIX.1-2001 pax, https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_01
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import IO
+
+BLOCK = 512
+END = bytes(2 * BLOCK)
+
+_CHUNK = 1 << 20
+_FITS = 100
+_USTAR = struct.Struct("<100s8s8s8s12s12s8sc100s8s247x")
+
+
+def header(
+    name: bytes,
+    kind: bytes,
+    *,
+    mode: int,
+    size: int = 0,
+    mtime: int = 0,
+    link: bytes = b"",
+    plain: bool = True,
+) -> bytes:
+    """A ustar header of an entry of 0:0, after a pax header for what ustar has no room for.
+
+    `kind`: as in `tarstream`. Without `plain`, byte for byte as Python's tarfile writes it in pax format,
+    which also has records for names outside of ASCII: digests of captured layers are of those bytes.
+    """
+    records = b""
+    if not plain and not (_is_text(name) and _is_text(link)):
+        records += _record(b"hdrcharset", b"BINARY")
+    for key, value, fits in (
+        (b"path", name, len(name) <= _FITS and (plain or name.isascii())),
+        (b"linkpath", link, len(link) <= _FITS and (plain or link.isascii())),
+        (b"size", b"%d" % size, size < 8**11),
+        (b"mtime", b"%d" % mtime, 0 <= mtime < 8**11),
+    ):
+        if not fits:
+            records += _record(key, value)
+    if not plain:
+        name, link = _in_ascii(name), _in_ascii(link)
+    written = _ustar(
+        name[:_FITS],
+        kind,
+        mode=mode,
+        size=size if size < 8**11 else 0,
+        mtime=mtime if 0 <= mtime < 8**11 else 0,
+        link=link[:_FITS],
+    )
+    if not records:
+        return written
+    before = _ustar(b"././@PaxHeader", b"x", mode=0o644 if plain else 0, size=len(records), mtime=0, link=b"")
+    return before + records + padding(len(records)) + written
+
+
+def content(stream: IO[bytes], size: int) -> Iterator[bytes]:
+    """What follows the header of a file: its bytes, and padding. Raises EOFError where it has fewer."""
+    left = size
+    while left and (chunk := stream.read(min(_CHUNK, left))):
+        left -= len(chunk)
+        yield chunk
+    if left:
+        raise EOFError
+    yield padding(size)
+
+
+def padding(size: int) -> bytes:
+    """What fills the last block of so many bytes."""
+    return bytes(-size % BLOCK)
+
+
+def _ustar(name: bytes, kind: bytes, *, mode: int, size: int, mtime: int, link: bytes) -> bytes:
+    made = _USTAR.pack(
+        name, b"%07o" % mode, b"%07o" % 0, b"%07o" % 0, b"%011o" % size, b"%011o" % mtime, b" " * 8,
+        kind, link, b"ustar\x0000",
+    )  # fmt: skip
+    return made[:148] + b"%06o\0 " % sum(made) + made[156:]
+
+
+def _record(key: bytes, value: bytes) -> bytes:
+    rest = len(key) + len(value) + 3
+    length = rest + len(str(rest))
+    length = rest + len(str(length))
+    return b"%d %s=%s\n" % (length, key, value)
+
+
+def _in_ascii(name: bytes) -> bytes:
+    return name.decode(errors="surrogateescape").encode("ascii", "replace")
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
