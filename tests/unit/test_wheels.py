@@ -173,9 +173,10 @@ def test_what_is_not_installed() -> None:
     assert caught.value.remedy == "pip install no-such-thing"
 
 
-def test_a_requirement_that_is_missing(site: Path) -> None:
+@pytest.mark.parametrize("marker", ["", '; python_version >= "3"', '; extra == "x" or os_name == "posix"'])
+def test_a_requirement_that_is_missing(site: Path, marker: str) -> None:
     """A set that cannot be installed would be found out where there is no network."""
-    distribution(site, requires="Requires-Dist: no-such-thing>=1\n")
+    distribution(site, requires=f"Requires-Dist: no-such-thing>=1{marker}\n")
     with pytest.raises(BareboatError, match="no-such-thing is not installed"):
         wheels.wheel_set("demo.pkg")
 

@@ -21,8 +21,6 @@ from bareboat.errors import BareboatError
 #: What pip writes for itself; a wheel has none of it.
 _OF_PIP = frozenset({"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json"})
 _MOMENT = (1980, 1, 1, 0, 0, 0)
-_EXTRA = re.compile(r"\bextra\s*==")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def wheel_set(root: str = "bareboat") -> dict[str, bytes]:
@@ -30,26 +28,26 @@ def wheel_set(root: str = "bareboat") -> dict[str, bytes]:
 
     Raises BareboatError for what is not installed whole.
     """
+    from packaging.requirements import Requirement  # only `image save` reads requirements
+    from packaging.utils import canonicalize_name
+
     found: dict[str, bytes] = {}
-    pending, seen = [(root, False)], set()
+    pending, seen = [root], set()
     while pending:
-        name, perhaps = pending.pop()
-        key = re.sub(r"[-_.]+", "-", name).lower()
+        name = pending.pop()
+        key = canonicalize_name(name)
         if key in seen:
             continue
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            if perhaps:  # required on other machines only
-                continue
             raise BareboatError(f"{name} is not installed here", remedy=f"pip install {name}") from None
         seen.add(key)
         file, data = _wheel(distribution)
         found[file] = data
-        for requirement in distribution.requires or ():
-            needed, _, marker = requirement.partition(";")
-            if (match := _NAME.match(needed)) and not _EXTRA.search(marker):
-                pending.append((match[0], bool(marker)))
+        for requirement in map(Requirement, distribution.requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                pending.append(requirement.name)
     return dict(sorted(found.items()))
 
 
