@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bareboat.images.sources import manifest
-from bareboat.images.sources.source import Descriptor, Source
+from bareboat.images.oci.source import Descriptor, Source
+
+from bareboat.images.oci import manifest
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"

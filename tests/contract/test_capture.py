@@ -17,8 +17,8 @@ from environments import Captured, make_environment, run_in, site_packages
 from tools import tool
 
 from bareboat.errors import StoreError, UsageError
-from bareboat.images import oci
 from bareboat.images.capture import capture, inventory
+from bareboat.images.oci import export
 from bareboat.model import CaptureRequest, Image
 from bareboat.store import Store
 
@@ -32,7 +32,7 @@ def request_of(captured: Captured) -> CaptureRequest:
 @pytest.fixture(scope="module")
 def archive(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("archive") / "image.tar"
-    oci.save_archive(captured.store, captured.image, path, name=NAME)
+    export.save_archive(captured.store, captured.image, path, name=NAME)
     return path
 
 
@@ -295,7 +295,7 @@ def test_odd_names_reach_podman(tmp_path: Path) -> None:
         (tree / "tmp").mkdir()
         (tree / "tmp").chmod(0o1777)
         image, store = _image_of(tree, tmp_path / "store")
-        oci.save_archive(store, image, tmp_path / "odd.tar", name="odd")
+        export.save_archive(store, image, tmp_path / "odd.tar", name="odd")
         other("load", "--quiet", "--input", str(tmp_path / "odd.tar"))
         shell = 'cd "$("$1" image mount "$2")" && find . -mindepth 1 -printf "%m %P %l\\0"'
         done = other.as_its_user("sh", "-c", shell, "sh", other.program, "localhost/bareboat/odd:latest")
@@ -321,7 +321,7 @@ def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
         shutil.copytree(tree, scratch / "tree", symlinks=True)
         store.publish(scratch / "tree", store.layer(diff_id))
     layers = (Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=0),)
-    made = oci.metadata(layers, machine=os.uname().machine, environment={"A": "b"})
+    made = export.metadata(layers, machine=os.uname().machine, environment={"A": "b"})
     image = Image(digest=made.manifest_digest, layers=layers)
     store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     return image, store
@@ -334,7 +334,7 @@ def test_a_layer_that_was_changed_in_the_store_is_not_exported(tmp_path: Path) -
     (store.layer(image.layers[0].diff_id) / "file").write_text("y")
     target = tmp_path / "image.tar"
     with pytest.raises(StoreError, match="was changed in the store") as caught:
-        oci.save_archive(store, image, target, name="x")
+        export.save_archive(store, image, target, name="x")
     assert caught.value.remedy == "bareboat capture --fresh"
     assert [path.name for path in tmp_path.glob("image*")] == []
 
@@ -345,6 +345,6 @@ def test_equal_archives_have_equal_bytes(tmp_path: Path) -> None:
     written: list[Any] = []
     for name in ("one", "two"):
         image, store = _image_of(tmp_path / "tree", tmp_path / name)
-        oci.save_archive(store, image, tmp_path / f"{name}.tar", name="x")
+        export.save_archive(store, image, tmp_path / f"{name}.tar", name="x")
         written.append((tmp_path / f"{name}.tar").read_bytes())
     assert written[0] == written[1]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bareboat.images.oci.source import Descriptor
 from registries import (
     INDEX,
     MANIFEST,
@@ -30,7 +31,6 @@ from tools import tool
 from bareboat.errors import ImageError
 from bareboat.images.sources.remote.client import Options, RegistrySource, open_registry
 from bareboat.images.sources.remote.pusher import Pusher, open_pusher
-from bareboat.images.sources.source import Descriptor
 
 REPOSITORY = "lab/some-image"
 

@@ -11,17 +11,18 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from bareboat.images.oci.source import Document
 from environments import make_environment, site_packages
 
 from bareboat import site_layer
 from bareboat.errors import ImageError, PlanError, ToolError
-from bareboat.images import oci, upkeep
+from bareboat.images import upkeep
 from bareboat.images.capture import capture
 from bareboat.images.layers.flatten import copy
 from bareboat.images.layers.limits import Limits
 from bareboat.images.obtain import obtain
-from bareboat.images.sources import locate, manifest
-from bareboat.images.sources.source import Document
+from bareboat.images.oci import export, manifest
+from bareboat.images.sources import locate
 from bareboat.model import CaptureRequest, Image, MpiFamily, Site
 from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents
 from bareboat.probe import probe
@@ -130,7 +131,7 @@ def test_it_is_an_image_like_any_other(base: tuple[Store, Image], made: Image) -
     assert upkeep.verify(store, made).ok
     upkeep.collect_garbage(store, older_than_days=0)
     assert store.has_image(made.digest)
-    document = Document(data=oci.stored_config(store, made), media_type="", digest="")
+    document = Document(data=export.stored_config(store, made), media_type="", digest="")
     config = manifest.config(document, name="made")
     assert list(config.diff_ids) == [layer.diff_id for layer in made.layers]
     assert config.environment == made.environment

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import elves
 from archives import OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST
+from bareboat.images.oci.source import Document
 
 from bareboat.errors import BareboatError
 from bareboat.images import inside
-from bareboat.images.sources import manifest
+from bareboat.images.oci import manifest
 from bareboat.images.sources.remote import credentials
-from bareboat.images.sources.source import Document
 from fuzzing import Finding, Reader
 
 NAME = "quay.io/a/b:1"

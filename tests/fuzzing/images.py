@@ -16,6 +16,7 @@ from pathlib import Path
 
 import archives
 import zstandard
+from bareboat.images.oci.reference import Reference, Transport
 
 from bareboat.errors import BareboatError
 from bareboat.images import archive as delivered
@@ -24,9 +25,8 @@ from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.recipe import rebuild
 from bareboat.images.layers.unpack import unpack
 from bareboat.images.obtain import obtain
-from bareboat.images.sources import layouts
+from bareboat.images.oci import layouts
 from bareboat.images.sources.locate import Access
-from bareboat.images.sources.reference import Reference, Transport
 from bareboat.images.sources.sif import read_sif
 from bareboat.images.sources.squash import read_superblock, unpack_squashfs
 from bareboat.store import Store
@@ -214,7 +214,7 @@ def read_archive(data: bytes, scratch: Path) -> None:
         if other is not transport:
             with contextlib.suppress(BareboatError):
                 layouts.open_layout(path, other, scratch=scratch).document()
-    from bareboat.images import bundle
+    from bareboat.images.oci import bundle
 
     with contextlib.suppress(BareboatError):
         bundle.pins(path)

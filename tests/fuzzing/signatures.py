@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import signing
+from bareboat.images.oci.reference import parse
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -17,7 +18,6 @@ from bareboat.images.signatures.identity import Identity, Name
 from bareboat.images.signatures.openpgp import Keyring
 from bareboat.images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_claim
 from bareboat.images.signatures.sigstore import PublicKeys
-from bareboat.images.sources.reference import parse
 from fuzzing import CORPUS, Finding, Reader
 
 _NAME = "quay.io/a/b:1"

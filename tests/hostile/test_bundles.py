@@ -601,11 +601,11 @@ def test_a_site_s_layers_and_captures_keep_their_digest(tmp_path: Path) -> None:
     """Bareboat's own manifests name tars, which it can always write again."""
     from stored import image_of
 
-    from bareboat.images import oci
+    from bareboat.images.oci import export
 
     here, there = Desk(tmp_path / "here"), Desk(tmp_path / "there")
     layers = image_of(here.store, {"etc/passwd": "root"}, {"opt/bareboat/mpi": "mpi"}).layers
-    made = oci.metadata(layers, machine=os.uname().machine, environment={"A": "1"})
+    made = export.metadata(layers, machine=os.uname().machine, environment={"A": "1"})
     image = Image(digest=made.manifest_digest, layers=layers)
     here.store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     said = here("image", "save", image.digest, tmp_path / "x.tar")

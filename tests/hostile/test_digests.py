@@ -12,6 +12,9 @@ from typing import Any
 import digested
 import pytest
 from archives import tar_of
+from bareboat.images.oci.layouts import open_layout
+from bareboat.images.oci.reference import Transport, parse
+from bareboat.images.oci.source import Source
 from digested import MIXES, PARTS, Digested
 from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
@@ -19,11 +22,8 @@ from registries import INDEX, MANIFEST, FakeRegistry, answer
 from bareboat.errors import BareboatError, ImageError
 from bareboat.images import pull
 from bareboat.images.layers.limits import Limits
-from bareboat.images.sources.layouts import open_layout
-from bareboat.images.sources.reference import Transport, parse
 from bareboat.images.sources.remote.client import open_registry
 from bareboat.images.sources.remote.options import Options
-from bareboat.images.sources.source import Source
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(4)
@@ -325,7 +325,7 @@ def test_both_algorithms_of_one_layer_must_agree_with_it(
 def test_a_document_that_changed_in_the_store_is_found(
     what: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    from bareboat.images import oci
+    from bareboat.images.oci import export
     from bareboat.images.upkeep.verification import verify
 
     bring(ONE, "layout", tmp_path, fake, store)
@@ -336,7 +336,7 @@ def test_a_document_that_changed_in_the_store_is_found(
     path.write_bytes(path.read_bytes().replace(b"linux", b"Linux") + b" ")
     assert not verify(store, image).ok
     with pytest.raises(BareboatError, match="was changed there"):
-        oci.save_archive(store, image, tmp_path / "x.tar", name="x")
+        export.save_archive(store, image, tmp_path / "x.tar", name="x")
 
 
 def test_an_index_that_changed_in_the_store_covers_nothing(

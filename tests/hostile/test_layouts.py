@@ -32,14 +32,14 @@ from archives import (
     read_whole,
     tar_of,
 )
+from bareboat.images.oci.layouts import open_layout, sniff
+from bareboat.images.oci.reference import Transport
+from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import tool
 
 from bareboat.errors import BareboatError, ImageError
-from bareboat.images.sources.layouts import open_layout, sniff
-from bareboat.images.sources.reference import Transport
-from bareboat.images.sources.source import LARGEST_DOCUMENT, Descriptor
 
 ONE = handmade("one", "two")
 OTHER = handmade("other")
@@ -648,10 +648,10 @@ def test_reading_a_large_archive_takes_little_memory(tmp_path: Path) -> None:
         stream.seek(0, os.SEEK_END)
         stream.write(tar_of(without(DOCKER, name)))
     program = (
-        "import sys\nfrom bareboat.images.sources.layouts import *\n"
+        "import sys\nfrom bareboat.images.oci.layouts import *\n"
         "source = open_layout(sys.argv[1], Transport.DOCKER_ARCHIVE)\n"
         "import json\nlayer = json.loads(source.document().data)['layers'][0]\n"
-        "from bareboat.images.sources.source import Descriptor\n"
+        "from bareboat.images.oci.source import Descriptor\n"
         "d = Descriptor(media_type='', digest=layer['digest'], size=layer['size'])\n"
         "n = 0\nbuffer = memoryview(bytearray(1 << 20))\n"
         "with source.blob(d) as blob:\n"

@@ -14,11 +14,10 @@ from tools import tool
 
 from bareboat.cli.main import main
 from bareboat.errors import UsageError
-from bareboat.images import bundle
+from bareboat.images.oci import bundle, reference
 from bareboat.images.signatures import place, policy, scopes
 from bareboat.images.signatures.identity import Identity, Name, parse_name, read_identity
 from bareboat.images.signatures.payload import COSIGN, read_claim
-from bareboat.images.sources import reference
 
 _OK = '[{"type": "insecureAcceptAnything"}]'
 _KEY = '"type": "signedBy", "keyType": "GPGKeys", "keyPath": "/k"'

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from registries import (
@@ -45,7 +46,6 @@ from bareboat.images.sources.remote.auth import belongs
 from bareboat.images.sources.remote.client import Options, RegistrySource, open_registry
 from bareboat.images.sources.remote.location import Url, is_loopback
 from bareboat.images.sources.remote.pusher import Pusher, open_pusher
-from bareboat.images.sources.source import LARGEST_DOCUMENT, Descriptor
 
 LAYER = bytes(range(256)) * 4096  # 1 MiB
 BLOB = sha256(LAYER)

@@ -29,9 +29,9 @@ from bareboat.cli.main import main
 from bareboat.errors import ImageError, UsageError
 from bareboat.images.layers.limits import Limits
 from bareboat.images.obtain import obtain
+from bareboat.images.oci import reference
 from bareboat.images.pinning import check_reference
 from bareboat.images.signatures.check import check, holds
-from bareboat.images.sources import reference
 from bareboat.images.sources.locate import Access
 from bareboat.images.sources.remote.options import Options
 from bareboat.images.sources.remote.pusher import open_pusher

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat.images.capture import build
-from bareboat.images.layers import layer, tarstream, tarwriter
+from bareboat.images.layers import layer
+from bareboat.images.oci import tarreader, tarwriter
 
 # A tree is what it holds: path -> ("folder", mode) or ("file", mode, data) or ("link", target).
 Node = tuple[str, int] | tuple[str, int, bytes] | tuple[str, str]
@@ -261,7 +262,7 @@ _names = st.lists(
 @given(
     name=_names,
     link=_names,
-    kind=st.sampled_from([tarstream.FILE, tarstream.LINK, tarstream.SYMLINK, tarstream.FOLDER]),
+    kind=st.sampled_from([tarreader.FILE, tarreader.LINK, tarreader.SYMLINK, tarreader.FOLDER]),
     size=st.sampled_from([0, 5000, 8**11 - 1, 8**11, 2**40]),
     mode=st.sampled_from([0o644, 0o1777]),
 )
@@ -269,12 +270,12 @@ def test_headers_are_as_pythons_tarfile_writes_them(
     name: str, link: str, kind: bytes, size: int, mode: int
 ) -> None:
     """Digests of captured layers are of these bytes."""
-    name = name.rstrip("/") or "a" if kind == tarstream.FOLDER else name
+    name = name.rstrip("/") or "a" if kind == tarreader.FOLDER else name
     header = tarfile.TarInfo(name)
     header.type, header.size, header.mode, header.mtime = kind, size, mode, layer.EPOCH
-    header.linkname = link if kind in (tarstream.LINK, tarstream.SYMLINK) else ""
+    header.linkname = link if kind in (tarreader.LINK, tarreader.SYMLINK) else ""
     ours = tarwriter.header(
-        os.fsencode(name) + (b"/" if kind == tarstream.FOLDER else b""),
+        os.fsencode(name) + (b"/" if kind == tarreader.FOLDER else b""),
         kind,
         mode=mode,
         size=size,

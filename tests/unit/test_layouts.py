@@ -17,15 +17,15 @@ import archives
 import pytest
 import zstandard
 from archives import Handmade, digest_of, docker_files, entry, handmade, oci_files, put, read_whole, tar_of
+from bareboat.images.oci.archive import Archive
+from bareboat.images.oci.layouts import open_layout, sniff
+from bareboat.images.oci.reference import Transport
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import ordinary
 
 from bareboat.errors import ImageError, UsageError
-from bareboat.images.layers import tarstream
-from bareboat.images.sources.archive import Archive
-from bareboat.images.sources.layouts import open_layout, sniff
-from bareboat.images.sources.reference import Transport
+from bareboat.images.oci import tarreader
 from bareboat.images.sources.rootfs import read_facts
 
 ONE = handmade("one", "two")
@@ -274,7 +274,7 @@ def test_sizes_beyond_eight_gigabytes_are_read(tmp_path: Path) -> None:
             stream.truncate(len(header) + size + 507)
         found = Archive(path, name="it").find("big")
         assert found is not None
-        assert (found.kind, found.size, found.offset) == (tarstream.FILE, size, len(header))
+        assert (found.kind, found.size, found.offset) == (tarreader.FILE, size, len(header))
 
 
 # -- what a path is --------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from bareboat.errors import StoreError, UsageError
-from bareboat.images import oci
 from bareboat.images.layers import layer as canonical
 from bareboat.images.layers import rebuild
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.unpack import unpack
+from bareboat.images.oci import export
 from bareboat.model import Image, Layer, StoredLayer
 from bareboat.store import Store
 
@@ -185,7 +185,7 @@ def test_a_reader_that_goes_away_from_a_damaged_layer(store: Store, monkeypatch:
 
 
 def image_of(store: Store, *layers: Layer) -> Image:
-    made = oci.metadata(layers, machine="x86_64", environment={})
+    made = export.metadata(layers, machine="x86_64", environment={})
     image = Image(digest=made.manifest_digest, layers=layers, reference="docker.io/library/debian:12")
     store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     return image
@@ -194,13 +194,13 @@ def image_of(store: Store, *layers: Layer) -> Image:
 def test_an_archive_that_cannot_be_written_blames_the_archive(store: Store, tmp_path: Path) -> None:
     image = image_of(store, captured(store, FILES))
     with pytest.raises(UsageError, match="does not exist") as caught:
-        oci.save_archive(store, image, tmp_path / "none" / "x.tar", name="x")
+        export.save_archive(store, image, tmp_path / "none" / "x.tar", name="x")
     assert str(tmp_path / "none" / "x.tar") in caught.value.message
 
 
 def test_an_archive_of_pulled_layers(store: Store, tmp_path: Path) -> None:
     one, two = pulled(store, TAR), captured(store, {"x": b"y"})
-    digest = oci.save_archive(
+    digest = export.save_archive(
         store,
         image_of(store, one, two, one),
         tmp_path / "x.tar",
@@ -228,12 +228,12 @@ def test_an_image_whose_documents_were_changed(store: Store, tmp_path: Path, whi
     image = image_of(store, captured(store, FILES))
     digest = image.digest
     if which == "config":
-        digest = "sha256:" + hashlib.sha256(oci.stored_config(store, image)).hexdigest()
+        digest = "sha256:" + hashlib.sha256(export.stored_config(store, image)).hexdigest()
     if damage == "gone":
         store.blob(digest).unlink()
     else:
         store.blob(digest).write_bytes(b"{}")
     with pytest.raises(StoreError, match="lacks a document in the store") as caught:
-        oci.save_archive(store, image, tmp_path / "x.tar", name="x")
+        export.save_archive(store, image, tmp_path / "x.tar", name="x")
     assert caught.value.remedy == "bareboat image pull --fresh docker.io/library/debian:12"
     assert list(tmp_path.glob("x.tar*")) == []

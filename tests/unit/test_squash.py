@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from archives import sif_of, sif_part, superblock
+from bareboat.images.oci.layouts import open_layout
+from bareboat.images.oci.reference import Transport
 
 from bareboat.errors import ImageError, StoreError
 from bareboat.images.sources import squash
-from bareboat.images.sources.layouts import open_layout
-from bareboat.images.sources.reference import Transport
 
 
 def write(path: Path, data: bytes) -> Path:

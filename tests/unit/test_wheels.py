@@ -20,8 +20,8 @@ from builders import fake_digest
 
 from bareboat import __version__, codec
 from bareboat.errors import BareboatError, ImageError
-from bareboat.images import bundle, oci, wheels
 from bareboat.images.layers import layer as canonical
+from bareboat.images.oci import bundle, export, wheels
 from bareboat.model import Image, Layer, Pin
 from bareboat.store import Store
 
@@ -241,7 +241,7 @@ def small_image(store: Store, tmp_path: Path) -> Image:
         (tmp_path / "tree").rename(scratch / "tree")
         store.publish(scratch / "tree", store.layer(diff_id))
     layers = (Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=1, inodes=1),)
-    made = oci.metadata(layers, machine=os.uname().machine, environment={})
+    made = export.metadata(layers, machine=os.uname().machine, environment={})
     image = Image(digest=made.manifest_digest, layers=layers)
     store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     return image

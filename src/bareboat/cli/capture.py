@@ -39,7 +39,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import capture, oci
+    from bareboat.images import capture
+    from bareboat.images.oci import export
 
     options = context.options
     request = CaptureRequest(
@@ -61,7 +62,7 @@ def run(context: Context) -> int:
     if save is not None:
         outputs.check_room(save, image.size_bytes)
         context.progress.say(f"writing {save}")
-        oci.save_archive(context.store, image, save, name=options.name or "capture")
+        export.save_archive(context.store, image, save, name=options.name or "capture")
         context.progress.end()
     if options.json:
         console.result_json(image)

@@ -16,8 +16,8 @@ from bareboat.errors import ImageError, StoreError, UsageError
 
 if TYPE_CHECKING:  # `bareboat --help` builds every verb's parser, and must stay quick on a login node
     from bareboat.config import Settings
+    from bareboat.images.oci.reference import Reference
     from bareboat.images.sources.locate import Access
-    from bareboat.images.sources.reference import Reference
     from bareboat.model import CaptureRequest, Image, Job, Plan, Site
     from bareboat.mpi.site_layer import Contents
     from bareboat.store import Store

@@ -18,8 +18,9 @@ from pathlib import Path
 from bareboat import codec
 from bareboat.errors import StoreError
 from bareboat.images import lease, pack
-from bareboat.images.layers import layer, tarstream, tarwriter
+from bareboat.images.layers import layer
 from bareboat.images.layers.places import resolve
+from bareboat.images.oci import tarreader, tarwriter
 from bareboat.images.progress import Progress
 from bareboat.model import Image, Mount, PackedFile
 from bareboat.store import Store
@@ -129,23 +130,23 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> None:
             tarwriter.header, mode=stat.S_IMODE(state.st_mode), mtime=max(int(state.st_mtime), 0)
         )
         if stat.S_ISDIR(state.st_mode):
-            write(header(name + b"/", tarstream.FOLDER))
+            write(header(name + b"/", tarreader.FOLDER))
         elif stat.S_ISLNK(state.st_mode):
-            write(header(name, tarstream.SYMLINK, link=os.fsencode(os.readlink(full))))
+            write(header(name, tarreader.SYMLINK, link=os.fsencode(os.readlink(full))))
         elif stat.S_ISREG(state.st_mode):
             # Every file has a name in its layer too, so the count of names tells nothing.
             first = linked.setdefault((state.st_dev, state.st_ino), name)
             if first != name:
-                write(header(name, tarstream.LINK, link=first))
+                write(header(name, tarreader.LINK, link=first))
                 continue
             try:
                 stream = open(full, "rb", buffering=0)  # noqa: SIM115
             except PermissionError:
                 # One that even its owner may not read cannot be read in a container either.
-                write(header(name, tarstream.FILE))
+                write(header(name, tarreader.FILE))
                 continue
             with stream:
-                write(header(name, tarstream.FILE, size=state.st_size))
+                write(header(name, tarreader.FILE, size=state.st_size))
                 for data in tarwriter.content(stream, state.st_size):
                     write(data)
     write(tarwriter.END)

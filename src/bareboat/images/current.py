@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 
 from bareboat import architectures
+from bareboat.images.oci.reference import Reference, Transport
 from bareboat.images.signatures import place
 from bareboat.images.sources import locate
 from bareboat.images.sources.locate import Access
-from bareboat.images.sources.reference import Reference, Transport
 from bareboat.model import Image
 from bareboat.store import Store
 

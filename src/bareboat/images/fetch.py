@@ -21,12 +21,12 @@ import msgspec
 from bareboat import digests, execute
 from bareboat.errors import ImageError
 from bareboat.images import inside, lease, spool
-from bareboat.images.blobs import is_kept
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.unpack import unpack
+from bareboat.images.oci.blobs import is_kept
+from bareboat.images.oci.manifest import Config
+from bareboat.images.oci.source import Descriptor, Source
 from bareboat.images.progress import Progress
-from bareboat.images.sources.manifest import Config
-from bareboat.images.sources.source import Descriptor, Source
 from bareboat.images.view import View
 from bareboat.model import Image, Layer, StoredLayer
 from bareboat.store import Store

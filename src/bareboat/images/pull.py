@@ -13,12 +13,12 @@ from bareboat import digests, pinning
 from bareboat.clock import utc_now
 from bareboat.errors import ImageError
 from bareboat.images import lease
-from bareboat.images.blobs import is_kept
 from bareboat.images.current import Pulled
 from bareboat.images.layers.limits import Limits
+from bareboat.images.oci import manifest
+from bareboat.images.oci.blobs import is_kept
+from bareboat.images.oci.source import Descriptor, Document, Source
 from bareboat.images.progress import Progress
-from bareboat.images.sources import manifest
-from bareboat.images.sources.source import Descriptor, Document, Source
 from bareboat.model import Image, Pin
 from bareboat.store import Store
 

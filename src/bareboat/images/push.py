@@ -16,13 +16,12 @@ from typing import Protocol
 
 from bareboat import digests
 from bareboat.errors import ImageError
-from bareboat.images import oci
-from bareboat.images.blobs import Blobs
 from bareboat.images.layers import rebuild
+from bareboat.images.oci import export, manifest
+from bareboat.images.oci.blobs import Blobs
+from bareboat.images.oci.reference import Reference, Transport
+from bareboat.images.oci.source import Descriptor, Document, Source
 from bareboat.images.progress import Progress
-from bareboat.images.sources import manifest
-from bareboat.images.sources.reference import Reference, Transport
-from bareboat.images.sources.source import Descriptor, Document, Source
 from bareboat.model import Image, Layer
 from bareboat.store import Store
 
@@ -130,10 +129,10 @@ def push(
     Raises ImageError when the registry refuses, StoreError when a layer was changed in the store.
     """
     _check_goal(to, image.digest)
-    data = oci.stored_manifest(store, image)
+    data = export.stored_manifest(store, image)
     document = Document(data=data, media_type="", digest=image.digest)
     read = manifest.manifest(document, name=image.reference or image.digest)
-    config = oci.stored_config(store, image)
+    config = export.stored_config(store, image)
     media_type = read.media_type
     mount_from = None
     if origin is not None and origin.transport is Transport.REGISTRY and origin.registry == to.registry:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from bareboat import digests
 from bareboat.errors import ImageError
-from bareboat.images.sources.source import Blob, Descriptor, Source
+from bareboat.images.oci.source import Blob, Descriptor, Source
 
 _CHUNK = 1 << 20
 

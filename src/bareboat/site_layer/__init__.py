@@ -18,9 +18,10 @@ import msgspec
 
 from bareboat import codec
 from bareboat.errors import ImageError, StoreError, ToolError, UsageError
-from bareboat.images import lease, oci
+from bareboat.images import lease
 from bareboat.images.inside import look
 from bareboat.images.layers import layer as canonical
+from bareboat.images.oci import export
 from bareboat.images.view import View
 from bareboat.model import Image, Layer, Prefix, Site, SiteLayer, StoredLayer
 from bareboat.mpi.site_layer import PREFIX, RECIPE, Contents, environment, packages_folder
@@ -215,7 +216,7 @@ def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image
     """The image with one layer more. Its facts are read anew where the layer changes them."""
     variables = environment(image)
     layers = (*image.layers, layer)
-    described = oci.join(layers, config=_config(oci.stored_config(store, image), variables, layer))
+    described = export.join(layers, config=_config(export.stored_config(store, image), variables, layer))
     inside = look([store.layer(each.diff_id) for each in layers], environment=variables)
     added = dict(each.split("==") for each in contents.packages)
     made = msgspec.structs.replace(

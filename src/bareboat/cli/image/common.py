@@ -12,8 +12,8 @@ from bareboat.cli.common import Context, registry_access
 from bareboat.errors import BareboatError, StoreError
 
 if TYPE_CHECKING:
-    from bareboat.images.blobs import Blobs
     from bareboat.images.layers.limits import Limits
+    from bareboat.images.oci.blobs import Blobs
     from bareboat.images.sources.locate import Access
     from bareboat.images.upkeep import Amount
     from bareboat.model import Image
@@ -67,10 +67,10 @@ def access(context: Context, registry: str) -> Access:
 
 def blobs(context: Context, image: Image) -> Blobs:
     """Where the image's compressed layers are: kept in the store, or where the image was pulled from."""
-    from bareboat.images.blobs import Blobs, no_source
+    from bareboat.images.oci.blobs import Blobs, no_source
+    from bareboat.images.oci.reference import parse
+    from bareboat.images.oci.source import Source
     from bareboat.images.sources import locate
-    from bareboat.images.sources.reference import parse
-    from bareboat.images.sources.source import Source
 
     registry_access(context)  # a mistake in the flags is an error, whether or not a registry is asked
     if context.options.no_fetch or not image.reference:

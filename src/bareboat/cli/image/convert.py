@@ -24,8 +24,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import oci
     from bareboat.images.layers.flatten import copy, make_flat
+    from bareboat.images.oci import export
     from bareboat.images.sources import squash
 
     options, store = context.options, context.store
@@ -44,7 +44,7 @@ def run(context: Context) -> int:
         with store.guarded():
             match kind:
                 case "oci-archive":
-                    saved = oci.save_archive(
+                    saved = export.save_archive(
                         store,
                         image,
                         path,
@@ -57,7 +57,7 @@ def run(context: Context) -> int:
                     digest = saved.digest
                 case "sif":
                     with store.scratch() as scratch:
-                        oci.save_archive(
+                        export.save_archive(
                             store, image, scratch / "image.tar", name=name, rewrite=True, progress=progress
                         )
                         squash.make_sif(scratch / "image.tar", path, progress=progress)

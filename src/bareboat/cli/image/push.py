@@ -21,11 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    from bareboat.images.oci.reference import Transport, parse
+    from bareboat.images.oci.source import Source
     from bareboat.images.push import push
     from bareboat.images.sources import locate
-    from bareboat.images.sources.reference import Transport, parse
     from bareboat.images.sources.remote import pusher
-    from bareboat.images.sources.source import Source
 
     options, store = context.options, context.store
     image = find(context, options.image)

@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import bundle
+    from bareboat.images.oci import bundle
 
     options, store = context.options, context.store
     path = outputs.check(options.file)

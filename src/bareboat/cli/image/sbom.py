@@ -57,10 +57,10 @@ def run(context: Context) -> int:
 def _created(context: Context, image: Image) -> str:
     """When the image was made, by its config, to the second and in UTC as the config has it; else nothing."""
     from bareboat.errors import BareboatError
-    from bareboat.images import oci
+    from bareboat.images.oci import export
 
     with contextlib.suppress(BareboatError, ValueError, AttributeError, RecursionError):
-        created = json.loads(oci.stored_config(context.store, image)).get("created")
+        created = json.loads(export.stored_config(context.store, image)).get("created")
         found = _DATE.match(created) if isinstance(created, str) else None
         if found and datetime.fromisoformat(found[0]):
             return found[0] + "Z"

@@ -7,12 +7,12 @@ import stat
 from pathlib import Path
 
 from bareboat import architectures
-from bareboat.images import oci
 from bareboat.images.capture import bytecode, facts
 from bareboat.images.capture.collect import Collection, Item, Part, changed
 from bareboat.images.capture.libraries import Inventory
 from bareboat.images.inside import COMPILERS
 from bareboat.images.layers import layer
+from bareboat.images.oci import export
 from bareboat.images.progress import Progress
 from bareboat.model import Image, Layer, Prefix, StoredLayer
 from bareboat.store import Store
@@ -77,7 +77,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
     searched = list(dict.fromkeys([*environment["PATH"].split(":"), *found.program_folders]))
     environment["PATH"] = ":".join(searched)
     machine = os.uname().machine
-    described = oci.metadata(layers, machine=machine, environment=environment)
+    described = export.metadata(layers, machine=machine, environment=environment)
     image = Image(
         digest=described.manifest_digest,
         layers=layers,

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 
 from bareboat import digests
-from bareboat.images.layers.inflation import inflate
 from bareboat.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
+from bareboat.images.oci.inflation import inflate
 
 #: Blocks under way to each of two threads.
 _QUEUED = 12

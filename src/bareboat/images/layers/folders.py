@@ -19,8 +19,8 @@ from bareboat.images.layers import recipe as recipes
 from bareboat.images.layers.copies import FOLDER, NEW_FILE
 from bareboat.images.layers.limits import Limits, too_many
 from bareboat.images.layers.stamps import Stamps
-from bareboat.images.layers.tarstream import shown
 from bareboat.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, is_whiteout
+from bareboat.images.oci.tarreader import shown
 
 #: What an entry itself is to blame for; all else is the file system's or the machine's affair.
 ENTRYS_FAULT = frozenset(

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 
 from bareboat import digests
-from bareboat.images.layers import tarstream, tarwriter
+from bareboat.images.oci import tarreader, tarwriter
 
 #: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can hold.
 EPOCH = 315532800
@@ -58,11 +58,11 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
         full = os.path.join(tree, path)
         header = functools.partial(tarwriter.header, mtime=EPOCH, plain=False)
         if stat.S_ISDIR(state.st_mode):
-            put(header(name + b"/", tarstream.FOLDER, mode=mode))
+            put(header(name + b"/", tarreader.FOLDER, mode=mode))
         elif stat.S_ISLNK(state.st_mode):
-            put(header(name, tarstream.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full))))
+            put(header(name, tarreader.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full))))
         elif stat.S_ISREG(state.st_mode):
-            put(header(name, tarstream.FILE, mode=mode, size=state.st_size))
+            put(header(name, tarreader.FILE, mode=mode, size=state.st_size))
             try:
                 with open(full, "rb", buffering=0) as stream:
                     for data in tarwriter.content(stream, state.st_size):

@@ -43,7 +43,7 @@ def bomb(name: str, max_ratio: float, packed_bytes: int, made_bytes: int) -> Ima
 
 def too_large(name: str, limits: Limits, entry: bytes = b"") -> ImageError:
     """The error for a layer that unpacks, or claims to unpack, to more bytes than allowed."""
-    from bareboat.images.layers.tarstream import shown  # here, because limits are set without any tar
+    from bareboat.images.oci.tarreader import shown  # here, because limits are set without any tar
 
     allowed = limits.max_unpacked_bytes
     return ImageError(

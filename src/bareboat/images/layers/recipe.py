@@ -29,7 +29,7 @@ from isal import isal_zlib
 from bareboat import digests
 from bareboat.errors import ImageError, StoreError
 from bareboat.files import failures
-from bareboat.images.layers.tarstream import shown
+from bareboat.images.oci.tarreader import shown
 
 MAGIC = b"bareboat recipe1"
 

@@ -15,12 +15,12 @@ from typing import NoReturn
 
 from isal import isal_zlib
 
-from bareboat.images.layers import tarstream
 from bareboat.images.layers.copies import FOLDER, copy_entry
 from bareboat.images.layers.folders import ENTRYS_FAULT, FULL, Folders
 from bareboat.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
-from bareboat.images.layers.tarstream import Entry, Tar, shown
 from bareboat.images.layers.whiteouts import AUFS, OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_whiteout
+from bareboat.images.oci import tarreader
+from bareboat.images.oci.tarreader import Entry, Tar, shown
 
 #: Why a link is refused where a copy works.
 _NO_LINK = frozenset({errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -46,7 +46,7 @@ class Tree(Folders):
         name, kind = entry.name, entry.kind
         if name[:2] == b"./":
             name = name[2:]
-        if kind == tarstream.FOLDER:
+        if kind == tarreader.FOLDER:
             name = name.rstrip(b"/")
         # All that is not plain names between single slashes.
         if name[:1] in b"./" or b"/." in name or b"//" in name or name[-1:] == b"/":
@@ -60,7 +60,7 @@ class Tree(Folders):
             self._hide(folder, base, entry.mtime_ns)
             tar.skip(entry.size)
             return None
-        if kind != tarstream.FILE:
+        if kind != tarreader.FILE:
             self._write_other(entry, name, tar)
             return None
         if not base:
@@ -90,26 +90,26 @@ class Tree(Folders):
     def _write_other(self, entry: Entry, path: bytes, tar: Tar) -> None:
         """Make what is no plain file."""
         kind, mtime_ns = entry.kind, entry.mtime_ns
-        if kind == tarstream.FOLDER:
+        if kind == tarreader.FOLDER:
             self._write_folder(entry, path)
             return
-        if kind in (tarstream.CHARACTER, tarstream.BLOCK_DEVICE):
+        if kind in (tarreader.CHARACTER, tarreader.BLOCK_DEVICE):
             self._note("device nodes were left out, which only root can make", path)
             if len(self._left_out) < 1000:
                 self._left_out.add(path)
             return
-        if kind == tarstream.VOLUME:
+        if kind == tarreader.VOLUME:
             return
         folder, _, base = path.rpartition(b"/")
         if not base:
             self.refuse(entry.name, "has no name")
         self._enter(folder, mtime_ns)
         self.here = None
-        if kind == tarstream.LINK:
+        if kind == tarreader.LINK:
             self._write_link(entry, path, tar)
             return
         real = self.prefix + base
-        if kind == tarstream.SYMLINK and not entry.link:
+        if kind == tarreader.SYMLINK and not entry.link:
             self.refuse(entry.name, "is a symbolic link to nothing")
         try:
             self._make(entry, base)
@@ -122,7 +122,7 @@ class Tree(Folders):
             self._note("extended attributes could not be kept on links and pipes", path)
 
     def _make(self, entry: Entry, base: bytes) -> None:
-        if entry.kind == tarstream.SYMLINK:
+        if entry.kind == tarreader.SYMLINK:
             os.symlink(entry.link, base, dir_fd=self.here_fd)
         else:
             permissions = entry.mode & 0o777 | 0o600
@@ -247,7 +247,7 @@ class Tree(Folders):
         super()._forget_folders()
         self._copies.clear()  # something else may lie on the way to them
 
-    def write_sparse(self, out: int, sparse: tarstream.Sparse, tar: Tar, literal: bytes, base: bytes) -> None:
+    def write_sparse(self, out: int, sparse: tarreader.Sparse, tar: Tar, literal: bytes, base: bytes) -> None:
         """Write the pieces of a sparse file where they belong; holes stay holes."""
         self.unpacked_bytes += sparse.size
         if self.unpacked_bytes > self.limits.max_unpacked_bytes:

@@ -14,12 +14,12 @@ from pathlib import Path
 from isal import isal_zlib
 
 from bareboat.images.layers import recipe as recipes
-from bareboat.images.layers import tarstream
 from bareboat.images.layers.copies import NEW_FILE
 from bareboat.images.layers.flow import Flow
 from bareboat.images.layers.limits import Limits, too_many
-from bareboat.images.layers.tarstream import Tar
 from bareboat.images.layers.tree import Tree
+from bareboat.images.oci import tarreader
+from bareboat.images.oci.tarreader import Tar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def _write_entries(tar: Tar, tree: Tree, recorder: recipes.Recorder | None) -> N
         try:
             folder, _, base = name.rpartition(b"/")
             # A plain name where the last one was needs no further look; b"" is in every bytes.
-            if folder != tree.here or base[:1] in b"." or kind != tarstream.FILE or sparse is not None:
+            if folder != tree.here or base[:1] in b"." or kind != tarreader.FILE or sparse is not None:
                 tree.entries = count
                 tree.unpacked_bytes += files_bytes
                 files_bytes = 0

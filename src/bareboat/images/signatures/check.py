@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from bareboat.clock import utc_now
 from bareboat.digests import short
 from bareboat.errors import ImageError, UsageError
+from bareboat.images.oci.reference import Reference, Transport
 from bareboat.images.signatures import place, policy, scopes
 from bareboat.images.signatures.identity import Identity, Name
 from bareboat.images.signatures.policy import (
@@ -22,7 +23,6 @@ from bareboat.images.signatures.policy import (
     SigstoreSigned,
 )
 from bareboat.images.sources.locate import Access
-from bareboat.images.sources.reference import Reference, Transport
 from bareboat.model import Pin, Signer, Trust
 from bareboat.printable import one_line
 

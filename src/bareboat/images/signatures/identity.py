@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bareboat.errors import UsageError
-from bareboat.images.sources import reference
+from bareboat.images.oci import reference
 
 _ALONE = ("matchExact", "matchRepoDigestOrExact", "matchRepository")
 _NEEDED = {

@@ -9,7 +9,7 @@ import os
 import posixpath
 import re
 
-from bareboat.images.sources.reference import Reference, Transport
+from bareboat.images.oci.reference import Reference, Transport
 
 _PATHS = ("dir", "oci", "oci-archive", "sif", "squashfs", "rootfs")
 _ATOMIC = re.compile(r"(\*(\.[\w-]+)+|[^/:*]+(:[0-9]+)?)(/[^/:]+){0,2}(:[^/:]+)?")

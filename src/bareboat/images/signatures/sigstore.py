@@ -17,9 +17,9 @@ import msgspec
 
 from bareboat import codec, digests
 from bareboat.errors import ImageError, UsageError
+from bareboat.images.oci.manifest import check_digest
+from bareboat.images.oci.source import Descriptor
 from bareboat.images.signatures.payload import LARGEST_PAYLOAD
-from bareboat.images.sources.manifest import check_digest
-from bareboat.images.sources.source import Descriptor
 
 if TYPE_CHECKING:
     from bareboat.images.sources.remote.client import RegistrySource

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from bareboat.errors import StoreError, UsageError
 from bareboat.files import untrusted
-from bareboat.images.sources import reference
-from bareboat.images.sources.reference import Reference, Transport
-from bareboat.images.sources.source import Source
+from bareboat.images.oci import reference
+from bareboat.images.oci.reference import Reference, Transport
+from bareboat.images.oci.source import Source
 from bareboat.model import Image
 from bareboat.store import Store
 
@@ -89,7 +89,7 @@ def read(text: str, *, folder: str) -> Reference:
         or ("/" in text and os.path.exists(there))
         or (text.endswith(_SUFFIXES) and os.path.isfile(there))
     ):
-        from bareboat.images.sources import layouts
+        from bareboat.images.oci import layouts
 
         path = os.path.join(folder, os.path.expanduser(text))
         return reference.at_path(layouts.sniff(path), path, folder=folder)
@@ -138,7 +138,7 @@ def open_source(
         return client.open_registry(
             found.registry, found.repository, found.wanted, options=remote_options(found.registry, access)
         )
-    from bareboat.images.sources import layouts
+    from bareboat.images.oci import layouts
 
     return layouts.open_layout(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
 

@@ -22,11 +22,11 @@ from bareboat import codec, digests
 from bareboat.architectures import ELF_BYTES, of_elf
 from bareboat.errors import ImageError
 from bareboat.files.root import Root
-from bareboat.images.layers import tarstream, tarwriter
 from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
-from bareboat.images.sources.archive import Archive
-from bareboat.images.sources.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
-from bareboat.images.sources.source import Blob, Descriptor, Document, Joined, LocalSource
+from bareboat.images.oci import tarreader, tarwriter
+from bareboat.images.oci.archive import Archive
+from bareboat.images.oci.manifest import OCI_CONFIG, OCI_LAYER, document, make_manifest
+from bareboat.images.oci.source import Blob, Descriptor, Document, Joined, LocalSource
 from bareboat.paths import DEFAULT_PATH
 
 _CREATED = "1980-01-01T00:00:00Z"
@@ -194,7 +194,7 @@ class TarballSource(LocalSource):
             environment = {"PATH": DEFAULT_PATH}
             architecture = "unknown"
             for each, member in self._archive.members.items():
-                if member.kind is not tarstream.FILE:
+                if member.kind != tarreader.FILE:
                     continue
                 if each == _CH:
                     environment |= _lines(self._archive.read(member, largest=_LARGEST_TEXT))
@@ -221,9 +221,9 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
         header = functools.partial(tarwriter.header, mtime=int(state.st_mtime_ns // 10**9))
         if stat.S_ISDIR(state.st_mode):
             mode = stat.S_IMODE(state.st_mode) & 0o1777 | 0o700
-            yield header(raw + b"/", tarstream.FOLDER, mode=mode)
+            yield header(raw + b"/", tarreader.FOLDER, mode=mode)
         elif stat.S_ISLNK(state.st_mode):
-            yield header(raw, tarstream.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
+            yield header(raw, tarreader.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
         elif not stat.S_ISREG(state.st_mode):
             left_out.add(f"/{_shown(path)}: neither file, folder nor symbolic link")
         else:
@@ -231,11 +231,11 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
             if state.st_nlink > 1:
                 same = first_names.setdefault((state.st_dev, state.st_ino), raw)
                 if same != raw:
-                    yield header(raw, tarstream.LINK, mode=mode, link=same)
+                    yield header(raw, tarreader.LINK, mode=mode, link=same)
                     continue
             if state.st_size > max(RATIO_FROM_BYTES, max_ratio * state.st_blocks * tarwriter.BLOCK):
                 _check_holes(full, state.st_size, max_ratio, name)
-            yield header(raw, tarstream.FILE, mode=mode, size=state.st_size)
+            yield header(raw, tarreader.FILE, mode=mode, size=state.st_size)
             try:
                 with open(full, "rb", buffering=0) as stream:
                     yield from tarwriter.content(stream, state.st_size)

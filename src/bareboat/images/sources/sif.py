@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bareboat import architectures
 from bareboat.errors import ImageError
-from bareboat.images.sources.archive import open_regular
+from bareboat.images.oci.archive import open_regular
 
 MAGIC = b"SIF_MAGIC\0"
 #: Before it stands the line that lets a shell start the file.

@@ -227,7 +227,7 @@ def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
 
 def _in_full(reference: str) -> str:
     """As a pull pins it: `debian:12` becomes `docker.io/library/debian:12`."""
-    from bareboat.images.sources.reference import parse
+    from bareboat.images.oci.reference import parse
 
     try:
         return str(parse(reference, folder="/"))

@@ -13,14 +13,14 @@ from typing import TypeVar
 
 from bareboat import digests
 from bareboat.errors import ImageError, UsageError
-from bareboat.images.sources.manifest import check_digest
+from bareboat.images.oci.manifest import check_digest
+from bareboat.images.oci.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
 from bareboat.images.sources.remote.endpoint import Endpoint, Missing
 from bareboat.images.sources.remote.exchange import Patience
 from bareboat.images.sources.remote.failure import Broken
 from bareboat.images.sources.remote.http import Response, Transport
 from bareboat.images.sources.remote.location import mirror_url, registry_url
 from bareboat.images.sources.remote.options import Options
-from bareboat.images.sources.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
 
 __all__ = ["Options", "RegistrySource", "open_registry"]
 

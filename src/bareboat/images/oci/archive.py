@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from bareboat.errors import ImageError, StoreError
-from bareboat.images.layers import inflation, tarstream
 from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES, bomb
+from bareboat.images.oci import inflation, tarreader
 
 #: As much of a compressed file is read at once: what it swells to is compared with what was read.
 _PACKED_CHUNK = 1 << 16
@@ -29,7 +29,7 @@ _BEYOND = 2**62
 
 _AGAIN = "copy or make the file again; it may have been cut off"
 
-#: The kind of a file whose bytes do not lie in one piece; the others are those of `tarstream`.
+#: The kind of a file whose bytes do not lie in one piece; the others are those of `tarreader`.
 SPARSE = b"S"
 
 
@@ -154,11 +154,11 @@ class Archive:
                 raise ImageError(f"{self.name}: the entry {_shown(first)} is a link to {_shown(name)}, "
                                  "which is not in the archive")  # fmt: skip
             match member.kind:
-                case tarstream.FILE:
+                case tarreader.FILE:
                     return member
-                case tarstream.SYMLINK:
+                case tarreader.SYMLINK:
                     name = _normal(posixpath.join(posixpath.dirname(name), member.target), self.name)
-                case tarstream.LINK:
+                case tarreader.LINK:
                     name = _normal(member.target, self.name)
                 case _:
                     raise ImageError(f"{self.name}: the entry {_shown(name)} is not a plain file")
@@ -185,7 +185,7 @@ class Archive:
 
     def _add(self, member: Member) -> None:
         name = _normal(member.name, self.name)
-        if member.kind is not tarstream.FOLDER:
+        if member.kind != tarreader.FOLDER:
             if name in self.members:
                 self.repeated.add(name)
             self.members[name] = member
@@ -204,7 +204,7 @@ def first_names(path: str | os.PathLike[str], head: bytes, *, name: str, most_by
             yield from (member.name for member in _walk(stream.fileno(), name=name))
             return
         blocks = inflated(stream, name=name, max_ratio=MAX_RATIO)
-        tar = tarstream.Tar(lambda: next(blocks, None), _drop, name=name, again=_AGAIN)
+        tar = tarreader.Tar(lambda: next(blocks, None), _drop, name=name, again=_AGAIN)
         passed = 0
         while passed <= most_bytes and (entry := tar.next()) is not None:
             yield os.fsdecode(entry.name)
@@ -222,7 +222,7 @@ def _walk(descriptor: int, *, name: str) -> Iterator[Member]:
         at += len(data)
         return data or None
 
-    tar = tarstream.Tar(read, _drop, name=name, again=_AGAIN)
+    tar = tarreader.Tar(read, _drop, name=name, again=_AGAIN)
     while (entry := tar.next()) is not None:
         kind = entry.kind if entry.sparse is None else SPARSE
         offset = at - tar.at_hand
@@ -246,7 +246,7 @@ def _normal(path: str, name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    return repr(tarstream.shown(os.fsencode(name)))
+    return repr(tarreader.shown(os.fsencode(name)))
 
 
 def _spool(packed: IO[bytes], scratch: Path | None, *, name: str, max_ratio: float) -> IO[bytes]:

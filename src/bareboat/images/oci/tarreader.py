@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from bareboat.errors import ImageError
-from bareboat.images.layers.inflation import AGAIN
+from bareboat.images.oci.inflation import AGAIN
 
 BLOCK = 512
 

@@ -115,7 +115,7 @@ def _members(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
                 f"{distribution.metadata['Name']} is installed as a link to its source",
                 remedy=f"pip install --force-reinstall {distribution.metadata['Name']}",
             )
-        package = Path(__file__).parents[1]
+        package = Path(__file__).parents[2]
         for source in (*sorted(package.rglob("*")), package.with_name("bareboat_meter.py")):
             if source.is_file() and source.suffix != ".pyc":
                 yield source.relative_to(package.parent).as_posix(), source

@@ -14,7 +14,7 @@ import msgspec
 
 from bareboat import architectures, codec, digests
 from bareboat.errors import ImageError
-from bareboat.images.sources.source import LARGEST_DOCUMENT, Descriptor, Document
+from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor, Document
 from bareboat.model import Process
 from bareboat.model.execution import fault
 

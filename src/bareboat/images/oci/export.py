@@ -15,12 +15,11 @@ from typing import IO
 from bareboat import architectures, codec, digests
 from bareboat.errors import ImageError, StoreError
 from bareboat.files import outputs
-from bareboat.images.blobs import Blobs
 from bareboat.images.layers import layer as layers
-from bareboat.images.layers import rebuild, tarwriter
-from bareboat.images.layers.tarstream import FILE, FOLDER
-from bareboat.images.progress import Progress
-from bareboat.images.sources.manifest import (
+from bareboat.images.layers import rebuild
+from bareboat.images.oci import tarwriter
+from bareboat.images.oci.blobs import Blobs
+from bareboat.images.oci.manifest import (
     OCI_CONFIG,
     OCI_INDEX,
     OCI_LAYER,
@@ -29,7 +28,9 @@ from bareboat.images.sources.manifest import (
     make_manifest,
     manifest,
 )
-from bareboat.images.sources.source import Descriptor, Document
+from bareboat.images.oci.source import Descriptor, Document
+from bareboat.images.oci.tarreader import FILE, FOLDER
+from bareboat.images.progress import Progress
 from bareboat.model import Image, Layer
 from bareboat.store import Store
 

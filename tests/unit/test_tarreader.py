@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 import tars
 import zstandard
+from bareboat.images.oci.inflation import inflate
+from bareboat.images.oci.tarreader import Entry, Tar, shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat.errors import ImageError
-from bareboat.images.layers import inflation, tarstream
-from bareboat.images.layers.inflation import inflate
-from bareboat.images.layers.tarstream import Entry, Tar, shown
+from bareboat.images.oci import inflation, tarreader
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:
@@ -140,8 +140,8 @@ def test_ustar_entry(name: bytes) -> None:
 
 def test_v7_entries() -> None:
     v7 = {"magic": bytes(8), "kind": b"\0"}
-    assert one(tars.archive(tars.file(b"file", b"x", **v7))).kind == tarstream.FILE
-    assert one(tars.archive(tars.header(b"folder/", **v7))).kind == tarstream.FOLDER  # type: ignore[arg-type]
+    assert one(tars.archive(tars.file(b"file", b"x", **v7))).kind == tarreader.FILE
+    assert one(tars.archive(tars.header(b"folder/", **v7))).kind == tarreader.FOLDER  # type: ignore[arg-type]
 
 
 def test_ustar_prefix_is_put_before_the_name() -> None:

@@ -19,18 +19,11 @@ import msgspec
 
 from bareboat import codec, digests
 from bareboat.errors import ImageError, UsageError
-from bareboat.images.layers.inflation import is_compressed
 from bareboat.images.layers.limits import MAX_RATIO
-from bareboat.images.sources import manifest, sif, squash
-from bareboat.images.sources.archive import (
-    Archive,
-    Member,
-    Section,
-    first_names,
-    inflated,
-    open_regular,
-)
-from bareboat.images.sources.manifest import (
+from bareboat.images.oci import manifest
+from bareboat.images.oci.archive import Archive, Member, Section, first_names, inflated, open_regular
+from bareboat.images.oci.inflation import is_compressed
+from bareboat.images.oci.manifest import (
     OCI_CONFIG,
     OCI_INDEX,
     OCI_LAYER,
@@ -40,12 +33,8 @@ from bareboat.images.sources.manifest import (
     document,
     make_manifest,
 )
-from bareboat.images.sources.reference import Transport
-from bareboat.images.sources.rootfs import (
-    FolderSource,
-    TarballSource,
-)
-from bareboat.images.sources.source import (
+from bareboat.images.oci.reference import Transport
+from bareboat.images.oci.source import (
     LARGEST_DOCUMENT,
     Blob,
     Descriptor,
@@ -53,6 +42,11 @@ from bareboat.images.sources.source import (
     Joined,
     LocalSource,
     Source,
+)
+from bareboat.images.sources import sif, squash
+from bareboat.images.sources.rootfs import (
+    FolderSource,
+    TarballSource,
 )
 
 _BLOB = re.compile(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")

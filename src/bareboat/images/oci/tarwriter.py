@@ -29,7 +29,7 @@ def header(
 ) -> bytes:
     """A ustar header of an entry of 0:0, after a pax header for what ustar has no room for.
 
-    `kind`: as in `tarstream`. Without `plain`, byte for byte as Python's tarfile writes it in pax format,
+    `kind`: as in `tarreader`. Without `plain`, byte for byte as Python's tarfile writes it in pax format,
     which also has records for names outside of ASCII: digests of captured layers are of those bytes.
     """
     records = b""

@@ -18,15 +18,15 @@ import msgspec
 
 from bareboat import codec, pinning
 from bareboat.errors import ImageError, UsageError
-from bareboat.images import oci
-from bareboat.images.blobs import Blobs
-from bareboat.images.layers.inflation import is_compressed
-from bareboat.images.layers.tarstream import FILE
+from bareboat.images.oci import export
+from bareboat.images.oci.archive import Archive, open_regular
+from bareboat.images.oci.blobs import Blobs
+from bareboat.images.oci.inflation import is_compressed
+from bareboat.images.oci.reference import Transport, parse
+from bareboat.images.oci.source import LARGEST_DOCUMENT
+from bareboat.images.oci.tarreader import FILE
+from bareboat.images.oci.wheels import locked, wheel_set
 from bareboat.images.progress import Progress
-from bareboat.images.sources.archive import Archive, open_regular
-from bareboat.images.sources.reference import Transport, parse
-from bareboat.images.sources.source import LARGEST_DOCUMENT
-from bareboat.images.wheels import locked, wheel_set
 from bareboat.model import Image, Pin
 from bareboat.printable import one_line
 from bareboat.store import Store
@@ -80,7 +80,7 @@ def save(
     blobs: Blobs | None = None,
     rewrite: bool = False,
     progress: Progress = lambda *_: None,
-) -> oci.Saved:
+) -> export.Saved:
     """Write the bundle, whole or not at all. Raises StoreError for a layer that was changed in the store,
     BareboatError when Bareboat cannot be packed."""
     pins = [pin for pin in pins if _names_registry(pin.reference)]
@@ -91,7 +91,7 @@ def save(
     wheels = wheel_set()
     extra |= {f"bareboat/wheels/{file}": data for file, data in wheels.items()}
     extra[_LOCK] = locked(wheels).encode()
-    return oci.save_archive(
+    return export.save_archive(
         store,
         image,
         path,

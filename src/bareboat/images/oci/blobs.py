@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from bareboat import digests
 from bareboat.errors import ImageError
-from bareboat.images.sources.source import Descriptor, Source
+from bareboat.images.oci.source import Descriptor, Source
 from bareboat.store import Store
 
 #: Gives the bytes of a blob from the beginning, each time it is called; verified when they end.
