@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bareboat.errors import StoreError
 from bareboat.files import untrusted
+from bareboat.printable import one_line
 
 CONTROL, RANKS = "control", "ranks"
 
@@ -67,6 +68,12 @@ def ended(path: Path) -> tuple[int, int] | None:
     if found is None:
         raise damaged(path, OSError(0, "it holds no exit code"))
     return None if found[2] is None else (int(found[1]), int(found[2]))
+
+
+def world_mark(folder: Path) -> str:
+    """In what groups the ranks of a run may be, which should be one world; "" where nothing speaks for it."""
+    said = text(control(folder) / "world" / "apart", limit=4096)
+    return one_line(said.strip()) if said else ""
 
 
 def files_of(folder: Path, *, most: int) -> Iterator[Path]:

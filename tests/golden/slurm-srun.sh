@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:d8eb6d5a81b8.
+# Written by Bareboat 0.1.0, plan sha256:1efdb35058af.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -146,6 +146,136 @@ if [ "$part" = --signal ]; then # from the first node
   exit
 fi
 
+# Whether the ranks are one world: by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+  local pids processes
+  mapfile -t pids < <(run_pids)
+  [ "${#pids[@]}" -gt 0 ] || return
+  processes=("${pids[@]/#//proc/}")
+  {
+    printf 'own %s\n' "$(readlink /proc/self/ns/net)"
+    grep -zsaHE '^RANK=[0-9]{1,9}$' "${processes[@]/%//environ}" | tr '\0' '\n'
+    sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
+    find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
+    find "${processes[@]/%//ns/net}" -printf '%p %l\n'
+    grep -lsE '/libmpi[^/]*[.]so' "${processes[@]/%//maps}" | sed 's/$/ shared mpi/'
+    cat /proc/net/tcp /proc/net/tcp6
+  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+      if (pid in above) return "n" unit
+      for (; pid in parent && hops < 1000; hops++) {
+        if (pid in rank) return rank[pid]
+        pid = parent[pid]
+      }
+      return only ? the_rank : "unknown"
+    }
+    function address(text) { # an IPv4 address is the same in the table of IPv6
+      sub(/^0000000000000000FFFF0000/, "", text)
+      return text
+    }
+    { split($1, part, /[\/:=]/); pid = part[3] }
+    $1 == "own" { own = $2 }
+    $1 == "parent" { parent[$2] = $3 }
+    part[4] == "environ" { the_rank = rank[pid] = part[6] + 0 }
+    part[4] == "fd" { readable[pid]; if ($2 ~ /^socket:/) { inode = substr($2, 9) + 0; has[pid, inode] } }
+    part[4] == "ns" && $2 != own { elsewhere[pid] }
+    $2 == "shared" { shared[pid, $3] }
+    $4 == "01" { ends[$10 + 0] = address($2) " " address($3) }
+    END {
+      for (pid in rank) for (up = parent[pid]; up in parent; up = parent[up]) if (!(up in rank)) above[up]
+      for (pid in parent) {
+        who = entity(pid)
+        here[who]
+        if (!(pid in readable) || pid in elsewhere) hidden[who]
+      }
+      for (who in here) if (who ~ /^[0-9]+$/ && !(who in hidden)) print "seen", who, seconds
+      for (pair in has) {
+        split(pair, part, SUBSEP)
+        if (part[2] in ends && part[1] in parent) print entity(part[1]), ends[part[2]]
+      }
+      for (pair in shared) {
+        split(pair, part, SUBSEP)
+        print entity(part[1]), part[2], part[2]
+      }
+    }'
+}
+
+groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=4 '
+    function root(x) { while (up[x] != x) x = up[x]; return x }
+    function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
+      n = split(list, numbers, " "); text = ""; from = 1
+      for (k = 1; k <= n; k++) if (k == n || numbers[k + 1] != numbers[k] + 1) {
+        text = text (text == "" ? "" : ", ") numbers[from] (k > from ? "-" numbers[k] : ""); from = k + 1
+      }
+      return text
+    }
+    $1 == "seen" { if (!($2 in first)) first[$2] = $3; last[$2] = $3; next }
+    $1 == "unknown" { unknown = 1; next }
+    NF == 3 && !(($1, $2, $3) in had) { had[$1, $2, $3]; holders[$2 " " $3] = holders[$2 " " $3] " " $1 }
+    END {
+      for (pair in holders) {
+        split(pair, part, " ")
+        n = split(holders[pair], one, " "); m = split(holders[part[2] " " part[1]], other, " ")
+        for (k = 1; k <= n; k++) for (l = 1; l <= m; l++) {
+          a = one[k]; b = other[l]
+          if (!(a in up)) up[a] = a
+          if (!(b in up)) up[b] = b
+          if (a ~ /^n/ && b ~ /^n/) continue # the launcher on two nodes
+          up[root(a)] = root(b)
+        }
+      }
+      for (k = 0; k < size; k++) {
+        if (!(k in up)) up[k] = k
+        r = root(k)
+        if (!(r in list)) order[++count] = r
+        list[r] = list[r] " " k
+      }
+      if (count == 1) { print "one"; exit }
+      for (k = 0; k < size; k++) {
+        if (!(k in first) || last[k] - first[k] < 8) exit
+        if (!seconds || last[k] < seconds) seconds = last[k]
+      }
+      if (unknown) exit
+      if (count == size) text = size " ranks, and no connection between them was seen in the first " \
+        seconds " s: each may be a world of its own"
+      else {
+        text = size " ranks, and no connection was seen in the first " seconds " s between"
+        for (k = 1; k <= count && k <= 4; k++) text = text (k > 1 ? " and " : " ") told(list[order[k]])
+        text = text (count > 4 ? " and " count - 4 " more groups" : "") ": they may be " count " worlds"
+      }
+      print text
+    }'
+}
+
+watch_world() {
+  local pause found
+  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+    read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
+    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
+    [ "$unit" -eq 0 ] || continue
+    found=$(groups)
+    if [ "$found" = one ]; then
+      rm -f "$BAREBOAT_CONTROL/world/apart"
+      : > "$BAREBOAT_CONTROL/world/one"
+    elif [ -n "$found" ] && [ "$SECONDS" -ge 60 ]; then
+      printf '%s\n' "$found" > "$BAREBOAT_CONTROL/world/apart"
+    fi
+  done
+}
+
+start_watching_world() {
+  local before
+  watch_world < /dev/null > /dev/null 2>&1 &
+  world_watch=$!
+  before=$(trap -p EXIT)
+  before=${before#"trap -- '"} before=${before%"' EXIT"}
+  # shellcheck disable=SC2064
+  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+}
+
 if [ "$part" != --first ]; then
 trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
 
@@ -169,6 +299,14 @@ need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+
+read -r unit local_rank < <(
+  RANK=${SLURM_PROCID:-0} LOCAL_RANK=${SLURM_LOCALID:-0}
+  LOCAL_WORLD_SIZE=2
+  unset OMPI_MCA_btl_vader_single_copy_mechanism PMIX_MCA_gds PMIX_MCA_psec
+  echo "${RANK:-0} ${LOCAL_RANK:-0}"
+)
+[ "$what" = proof ] || [ "$local_rank" -ne 0 ] || start_watching_world
 
 # One rank. What it ended with is kept: launchers tell one code for all.
 WORLD_SIZE=4
@@ -444,6 +582,7 @@ child=$!
 exec {sealed}<&-
 wait "$child"
 code=$?
+[ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 [ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
 exit "$code" # the others are ended by the program that started them
 
@@ -524,8 +663,6 @@ hosts() {
   if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
 }
 
-# One task for each node, which gets all that the job has there. --overlap: a signal is passed on while the
-# job's own step has everything. --mpi=none: these are no ranks.
 on_each_node() {
   local script=$1 how=$2
   shift 2
@@ -533,8 +670,7 @@ on_each_node() {
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
-# Not SLURM_JOB_ID: for an element of an array that is the number of the whole array.
-again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
+again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
 
 agains=()
 [ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
@@ -542,6 +678,9 @@ if [ "$((starts - ${#agains[@]}))" -gt 2 ]; then
   printf 'bareboat: this job lost its nodes twice; it is not started a third time\n' >&2
   finish 70
 fi
+
+rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
+mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
 mapfile -t hosts < <(hosts)
 if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
@@ -587,6 +726,18 @@ fi
 run job
 code=$?
 
+if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
+  worlds=$(groups)
+  case $worlds in
+    '') ;;
+    one) rm -f "$BAREBOAT_CONTROL/world/apart" ;;
+    *)
+      printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
+      printf 'bareboat: WARNING: %s\n' "$worlds" >&2
+      printf '  try: compare the world size that the program prints\n' >&2 ;;
+  esac
+fi
+
 # The first rank that failed by itself says what went wrong; its exit code is ours.
 if [ "$code" -ne 0 ]; then
   failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
@@ -601,7 +752,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again "$@" > "$BAREBOAT_CONTROL/again"; then
+  if again > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

@@ -131,7 +131,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(make_elf(interpreter=None if name == loader else f"/{loader}"))
         (folder / name).chmod(0o755)
-    assert main(["image", "pull", "-q", "--store", str(root), f"rootfs:{folder}", "--name", "debian"]) == 0
+    assert (
+        main(
+            [
+                "image",
+                "pull",
+                "-q",
+                "--arch",
+                "x86_64",
+                "--store",
+                str(root),
+                f"rootfs:{folder}",
+                "--name",
+                "debian",
+            ]
+        )
+        == 0
+    )
     return root
 
 

@@ -61,7 +61,7 @@ install() {
   fi
   once tree "$suite $inside" make_tree
   once boot "$suite ${modules[*]}" fetch_kernel
-  once disk "$(cat "$checkout/locks/test.txt" "$prefix/.tree" | sha256sum)" make_disk
+  once disk "$(cat "$checkout/locks/test.txt" "$prefix/.tree" "$0" | sha256sum)" make_disk
 }
 
 # once NAME WANTED FUNCTION: unless it was done for the same.

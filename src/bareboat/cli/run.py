@@ -201,6 +201,7 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
         ended_because=end.words if end is not None else "",
         end=end,
         straggler=look_for_straggler(folder, (site.hostname,) * plan.job.topology.world_size),
+        world_mark=run_folder.world_mark(folder),
     )
     try:
         store.write(folder / "record.json", codec.to_json(record))

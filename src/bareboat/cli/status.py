@@ -140,6 +140,17 @@ def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
     return ways, transports.mark(status.submission.fabric, ways) if ways else ""
 
 
+def _world(store: Store, status: Status) -> str:
+    """In what groups the ranks may be that should be one world."""
+    from bareboat import run_folder
+
+    if status.points or status.submission.world_size == 1 or not status.starts:
+        return ""
+    with contextlib.suppress(StoreError):
+        return run_folder.world_mark(store.run(status.submission.run_id))
+    return ""
+
+
 def _plain(store: Store, status: Status) -> dict[str, Any]:
     of = _point(store, status)
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
@@ -163,6 +174,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
         "submitted_at": status.submission.submitted_at,
         "transports": list(ways),
         "fabric_mark": mark,
+        "world_mark": _world(store, status),
     }
 
 
@@ -182,9 +194,7 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
                 _duration(status),
                 _nodes(status),
                 str(len(status.starts)),
-                " ".join(
-                    filter(None, (_values(store, status), _told(store, status), _ways(store, status)[1]))
-                ),
+                " ".join(filter(None, (_values(store, status), _told(store, status), _marks(store, status)))),
             )
         )
     shown = [tuple(one_line(cell, limit=_MOST_CELL) for cell in row) for row in rows]
@@ -206,6 +216,10 @@ def _values(store: Store, status: Status) -> str:
 
     of = _point(store, status)
     return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
+
+
+def _marks(store: Store, status: Status) -> str:
+    return "; ".join(filter(None, (_ways(store, status)[1], _world(store, status))))
 
 
 def _told(store: Store, status: Status) -> str:

@@ -53,7 +53,8 @@ def until_over(context: Context, run_id: str) -> int:
         plain = [as_json(record) for record in records]
         console.result_json(plain if status.points else plain[0])
     elif not context.options.quiet:
-        for mark in dict.fromkeys(record.fabric_mark for record in records if record.fabric_mark):
+        marks = [mark for record in records for mark in (record.fabric_mark, record.world_mark) if mark]
+        for mark in dict.fromkeys(marks):
             console.note(f"warning: {mark}")
         reason = f", {status.reason}" if status.reason else ""
         again = (

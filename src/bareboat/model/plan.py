@@ -118,6 +118,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     shell: Command | UnsetType = UNSET
     #: What the job script looks after when the nodes have a fabric; unset: nothing.
     fabric: FabricWatch | UnsetType = UNSET
+    #: True: the job script looks whether the ranks are connected with each other; unset: one rank, or ranks
+    #: that the image's own launcher starts and checks.
+    watches_world: bool | UnsetType = UNSET
     #: A file of the host that each node must be able to execute; unset: no such file.
     executable: Executable | UnsetType = UNSET
     #: Plans for the same allocation, tried in this order when the MPI check of the one before fails. They

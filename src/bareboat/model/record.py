@@ -125,6 +125,8 @@ class Record(Struct, frozen=True, kw_only=True):
     #: them: they are sockets although the nodes have a fabric.
     transports: tuple[Transport, ...] = ()
     fabric_mark: str = ""
+    #: Of several ranks between which no connection was seen: in what groups they may be.
+    world_mark: str = ""
 
 
 class Arm(Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from bareboat.plan.fabric import choose_fabric
 from bareboat.plan.gpus import choose_driver
 from bareboat.plan.guard import choose_guard, filter_needed
 from bareboat.plan.host_mpi import bind
-from bareboat.plan.launcher import choose_launcher, compose
+from bareboat.plan.launcher import choose_launcher, choose_world, compose
 from bareboat.plan.memory import choose_memory
 from bareboat.plan.process import choose_process
 from bareboat.plan.program import check_program, check_starters
@@ -212,6 +212,7 @@ def _plan(
     if delivery is not msgspec.UNSET:
         command = at_run_time(command, delivery.shared)
         proof = None if proof is None else at_run_time(proof, delivery.shared)
+    watches_world = choose_world(job, launcher, decisions)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
@@ -256,6 +257,7 @@ def _plan(
         notes=(launch.note,) if launch.note else (),
         delivery=delivery,
         py_spy=py_spy,
+        watches_world=True if watches_world else UNSET,
         fabric=UNSET if fabric.watch is None else fabric.watch,
     )
 

@@ -63,6 +63,23 @@ def _linked(launcher: Launcher, job: Job, around: Surroundings) -> Refusal | Non
     return by_mpi.alone(launcher.NAME, job, around)
 
 
+def choose_world(job: Job, launcher: Launcher, decisions: list[Decision]) -> bool:
+    """Whether the job script looks whether the ranks are one world. The image's own mpirun starts ranks that
+    the script does not know, and they run the MPI check."""
+    size = job.topology.world_size
+    if size == 1 or (launcher.NAME in by_mpi.NAMES and launcher.START is Start.NODES):
+        return False
+    decisions.append(
+        Decision(
+            subject="world",
+            choice=f"connections between the {size} ranks are looked for",
+            reason="ranks that do not find each other end with exit code 0; there is a warning when no "
+            "connection is seen",
+        )
+    )
+    return True
+
+
 def compose(
     job: Job,
     process: Workload,

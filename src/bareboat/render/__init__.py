@@ -16,7 +16,7 @@ from bareboat import __version__, bash, codec, registry, sweep
 from bareboat.engines import Engine, apart, holds
 from bareboat.model import NOT_SHOWN, Command, Plan, Start, looks_secret
 from bareboat.mpi.proving import STARTED
-from bareboat.render import delivery, fabric, parts, watchdog, words
+from bareboat.render import delivery, fabric, parts, watchdog, words, world
 from bareboat.schedulers import Scheduler
 
 
@@ -116,7 +116,7 @@ def _at_once(plan: Plan, rung: int) -> list[str]:
         found += [_logs(plan), _exits(plan)]
     if plan.start is Start.RANKS or watchdog.is_on(plan):
         found.append(parts.HOST)
-    found += [watchdog.functions(plan), watchdog.begin(plan)]
+    found += [watchdog.functions(plan), watchdog.begin(plan), world.functions(plan), world.begin(plan)]
     if plan.start is Start.NODES and plan.keeps_output:
         found.append("BAREBOAT_NODE=0\n")
     if plan.start is Start.RANKS:
@@ -128,8 +128,10 @@ def _at_once(plan: Plan, rung: int) -> list[str]:
     found += [
         piece("secret_here") if plan.secret is True else "",
         watchdog.start(plan, node="0"),
+        world.start(plan, node="0"),
         _start(plan),
         watchdog.end(plan, at_once=True),
+        world.end(plan),
     ]
     if plan.keeps_output:
         found.append(_first_failure(plan))
@@ -139,22 +141,25 @@ def _at_once(plan: Plan, rung: int) -> list[str]:
 def _at_once_program(plan: Plan, rung: int) -> list[str]:
     """A program (mpirun) starts the ranks on this machine."""
     found = [
+        world.functions(plan),
         piece("rank_here"),
         'if [ "$part" = --rank ]; then',
         *_values(plan),
         watchdog.functions(plan),
         watchdog.start(plan, node="0"),
+        world.start(plan, node="0"),
         _start(plan),
         "fi\n",
         piece("run_folder"),
         watchdog.functions(plan),
         watchdog.begin(plan),
+        world.begin(plan),
         piece("port"),
         parts.AT_ONCE_PROGRAM.format(program=words.joined(plan.program)),
         _rung(plan, rung),
         _proof(plan, rung, "exit"),
     ]
-    found += ["run job\ncode=$?\n", watchdog.end(plan, at_once=True), _first_failure(plan)]
+    found += ["run job\ncode=$?\n", watchdog.end(plan, at_once=True), world.end(plan), _first_failure(plan)]
     return [*filter(None, found), piece("end_here")]
 
 
@@ -184,6 +189,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         piece("deliver"),
         "" if scheduler.SIGNALS_BY_FILE else piece("signal"),
         watchdog.functions(plan),
+        world.functions(plan),
         parts.CLUSTER_NODE_HEAD,
         piece("signals_by_file") if scheduler.SIGNALS_BY_FILE else "",
         piece("stop"),
@@ -197,6 +203,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         piece("secret_on_node") if plan.secret is True else "",
         *_values(plan),
         watchdog.start(plan, node="$BAREBOAT_NODE"),
+        world.start(plan, node="$BAREBOAT_NODE"),
         start,
         parts.CLUSTER_NODE_END.format(exits=_exits_of_node(plan)) if saves else "",
         parts.END,
@@ -210,6 +217,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         _nodes(plan, scheduler),
         piece("lost") if rung == 1 else "",
         watchdog.begin(plan),
+        world.begin(plan),
         _warning(plan, scheduler) if rung == 1 else "",
         _modules(plan) if plan.start is Start.PROGRAM and rung == 1 else "",
         parts.CLUSTER_MASTER_ALONE if alone else piece("master"),
@@ -224,6 +232,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         "run job\ncode=$?\n",
         delivery.LEAVE if by_program and brought is not UNSET else "",
         watchdog.end(plan, at_once=False),
+        world.end(plan),
         *fabric.after(plan),
         _first_failure(plan),
         parts.CLUSTER_AGAIN_FIRST if plan.job.scheduling.requeue and rung > 1 else "",
@@ -324,6 +333,7 @@ def _start(plan: Plan) -> str:
     opened = words.opened(plan.command)
     around = {"opened": opened, "closed": parts.CLOSED if opened else ""}
     barrier = watchdog.BARRIER if watchdog.is_on(plan) else ""
+    barrier += world.STOP if world.is_watched(plan) else ""
     holder = _HOLDER if holds(_engine(plan)) else ""
     match plan.start:
         case Start.NODES:

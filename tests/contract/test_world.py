@@ -1,0 +1,84 @@
+"""Ranks that are one world, and ranks that are not, on this machine: what the job script sees of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from processes import command
+
+PYTHON = Path("/opt/bareboat-lab/mpi/debian/bin/python")
+ALONE = r"2 ranks, and no connection between them was seen in the first \d+ s: each may be a world of its own"
+APART = "import time\ntime.sleep(13)\n"
+#: A rank may lose the run's mark, and its number.
+MEET = """\
+import os, socket, sys, time
+if "RANK" in os.environ:
+    words = [sys.executable, __file__, os.environ["RANK"], os.environ["MASTER_PORT"]]
+    os.execve(sys.executable, words, {}) if UNMARKED else sys.argv.extend(words[2:])
+rank, port = map(int, sys.argv[1:])
+if rank == 0:
+    server = socket.create_server(("127.0.0.1", port))
+    peer = server.accept()
+else:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            peer = socket.create_connection(("127.0.0.1", port))
+            break
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+time.sleep(13)
+"""
+MPI = "import time\nfrom mpi4py import MPI\nassert MPI.COMM_WORLD.size == 2\ntime.sleep(5)\n"
+CASES = {
+    "apart": ("ranks", APART),
+    "together": ("ranks", f"UNMARKED = False\n{MEET}"),
+    "unmarked": ("ranks", f"UNMARKED = True\n{MEET}"),
+    "mpi": ("mpirun", MPI),
+}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, Path]]:
+    """Of each case the exit code, what was said, and the run's directory. They wait most of their time."""
+    if not PYTHON.exists():
+        pytest.skip(f"{PYTHON} is missing: sudo tests/lab/mpi-pairs.sh")
+    top = tmp_path_factory.mktemp("world")
+    running = {}
+    for name, (launcher, script) in CASES.items():
+        (top / name).mkdir()
+        (top / name / "script.py").write_text(script)
+        (top / name / "job.toml").write_text(
+            f'name = "{name}"\ncommand = ["{PYTHON}", "script.py"]\nlauncher = "{launcher}"\n'
+            f'engine = "bubblewrap"\n[topology]\nranks_per_node = 2\n[capture]\npython = "{PYTHON}"\n'
+        )
+        running[name] = subprocess.Popen(
+            command("run", "--store", top / "store", "job.toml"), cwd=top / name,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    found = {}
+    for name, process in running.items():
+        said = process.communicate(timeout=180)[1]
+        found[name] = process.returncode, said, next((top / "store" / "runs").glob(f"{name}-*"))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_ranks_without_a_connection_are_told_of(
+    ended: dict[str, tuple[int, str, Path]], name: str
+) -> None:
+    code, said, folder = ended[name]
+    mark = json.loads((folder / "record.json").read_text())["world_mark"]
+    assert code == 0, said
+    if name == "apart":
+        assert f"WARNING: {mark}" in said
+        assert re.fullmatch(ALONE, mark)
+    else:
+        assert "WARNING" not in said
+        assert mark == ""
+    assert (folder / "control" / "world" / "one").exists() is (name in ("together", "mpi"))
