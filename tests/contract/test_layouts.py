@@ -18,11 +18,11 @@ from pathlib import Path
 import archives
 import pytest
 from archives import read_whole
-from bareboat.images.oci.layouts import open_layout, sniff
-from bareboat.images.oci.reference import Transport
 from tools import ordinary, tool
 
 from bareboat import architectures
+from bareboat.images.oci.layouts import open_layout, sniff
+from bareboat.images.oci.reference import Transport
 from bareboat.images.sources import squash
 from bareboat.images.sources.sif import read_sif
 

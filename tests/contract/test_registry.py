@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bareboat.images.oci.source import Descriptor
 from registries import (
     INDEX,
     MANIFEST,
@@ -29,6 +28,7 @@ from registries import (
 from tools import tool
 
 from bareboat.errors import ImageError
+from bareboat.images.oci.source import Descriptor
 from bareboat.images.sources.remote.client import Options, RegistrySource, open_registry
 from bareboat.images.sources.remote.pusher import Pusher, open_pusher
 

@@ -11,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from bareboat.images.oci.source import Document
 from environments import make_environment, site_packages
 
 from bareboat import site_layer
@@ -22,6 +21,7 @@ from bareboat.images.layers.flatten import copy
 from bareboat.images.layers.limits import Limits
 from bareboat.images.obtain import obtain
 from bareboat.images.oci import export, manifest
+from bareboat.images.oci.source import Document
 from bareboat.images.sources import locate
 from bareboat.model import CaptureRequest, Image, MpiFamily, Site
 from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents

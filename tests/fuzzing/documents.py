@@ -9,11 +9,11 @@ from pathlib import Path
 
 import elves
 from archives import OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST
-from bareboat.images.oci.source import Document
 
 from bareboat.errors import BareboatError
 from bareboat.images import inside
 from bareboat.images.oci import manifest
+from bareboat.images.oci.source import Document
 from bareboat.images.sources.remote import credentials
 from fuzzing import Finding, Reader
 

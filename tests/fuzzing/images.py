@@ -16,7 +16,6 @@ from pathlib import Path
 
 import archives
 import zstandard
-from bareboat.images.oci.reference import Reference, Transport
 
 from bareboat.errors import BareboatError
 from bareboat.images import archive as delivered
@@ -26,6 +25,7 @@ from bareboat.images.layers.recipe import rebuild
 from bareboat.images.layers.unpack import unpack
 from bareboat.images.obtain import obtain
 from bareboat.images.oci import layouts
+from bareboat.images.oci.reference import Reference, Transport
 from bareboat.images.sources.locate import Access
 from bareboat.images.sources.sif import read_sif
 from bareboat.images.sources.squash import read_superblock, unpack_squashfs

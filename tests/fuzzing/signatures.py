@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 
 import signing
-from bareboat.images.oci.reference import parse
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bareboat.errors import BareboatError
+from bareboat.images.oci.reference import parse
 from bareboat.images.signatures import lookaside, policy, scopes
 from bareboat.images.signatures.identity import Identity, Name
 from bareboat.images.signatures.openpgp import Keyring

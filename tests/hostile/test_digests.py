@@ -12,9 +12,6 @@ from typing import Any
 import digested
 import pytest
 from archives import tar_of
-from bareboat.images.oci.layouts import open_layout
-from bareboat.images.oci.reference import Transport, parse
-from bareboat.images.oci.source import Source
 from digested import MIXES, PARTS, Digested
 from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
@@ -22,6 +19,9 @@ from registries import INDEX, MANIFEST, FakeRegistry, answer
 from bareboat.errors import BareboatError, ImageError
 from bareboat.images import pull
 from bareboat.images.layers.limits import Limits
+from bareboat.images.oci.layouts import open_layout
+from bareboat.images.oci.reference import Transport, parse
+from bareboat.images.oci.source import Source
 from bareboat.images.sources.remote.client import open_registry
 from bareboat.images.sources.remote.options import Options
 from bareboat.store import Store

@@ -32,14 +32,14 @@ from archives import (
     read_whole,
     tar_of,
 )
-from bareboat.images.oci.layouts import open_layout, sniff
-from bareboat.images.oci.reference import Transport
-from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import tool
 
 from bareboat.errors import BareboatError, ImageError
+from bareboat.images.oci.layouts import open_layout, sniff
+from bareboat.images.oci.reference import Transport
+from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
 
 ONE = handmade("one", "two")
 OTHER = handmade("other")

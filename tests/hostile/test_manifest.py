@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bareboat.images.oci.source import LARGEST_DOCUMENT, Document
 from builders import fake_digest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bareboat.errors import ImageError
 from bareboat.images.oci import manifest
+from bareboat.images.oci.source import LARGEST_DOCUMENT, Document
 
 NAME = "quay.io/a/b:1"
 A = fake_digest("a")

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from registries import (
@@ -42,6 +41,7 @@ from registries import (
 )
 
 from bareboat.errors import BareboatError, ImageError, UsageError
+from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
 from bareboat.images.sources.remote.auth import belongs
 from bareboat.images.sources.remote.client import Options, RegistrySource, open_registry
 from bareboat.images.sources.remote.location import Url, is_loopback

@@ -17,15 +17,15 @@ import archives
 import pytest
 import zstandard
 from archives import Handmade, digest_of, docker_files, entry, handmade, oci_files, put, read_whole, tar_of
-from bareboat.images.oci.archive import Archive
-from bareboat.images.oci.layouts import open_layout, sniff
-from bareboat.images.oci.reference import Transport
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import ordinary
 
 from bareboat.errors import ImageError, UsageError
 from bareboat.images.oci import tarreader
+from bareboat.images.oci.archive import Archive
+from bareboat.images.oci.layouts import open_layout, sniff
+from bareboat.images.oci.reference import Transport
 from bareboat.images.sources.rootfs import read_facts
 
 ONE = handmade("one", "two")

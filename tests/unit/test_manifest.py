@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from bareboat.images.oci.source import Descriptor, Document
 from builders import fake_digest
 
 from bareboat.errors import ImageError
 from bareboat.images.oci import manifest
+from bareboat.images.oci.source import Descriptor, Document
 from bareboat.model import Process
 
 NAME = "quay.io/a/b:1"

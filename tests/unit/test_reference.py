@@ -7,13 +7,13 @@ import string
 from pathlib import Path
 
 import pytest
-from bareboat.images.oci.reference import Reference, Transport, parse
 from builders import fake_digest, make_image
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.errors import StoreError, UsageError
 from bareboat.images.oci import reference
+from bareboat.images.oci.reference import Reference, Transport, parse
 from bareboat.images.sources import locate
 from bareboat.model import Pin
 from bareboat.store import Store

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from bareboat.images.oci.source import Descriptor, Document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bareboat.errors import ImageError
 from bareboat.images import spool
+from bareboat.images.oci.source import Descriptor, Document
 from bareboat.images.spool import Interrupted, Spool, straight
 
 CHUNK = 1 << 20

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from archives import sif_of, sif_part, superblock
-from bareboat.images.oci.layouts import open_layout
-from bareboat.images.oci.reference import Transport
 
 from bareboat.errors import ImageError, StoreError
+from bareboat.images.oci.layouts import open_layout
+from bareboat.images.oci.reference import Transport
 from bareboat.images.sources import squash
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 import tars
 import zstandard
-from bareboat.images.oci.inflation import inflate
-from bareboat.images.oci.tarreader import Entry, Tar, shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat.errors import ImageError
 from bareboat.images.oci import inflation, tarreader
+from bareboat.images.oci.inflation import inflate
+from bareboat.images.oci.tarreader import Entry, Tar, shown
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:

@@ -10,15 +10,13 @@ from bareboat import registry
 from bareboat.engines import Container, Enclosure, Engine
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
-from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
+from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi, rung
 from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
+from bareboat.paths import DEFAULT_PATH
 from bareboat.plan import sweep, watchdog
 from bareboat.plan.environment import is_own
 from bareboat.plan.gpus import Gpu
 from bareboat.plan.process import IDENTITY, Workload
-
-#: Docker's, for images that name none.
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _PLACES = {
     Start.NODES: "inside the container",
@@ -67,7 +65,7 @@ def choose_world(job: Job, launcher: Launcher, decisions: list[Decision]) -> boo
     """Whether the job script looks whether the ranks are one world. The image's own mpirun starts ranks that
     the script does not know, and they run the MPI check."""
     size = job.topology.world_size
-    if size == 1 or (launcher.NAME in by_mpi.NAMES and launcher.START is Start.NODES):
+    if size == 1 or (rung(launcher) is not None and launcher.START is Start.NODES):
         return False
     decisions.append(
         Decision(
@@ -105,7 +103,10 @@ def compose(
     launched = launch.start(command)
     # The image's ENV below what the launcher sets for its ranks, and that below what the job asks for.
     own = image.environment if image is not None else {}
-    environment = {"PATH": _PATH, **{name: value for name, value in own.items() if name not in _NOT_TAKEN}}
+    environment = {
+        "PATH": DEFAULT_PATH,
+        **{name: value for name, value in own.items() if name not in _NOT_TAKEN},
+    }
     environment |= {**watchdog.environment(job), **launched.environment}
     if gpu.driver is not None:
         environment = inject.environment(environment, gpu.driver, gpu.compat)
