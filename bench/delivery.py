@@ -37,8 +37,8 @@ from launch_ways import RUN, Ground
 
 from bareboat import plan
 from bareboat.images import archive
+from bareboat.images.formats.squash import make_squashfs
 from bareboat.images.layers.flatten import make_flat
-from bareboat.images.sources.squash import make_squashfs
 from bareboat.model import FileSystem, Job, Plan, Topology
 from bareboat.store import Store
 

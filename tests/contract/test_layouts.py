@@ -21,10 +21,10 @@ from archives import read_whole
 from tools import ordinary, tool
 
 from bareboat import architectures
+from bareboat.images.formats import squash
+from bareboat.images.formats.sif import read_sif
 from bareboat.images.oci.layouts import open_layout, sniff
 from bareboat.images.oci.reference import Transport
-from bareboat.images.sources import squash
-from bareboat.images.sources.sif import read_sif
 
 ENVIRONMENT = {"PATH": "/opt/x/bin:/usr/bin:/bin", "QUOTED": "a \"b\" 'c' `d`", "EMPTY": ""}
 #: What every image holds: path -> content, or where a link leads.
@@ -371,7 +371,7 @@ def test_a_tree_that_cannot_be_read_is_no_squashfs(tmp_path: Path) -> None:
     (tree / "closed").touch(0)
     program = (
         "import sys, pathlib\nfrom bareboat.errors import ImageError\n"
-        "from bareboat.images.sources import squash\n"
+        "from bareboat.images.formats import squash\n"
         "tree, path = map(pathlib.Path, sys.argv[1:])\n"
         "try: squash.make_squashfs(tree, path)\nexcept ImageError as error: print(error.message)\n"
     )

@@ -22,9 +22,9 @@ from processes import left_after
 
 from bareboat import registry, render
 from bareboat.errors import PlanError
-from bareboat.images import pack
+from bareboat.images.formats import pack
+from bareboat.images.formats.sif import read_sif
 from bareboat.images.layers import layer
-from bareboat.images.sources.sif import read_sif
 from bareboat.model import Job, Mount, Plan, Site
 from bareboat.plan import plan
 from bareboat.probe import probe

@@ -29,8 +29,8 @@ from tools import tool
 
 from bareboat.errors import ImageError
 from bareboat.images.oci.source import Descriptor
-from bareboat.images.sources.remote.client import Options, RegistrySource, open_registry
-from bareboat.images.sources.remote.pusher import Pusher, open_pusher
+from bareboat.images.registry.client import Options, RegistrySource, open_registry
+from bareboat.images.registry.pusher import Pusher, open_pusher
 
 REPOSITORY = "lab/some-image"
 

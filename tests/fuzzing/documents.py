@@ -14,7 +14,7 @@ from bareboat.errors import BareboatError
 from bareboat.images import inside
 from bareboat.images.oci import manifest
 from bareboat.images.oci.source import Document
-from bareboat.images.sources.remote import credentials
+from bareboat.images.registry import credentials
 from fuzzing import Finding, Reader
 
 NAME = "quay.io/a/b:1"

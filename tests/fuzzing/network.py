@@ -14,8 +14,8 @@ import archives
 
 from bareboat.errors import BareboatError
 from bareboat.images.pull import pull
-from bareboat.images.sources.remote import client
-from bareboat.images.sources.remote.options import Options
+from bareboat.images.registry import client
+from bareboat.images.registry.options import Options
 from bareboat.store import Store
 from fuzzing import Finding, Reader, check_message
 from fuzzing.images import LIMITS

@@ -22,8 +22,8 @@ from bareboat.images.layers.limits import Limits
 from bareboat.images.oci.layouts import open_layout
 from bareboat.images.oci.reference import Transport, parse
 from bareboat.images.oci.source import Source
-from bareboat.images.sources.remote.client import open_registry
-from bareboat.images.sources.remote.options import Options
+from bareboat.images.registry.client import open_registry
+from bareboat.images.registry.options import Options
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(4)

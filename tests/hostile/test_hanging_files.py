@@ -15,10 +15,10 @@ from registries import FakeRegistry
 from bareboat.cli.main import main
 from bareboat.errors import BareboatError
 from bareboat.files import untrusted
+from bareboat.images.registry import credentials, tls
+from bareboat.images.registry.location import parse_url
+from bareboat.images.registry.options import Options
 from bareboat.images.signatures import place, policy
-from bareboat.images.sources.remote import credentials, tls
-from bareboat.images.sources.remote.location import parse_url
-from bareboat.images.sources.remote.options import Options
 from bareboat.toml import TomlFile
 
 #: Who waits for a file waits for ever: this is how a test of it ends.

@@ -31,10 +31,10 @@ from bareboat.images.layers.limits import Limits
 from bareboat.images.obtain import obtain
 from bareboat.images.oci import reference
 from bareboat.images.pinning import check_reference
+from bareboat.images.registry.options import Options
+from bareboat.images.registry.pusher import open_pusher
 from bareboat.images.signatures.check import check, holds
 from bareboat.images.sources.locate import Access
-from bareboat.images.sources.remote.options import Options
-from bareboat.images.sources.remote.pusher import open_pusher
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(12)

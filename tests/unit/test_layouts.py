@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from tools import ordinary
 
 from bareboat.errors import ImageError, UsageError
+from bareboat.images.formats.rootfs import read_facts
 from bareboat.images.oci import tarreader
 from bareboat.images.oci.archive import Archive
 from bareboat.images.oci.layouts import open_layout, sniff
 from bareboat.images.oci.reference import Transport
-from bareboat.images.sources.rootfs import read_facts
 
 ONE = handmade("one", "two")
 OTHER = handmade("three")

@@ -16,9 +16,9 @@ from tools import tool
 from bareboat import place
 from bareboat.engines import packed as packing
 from bareboat.errors import ImageError, PlanError
-from bareboat.images import pack
+from bareboat.images.formats import pack
+from bareboat.images.formats.sif import read_sif
 from bareboat.images.layers import layer as canonical
-from bareboat.images.sources.sif import read_sif
 from bareboat.model import Image, Mount
 from bareboat.store import Store
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registries import FakeRegistry, answer, auth_file, hand_made
 
-from bareboat.images.sources.remote.auth import challenges
-from bareboat.images.sources.remote.client import Options, open_registry
-from bareboat.images.sources.remote.exchange import retry_after_s
+from bareboat.images.registry.auth import challenges
+from bareboat.images.registry.client import Options, open_registry
+from bareboat.images.registry.exchange import retry_after_s
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bareboat.errors import ImageError
-from bareboat.images.sources.remote import credentials
+from bareboat.images.registry import credentials
 
 
 def packed(user: str, password: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.errors import UsageError
-from bareboat.images.sources.remote.location import mirror_url, parse_url, registry_url
+from bareboat.images.registry.location import mirror_url, parse_url, registry_url
 
 
 @pytest.mark.parametrize(

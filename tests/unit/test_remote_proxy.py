@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bareboat.errors import UsageError
-from bareboat.images.sources.remote import proxy
-from bareboat.images.sources.remote.location import parse_url
+from bareboat.images.registry import proxy
+from bareboat.images.registry.location import parse_url
 
 PROXY = "http://proxy.example:3128"
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bareboat.errors import ImageError
-from bareboat.images.sources.sif import Sif, read_sif
+from bareboat.images.formats.sif import Sif, read_sif
 
 DEFINITION = sif_part(0x4001, offset=32768, size=3, number=1)
 SYSTEM = sif_part(offset=32768, size=10, number=2)

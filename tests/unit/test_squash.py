@@ -11,9 +11,9 @@ import pytest
 from archives import sif_of, sif_part, superblock
 
 from bareboat.errors import ImageError, StoreError
+from bareboat.images.formats import squash
 from bareboat.images.oci.layouts import open_layout
 from bareboat.images.oci.reference import Transport
-from bareboat.images.sources import squash
 
 
 def write(path: Path, data: bytes) -> Path:

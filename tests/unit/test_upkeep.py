@@ -19,7 +19,8 @@ from builders import fake_digest
 
 from bareboat import codec
 from bareboat.errors import StoreError, UsageError
-from bareboat.images import pack, upkeep
+from bareboat.images import upkeep
+from bareboat.images.formats import pack
 from bareboat.images.layers import layer as canonical
 from bareboat.images.layers.flatten import make_flat
 from bareboat.images.layers.limits import Limits

@@ -597,7 +597,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         finally:
             context.progress.end()
     if made.packs is not None:
-        from bareboat.images import pack
+        from bareboat.images.formats import pack
 
         try:
             pack.provide(context.store, image, made.packs, made.mount_points, progress=context.progress.bytes)

@@ -2,7 +2,7 @@
 
 The SIF lists its squashfs twice, as the root file system and as data: only of data does Apptainer mount a
 single folder (`image-src`), which a job needs whose mounts hide the environment. Source of the format:
-https://github.com/apptainer/sif (pkg/sif); see also `bareboat.images.sources.sif`, which reads it.
+https://github.com/apptainer/sif (pkg/sif); see also `bareboat.images.formats.sif`, which reads it.
 """
 
 from __future__ import annotations

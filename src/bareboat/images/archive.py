@@ -17,7 +17,8 @@ from pathlib import Path
 
 from bareboat import codec
 from bareboat.errors import StoreError
-from bareboat.images import lease, pack
+from bareboat.images import lease
+from bareboat.images.formats import pack
 from bareboat.images.layers import layer
 from bareboat.images.layers.places import resolve
 from bareboat.images.oci import tarreader, tarwriter

@@ -43,7 +43,7 @@ def current(found: Reference, store: Store, access: Access, *, machine: str) -> 
         if locate.state_of_file(found) != pin.root:
             return None
     elif found.digest is None:
-        from bareboat.images.sources.remote import client
+        from bareboat.images.registry import client
 
         options = locate.remote_options(found.registry, access)
         with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:

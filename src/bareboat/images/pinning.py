@@ -55,7 +55,7 @@ def _known(found: Reference, store: Store) -> str | None:
 
 
 def _asked(found: Reference, access: Access) -> str | None:
-    from bareboat.images.sources.remote import client
+    from bareboat.images.registry import client
 
     options = locate.remote_options(found.registry, access)
     try:

@@ -29,7 +29,7 @@ _CHUNK = 1 << 20
 
 
 class Target(Protocol):
-    """A repository that takes an image. `bareboat.images.sources.remote.pusher.Pusher` is the real one."""
+    """A repository that takes an image. `bareboat.images.registry.pusher.Pusher` is the real one."""
 
     def has_blob(self, digest: str) -> bool: ...
 

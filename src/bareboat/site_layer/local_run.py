@@ -52,7 +52,7 @@ def run_here(
     if made.needs_flat:
         made = roots.settle(store, image, rootfs, made, lambda rootfs: plan(job, image, rootfs, site))
     if made.packs is not None:
-        from bareboat.images import pack
+        from bareboat.images.formats import pack
 
         pack.provide(store, image, made.packs, made.mount_points)
     script, starter, log = folder / "run.sh", folder / "start.sh", folder / "run.log"

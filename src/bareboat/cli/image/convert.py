@@ -24,9 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    from bareboat.images.formats import squash
     from bareboat.images.layers.flatten import copy, make_flat
     from bareboat.images.oci import export
-    from bareboat.images.sources import squash
 
     options, store = context.options, context.store
     kind, colon, place = options.target.partition(":")

@@ -24,8 +24,8 @@ def run(context: Context) -> int:
     from bareboat.images.oci.reference import Transport, parse
     from bareboat.images.oci.source import Source
     from bareboat.images.push import push
+    from bareboat.images.registry import pusher
     from bareboat.images.sources import locate
-    from bareboat.images.sources.remote import pusher
 
     options, store = context.options, context.store
     image = find(context, options.image)

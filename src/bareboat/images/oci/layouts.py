@@ -19,6 +19,8 @@ import msgspec
 
 from bareboat import codec, digests
 from bareboat.errors import ImageError, UsageError
+from bareboat.images.formats import sif, squash
+from bareboat.images.formats.rootfs import FolderSource, TarballSource
 from bareboat.images.layers.limits import MAX_RATIO
 from bareboat.images.oci import manifest
 from bareboat.images.oci.archive import Archive, Member, Section, first_names, inflated, open_regular
@@ -42,11 +44,6 @@ from bareboat.images.oci.source import (
     Joined,
     LocalSource,
     Source,
-)
-from bareboat.images.sources import sif, squash
-from bareboat.images.sources.rootfs import (
-    FolderSource,
-    TarballSource,
 )
 
 _BLOB = re.compile(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")

@@ -194,9 +194,9 @@ def _sigstore_signed(work: _Work, requirement: SigstoreSigned, rules: Rules) -> 
 
 
 def _attached(work: _Work) -> list[Attached]:
+    from bareboat.images.registry import client
     from bareboat.images.signatures import sigstore
     from bareboat.images.sources import locate
-    from bareboat.images.sources.remote import client
 
     found = work.found
     options = locate.remote_options(found.registry, work.access)

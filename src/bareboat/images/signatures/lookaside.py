@@ -136,10 +136,10 @@ def _read(url: str, found: Reference, access: Access) -> bytes | None:
             f"the place of signatures {one_line(url)} is not supported",
             remedy="write file:///FOLDER or https://HOST/PATH in registries.d",
         )
-    from bareboat.images.sources.remote.exchange import Request, exchange
-    from bareboat.images.sources.remote.failure import Broken
-    from bareboat.images.sources.remote.http import Transport
-    from bareboat.images.sources.remote.location import parse_url
+    from bareboat.images.registry.exchange import Request, exchange
+    from bareboat.images.registry.failure import Broken
+    from bareboat.images.registry.http import Transport
+    from bareboat.images.registry.location import parse_url
 
     transport = Transport(locate.remote_options(found.registry, access))
     try:

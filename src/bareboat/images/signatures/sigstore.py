@@ -22,7 +22,7 @@ from bareboat.images.oci.source import Descriptor
 from bareboat.images.signatures.payload import LARGEST_PAYLOAD
 
 if TYPE_CHECKING:
-    from bareboat.images.sources.remote.client import RegistrySource
+    from bareboat.images.registry.client import RegistrySource
 
 _LAYER = "application/vnd.dev.cosign.simplesigning.v1+json"
 _SIGNATURE = "dev.cosignproject.cosign/signature"

@@ -18,7 +18,7 @@ from bareboat.model import Image
 from bareboat.store import Store
 
 if TYPE_CHECKING:
-    from bareboat.images.sources.remote.options import Options
+    from bareboat.images.registry.options import Options
 
 
 #: What a bare word ends in that is rather a file than an image of Docker Hub.
@@ -116,7 +116,7 @@ def in_store(text: str, store: Store, *, folder: str) -> Image | None:
 
 def remote_options(registry: str, access: Access) -> Options:
     """How one registry is reached, with this process's proxies and credentials."""
-    from bareboat.images.sources.remote.options import Options
+    from bareboat.images.registry.options import Options
 
     return Options(
         environment=os.environ,
@@ -133,7 +133,7 @@ def open_source(
     """The source of a reference. `scratch`: a folder for what must be inflated or unpacked first, to no
     more than `max_ratio` times its size."""
     if found.transport is Transport.REGISTRY:
-        from bareboat.images.sources.remote import client
+        from bareboat.images.registry import client
 
         return client.open_registry(
             found.registry, found.repository, found.wanted, options=remote_options(found.registry, access)

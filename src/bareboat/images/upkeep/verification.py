@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bareboat import digests
 from bareboat.errors import BareboatError
-from bareboat.images import pack
+from bareboat.images.formats import pack
 from bareboat.images.layers import layer as canonical
 from bareboat.images.progress import Progress
 from bareboat.images.upkeep import contents

@@ -23,13 +23,13 @@ from bareboat import codec, execute
 from bareboat.errors import ImageError, StoreError
 from bareboat.files import outputs
 from bareboat.files.trees import remove_tree
+from bareboat.images.formats.rootfs import Facts, FolderSource, read_facts
+from bareboat.images.formats.sif import read_sif
 from bareboat.images.layers import layer
 from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES
 from bareboat.images.oci.archive import open_regular
 from bareboat.images.oci.source import Blob, Descriptor, Document, LocalSource
 from bareboat.images.progress import Progress
-from bareboat.images.sources.rootfs import Facts, FolderSource, read_facts
-from bareboat.images.sources.sif import read_sif
 
 MAGIC = b"hsqs"
 

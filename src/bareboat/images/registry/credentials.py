@@ -16,7 +16,7 @@ from typing import Any
 from bareboat import execute
 from bareboat.errors import ImageError, ToolError
 from bareboat.files import untrusted
-from bareboat.images.sources.remote.location import DOCKER_HUB
+from bareboat.images.registry.location import DOCKER_HUB
 
 _HELPER_TIMEOUT_S = 30.0
 _LARGEST_FILE = 4 * 2**20

@@ -15,12 +15,12 @@ from bareboat import digests
 from bareboat.errors import ImageError, UsageError
 from bareboat.images.oci.manifest import check_digest
 from bareboat.images.oci.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
-from bareboat.images.sources.remote.endpoint import Endpoint, Missing
-from bareboat.images.sources.remote.exchange import Patience
-from bareboat.images.sources.remote.failure import Broken
-from bareboat.images.sources.remote.http import Response, Transport
-from bareboat.images.sources.remote.location import mirror_url, registry_url
-from bareboat.images.sources.remote.options import Options
+from bareboat.images.registry.endpoint import Endpoint, Missing
+from bareboat.images.registry.exchange import Patience
+from bareboat.images.registry.failure import Broken
+from bareboat.images.registry.http import Response, Transport
+from bareboat.images.registry.location import mirror_url, registry_url
+from bareboat.images.registry.options import Options
 
 __all__ = ["Options", "RegistrySource", "open_registry"]
 
@@ -129,7 +129,7 @@ class RegistrySource:
     @contextlib.contextmanager
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
         """Open a blob at an offset. Its bytes are not verified. Raises ImageError."""
-        from bareboat.images.sources.remote.blob import RemoteBlob
+        from bareboat.images.registry.blob import RemoteBlob
 
         check_digest(descriptor.digest, self.name)
         opened = RemoteBlob(descriptor, offset, places=self._useful(), failed=self._give_up)

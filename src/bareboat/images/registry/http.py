@@ -17,10 +17,10 @@ from email.message import Message
 from typing import TYPE_CHECKING
 
 from bareboat import __version__
-from bareboat.images.sources.remote import failure, proxy
-from bareboat.images.sources.remote.failure import Broken, Closed
-from bareboat.images.sources.remote.location import Url
-from bareboat.images.sources.remote.options import Options
+from bareboat.images.registry import failure, proxy
+from bareboat.images.registry.failure import Broken, Closed
+from bareboat.images.registry.location import Url
+from bareboat.images.registry.options import Options
 
 if TYPE_CHECKING:
     import ssl
@@ -422,7 +422,7 @@ class Transport:
     def _context(self, url: Url) -> ssl.SSLContext | None:
         if url.scheme != "https":
             return None
-        from bareboat.images.sources.remote import tls  # 5 ms that plain HTTP does not need
+        from bareboat.images.registry import tls  # 5 ms that plain HTTP does not need
 
         with self._lock:
             if url.origin not in self._contexts:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from bareboat.errors import ImageError
-from bareboat.images.sources.remote import credentials
-from bareboat.images.sources.remote.credentials import Credential, Search
-from bareboat.images.sources.remote.endpoint import writes
-from bareboat.images.sources.remote.exchange import Request, excerpt, exchange
-from bareboat.images.sources.remote.failure import Broken
-from bareboat.images.sources.remote.http import Response, Transport
-from bareboat.images.sources.remote.location import DOCKER_HUB, Url, parse_url
+from bareboat.images.registry import credentials
+from bareboat.images.registry.credentials import Credential, Search
+from bareboat.images.registry.endpoint import writes
+from bareboat.images.registry.exchange import Request, excerpt, exchange
+from bareboat.images.registry.failure import Broken
+from bareboat.images.registry.http import Response, Transport
+from bareboat.images.registry.location import DOCKER_HUB, Url, parse_url
 
 _LARGEST_ANSWER = 1 << 20
 #: Servers refuse longer headers.

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bareboat.errors import ImageError
-from bareboat.images.sources.remote.failure import Broken, Closed
-from bareboat.images.sources.remote.http import Body, Response, Transport
-from bareboat.images.sources.remote.location import Url, log_in_name
-from bareboat.images.sources.remote.options import Options
+from bareboat.images.registry.failure import Broken, Closed
+from bareboat.images.registry.http import Body, Response, Transport
+from bareboat.images.registry.location import Url, log_in_name
+from bareboat.images.registry.options import Options
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from bareboat.errors import ImageError
-from bareboat.images.sources.remote.exchange import Request, excerpt, exchange
-from bareboat.images.sources.remote.failure import NotTls, speaks_tls
-from bareboat.images.sources.remote.http import Body, Response, Transport
-from bareboat.images.sources.remote.location import Url, is_loopback
+from bareboat.images.registry.exchange import Request, excerpt, exchange
+from bareboat.images.registry.failure import NotTls, speaks_tls
+from bareboat.images.registry.http import Body, Response, Transport
+from bareboat.images.registry.location import Url, is_loopback
 
 if TYPE_CHECKING:
-    from bareboat.images.sources.remote.auth import Authorizer
+    from bareboat.images.registry.auth import Authorizer
 
 _NONE: Mapping[str, str] = {}
 
@@ -127,7 +127,7 @@ class Endpoint:
         raise self._denied(subject, excerpt(response), scopes)
 
     def _log_in(self, response: Response, scopes: tuple[str, ...], refused: str | None, subject: str) -> str:
-        from bareboat.images.sources.remote.auth import Denied
+        from bareboat.images.registry.auth import Denied
 
         try:
             return self._authority().answer(response, scopes, refused=refused)
@@ -136,7 +136,7 @@ class Endpoint:
 
     def _authority(self) -> Authorizer:
         """What logs in, made when first it is needed: what is open to all is had some milliseconds sooner."""
-        from bareboat.images.sources.remote.auth import Authorizer
+        from bareboat.images.registry.auth import Authorizer
 
         with self._lock:
             if self._authorizer is None:

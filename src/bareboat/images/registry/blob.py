@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from bareboat.errors import ImageError
 from bareboat.images.oci.source import Descriptor
-from bareboat.images.sources.remote.endpoint import Endpoint
-from bareboat.images.sources.remote.exchange import Patience, excerpt
-from bareboat.images.sources.remote.failure import Broken
-from bareboat.images.sources.remote.http import Response
+from bareboat.images.registry.endpoint import Endpoint
+from bareboat.images.registry.exchange import Patience, excerpt
+from bareboat.images.registry.failure import Broken
+from bareboat.images.registry.http import Response
 
 #: Less than this between two breaks is no progress: else a server could keep us for ever, byte by byte.
 _PROGRESS_BYTES = 64 * 1024

@@ -9,7 +9,7 @@ import http.client
 import socket
 
 from bareboat.errors import ImageError
-from bareboat.images.sources.remote.location import Url
+from bareboat.images.registry.location import Url
 
 
 class Broken(Exception):
@@ -72,7 +72,7 @@ def _handshake(error: OSError, url: Url) -> ImageError | None:
         return None
     import ssl
 
-    from bareboat.images.sources.remote import tls
+    from bareboat.images.registry import tls
 
     if not isinstance(error, ssl.SSLError) or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         return None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bareboat.errors import UsageError
-from bareboat.images.sources.remote.location import Url
+from bareboat.images.registry.location import Url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 from bareboat.errors import ImageError, UsageError
 from bareboat.files import untrusted
-from bareboat.images.sources.remote.failure import NotTls
-from bareboat.images.sources.remote.location import Url
-from bareboat.images.sources.remote.options import Options
+from bareboat.images.registry.failure import NotTls
+from bareboat.images.registry.location import Url
+from bareboat.images.registry.options import Options
 
 _LARGEST_FILE = 16 * 2**20
 #: What OpenSSL calls an answer that is no TLS: the first bytes of plain HTTP, read as a TLS record.

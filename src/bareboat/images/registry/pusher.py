@@ -11,12 +11,12 @@ from urllib.parse import quote, urlencode
 
 from bareboat import digests
 from bareboat.errors import ImageError
-from bareboat.images.sources.remote.endpoint import Endpoint, Missing, Unsent
-from bareboat.images.sources.remote.exchange import Patience, excerpt, passing
-from bareboat.images.sources.remote.failure import Broken
-from bareboat.images.sources.remote.http import Response, Transport
-from bareboat.images.sources.remote.location import Url, registry_url
-from bareboat.images.sources.remote.options import Options
+from bareboat.images.registry.endpoint import Endpoint, Missing, Unsent
+from bareboat.images.registry.exchange import Patience, excerpt, passing
+from bareboat.images.registry.failure import Broken
+from bareboat.images.registry.http import Response, Transport
+from bareboat.images.registry.location import Url, registry_url
+from bareboat.images.registry.options import Options
 
 __all__ = ["Options", "Pusher", "open_pusher"]
 

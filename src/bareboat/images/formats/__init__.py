@@ -1,0 +1,1 @@
+"""Images as one file or directory: SIF, squashfs, root file systems."""
