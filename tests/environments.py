@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from bareboat import render
-from bareboat.images import scratch
 from bareboat.images.capture import capture
+from bareboat.images.inside import scratch
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.plan import plan

@@ -15,7 +15,7 @@ from cluster_jobs import LAB, Ended, run_job, write_job
 from clusters import Cluster
 from pythons import make_rootfs
 
-from bareboat.images.inside import look
+from bareboat.images.inside.survey import look
 from bareboat.model import MpiFacts, Pmi
 from bareboat.mpi import proving
 from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, Starter, judge, manager_of

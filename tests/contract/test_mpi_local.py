@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from bareboat.images.inside import look
+from bareboat.images.inside.survey import look
 from bareboat.model import MpiFacts
 from bareboat.mpi import proving
 from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, judge, manager_of, singleton

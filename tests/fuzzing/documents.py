@@ -11,7 +11,7 @@ import elves
 from archives import OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST
 
 from bareboat.errors import BareboatError
-from bareboat.images import inside
+from bareboat.images.inside import survey
 from bareboat.images.oci import manifest
 from bareboat.images.oci.source import Document
 from bareboat.images.registry import credentials
@@ -147,7 +147,7 @@ def read_inside(data: bytes, scratch: Path) -> None:
     (tree / "usr/bin/python3").symlink_to("python3.11")
     text = data[:300].decode(errors="replace").replace("\0", "")
     for environment in ({}, {"PATH": text, "LD_LIBRARY_PATH": text, "PYTHONPATH": text}):
-        found = inside.look([tree], environment=environment)
+        found = survey.look([tree], environment=environment)
         if found.distribution is not None and not found.distribution.isprintable():
             raise Finding(f"a distribution called {found.distribution!r}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from elves import AARCH64, make_elf
 
-from bareboat.images.command import Fault, Program, Sight, resolve
+from bareboat.images.inside.command import Fault, Program, Sight, resolve
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -11,7 +11,7 @@ from fabric_words import adapter, interface
 from tools import tool
 
 from bareboat.fabric.facts import Kind, Network
-from bareboat.images.inside import look
+from bareboat.images.inside.survey import look
 from bareboat.probe.fabrics import SCRIPT, parse
 
 

@@ -10,8 +10,8 @@ from elves import make_elf
 
 from bareboat import render
 from bareboat.errors import PlanError
-from bareboat.images.command import Sight
-from bareboat.images.linked import look
+from bareboat.images.inside.command import Sight
+from bareboat.images.inside.linked import look
 from bareboat.model import Linked, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
 from bareboat.plan import plan
 

@@ -13,7 +13,7 @@ from elves import make_elf
 
 from bareboat.errors import ToolError
 from bareboat.images.capture import mpi as captured_mpi
-from bareboat.images.inside import look
+from bareboat.images.inside.survey import look
 from bareboat.model import MpiFamily, Outcome, Pmi
 from bareboat.mpi import proof, proving
 from bareboat.probe.mpis import modules, parse_ompi_info, parse_version, probe_mpis

@@ -6,7 +6,7 @@ import pytest
 from builders import make_site
 from stored import image_of
 
-from bareboat.images.scratch import contents
+from bareboat.images.inside.scratch import contents
 from bareboat.model import Held
 from bareboat.store import Store
 

@@ -14,7 +14,7 @@ from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 
 from bareboat import render
 from bareboat.errors import ImageError, PlanError, UsageError
-from bareboat.images.view import View
+from bareboat.images.inside.view import View
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, SchedulerFacts, Site, SiteLayer, Topology
 from bareboat.mpi.ladder import Ground, Rung, Step, walk
 from bareboat.mpi.rules import Layout

@@ -310,7 +310,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     import msgspec
 
     from bareboat.images.capture import capture, describe
-    from bareboat.images.executable import look
+    from bareboat.images.inside.executable import look
     from bareboat.plan import plan
 
     job = in_allocation(context, read_job(context))
@@ -430,8 +430,8 @@ def _with_linked(context: Context, job: Job, image: Image, site: Site) -> Image:
         return image
     import msgspec
 
-    from bareboat.images.executable import sight_of
-    from bareboat.images.linked import look
+    from bareboat.images.inside.executable import sight_of
+    from bareboat.images.inside.linked import look
     from bareboat.plan.process import command_of
 
     sight = sight_of(context.store, image, job)
@@ -556,7 +556,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     import msgspec
 
     from bareboat import proofs
-    from bareboat.images.executable import look
+    from bareboat.images.inside.executable import look
     from bareboat.images.present import present
     from bareboat.mpi.ladder import needs_mpi
     from bareboat.plan import plan

@@ -20,14 +20,15 @@ import msgspec
 
 from bareboat import digests, execute
 from bareboat.errors import ImageError
-from bareboat.images import inside, lease, spool
+from bareboat.images import lease, spool
+from bareboat.images.inside import survey
+from bareboat.images.inside.view import View
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.unpack import unpack
 from bareboat.images.oci.blobs import is_kept
 from bareboat.images.oci.manifest import Config
 from bareboat.images.oci.source import Descriptor, Source
 from bareboat.images.progress import Progress
-from bareboat.images.view import View
 from bareboat.model import Image, Layer, StoredLayer
 from bareboat.store import Store
 
@@ -240,7 +241,7 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         for each, comment in zip(facts, comments, strict=True)
     )
     trees = [store.layer(layer.diff_id) for layer in layers]
-    found = inside.look(trees, environment=config.environment)
+    found = survey.look(trees, environment=config.environment)
     missing = View(trees).find(config.process.workdir) is None
     return Image(
         digest=digest,

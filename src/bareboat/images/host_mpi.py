@@ -11,7 +11,7 @@ from pathlib import Path
 from bareboat import architectures, codec
 from bareboat.elf import binary
 from bareboat.elf.loader import CACHE, Loader
-from bareboat.images.view import Found, View
+from bareboat.images.inside.view import Found, View
 from bareboat.model import HostLibrary, HostMpiTree, Image, Mount, Site
 from bareboat.mpi import inject
 from bareboat.mpi.ladder import binds

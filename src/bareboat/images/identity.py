@@ -9,7 +9,7 @@ from __future__ import annotations
 import grp
 import hashlib
 
-from bareboat.images.view import View
+from bareboat.images.inside.view import View
 from bareboat.model import Image, Site
 from bareboat.store import Store
 

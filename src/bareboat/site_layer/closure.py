@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from bareboat.elf import binary, loader
-from bareboat.images.view import View
+from bareboat.images.inside.view import View
 from bareboat.model import Image, Site
 from bareboat.versions import numbers
 

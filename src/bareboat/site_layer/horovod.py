@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from bareboat import execute
 from bareboat.errors import ImageError, PlanError, ToolError
-from bareboat.images.view import View
+from bareboat.images.inside.view import View
 from bareboat.model import Image, Mount, Site
 from bareboat.mpi.site_layer import HOROVOD, PREFIX, frameworks
 from bareboat.site_layer import wheels

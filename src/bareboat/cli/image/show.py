@@ -12,7 +12,7 @@ from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import add_image, find
 
 if TYPE_CHECKING:
-    from bareboat.images.inside import Inside
+    from bareboat.images.inside.survey import Inside
     from bareboat.model import Image, Trust
 
 EXAMPLE = "bareboat image show pytorch"
@@ -24,12 +24,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import inside
+    from bareboat.images.inside import survey
 
     store = context.store
     image = find(context, context.options.image)
     trees = [store.layer(layer.diff_id) for layer in image.layers]
-    found = inside.look(trees, environment=image.environment)
+    found = survey.look(trees, environment=image.environment)
     if context.options.json:
         console.result_json({"image": image, "inside": found, "trust": _trust(context, image)})
     else:

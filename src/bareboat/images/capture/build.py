@@ -10,7 +10,7 @@ from bareboat import architectures
 from bareboat.images.capture import bytecode, facts
 from bareboat.images.capture.collect import Collection, Item, Part, changed
 from bareboat.images.capture.libraries import Inventory
-from bareboat.images.inside import COMPILERS
+from bareboat.images.inside.survey import COMPILERS
 from bareboat.images.layers import layer
 from bareboat.images.oci import export
 from bareboat.images.progress import Progress

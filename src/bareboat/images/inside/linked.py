@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from bareboat.elf import binary
 from bareboat.elf.loader import Loader
-from bareboat.images.command import Fault, Program, Sight, resolve
+from bareboat.images.inside.command import Fault, Program, Sight, resolve
 from bareboat.model import Linked
 
 _MPI = re.compile(r"libmpi(?:ch|_\w+|cxx|fort|f90)?\.so(?:\.(?P<major>\d+))?(?:\.\d+)*")

@@ -15,8 +15,8 @@ import msgspec
 
 from bareboat.elf import binary
 from bareboat.fabric.facts import FabricLibrary
-from bareboat.images import fabrics, mpis
-from bareboat.images.view import View
+from bareboat.images.inside import fabrics, mpis
+from bareboat.images.inside.view import View
 from bareboat.model import CudaCompat, MpiFacts
 from bareboat.paths import DEFAULT_PATH
 from bareboat.versions import numbers

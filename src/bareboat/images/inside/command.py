@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.files.links import follow
-from bareboat.images.view import View
+from bareboat.images.inside.view import View
 from bareboat.paths import DEFAULT_PATH
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bareboat.engines import STARTERS
-from bareboat.images.command import MISSING, Fault, Program, Sight, resolve
+from bareboat.images.inside.command import MISSING, Fault, Program, Sight, resolve
 from bareboat.model import Executable, Image, Job, Site
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir

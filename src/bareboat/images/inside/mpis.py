@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat.elf import binary
 from bareboat.elf.binary import Binary
-from bareboat.images.view import View
+from bareboat.images.inside.view import View
 from bareboat.model import MpiFacts, MpiFamily, Pmi
 
 #: Components as symbols, where OpenMPI 4 and PRRTE have them built in.
