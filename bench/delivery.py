@@ -36,7 +36,7 @@ from asked import STRACE, Asked, read_trace
 from launch_ways import RUN, Ground
 
 from bareboat import plan
-from bareboat.images import archive
+from bareboat.images.deployment import flat_tar
 from bareboat.images.formats.squash import make_squashfs
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import FileSystem, Job, Plan, Topology
@@ -81,7 +81,7 @@ def measure(cluster: Path, topology: Topology, rounds: int) -> None:
     store = Store(cluster / "home" / "store")
     places = planned(ground, "node").mount_points
     make_flat(store, ground.image, places)
-    tar = archive.provide(store, ground.image, places)
+    tar = flat_tar.provide(store, ground.image, places)
     squashfs = ground.folder / "image.squashfs"
     make_squashfs(Path(ground.rootfs.flat), squashfs)
     scripts = {

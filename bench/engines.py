@@ -36,8 +36,8 @@ from bareboat import config, plan, registry, render
 from bareboat.engines import Enclosure
 from bareboat.errors import BareboatError
 from bareboat.images.capture import capture
+from bareboat.images.deployment.present import present
 from bareboat.images.layers.flatten import make_flat
-from bareboat.images.present import present
 from bareboat.model import CaptureRequest, Image, Job, Mount, Plan, Site
 from bareboat.probe import probe
 from bareboat.store import Store

@@ -38,8 +38,8 @@ from launch_ways import Ground
 
 from bareboat import programs
 from bareboat.images.capture import capture
+from bareboat.images.deployment.present import present
 from bareboat.images.layers.flatten import make_flat
-from bareboat.images.present import present
 from bareboat.model import CaptureRequest, SchedulerFacts, Topology
 from bareboat.probe import probe
 from bareboat.store import Store

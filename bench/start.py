@@ -20,8 +20,8 @@ from pathlib import Path
 
 from bareboat import config, plan, programs, render
 from bareboat.images.capture import capture
+from bareboat.images.deployment.present import present
 from bareboat.images.layers.flatten import make_flat
-from bareboat.images.present import present
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.probe import probe
 from bareboat.store import Store

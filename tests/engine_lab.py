@@ -22,7 +22,7 @@ from environments import Captured
 
 from bareboat import programs, registry, render
 from bareboat.engines import bubblewrap, untested
-from bareboat.images import roots
+from bareboat.images.deployment import roots
 from bareboat.images.inside.executable import look
 from bareboat.model import Image, Job, Refusal, Site
 from bareboat.plan import plan

@@ -24,8 +24,8 @@ import msgspec
 from bareboat import plan, registry, render
 from bareboat.errors import BareboatError
 from bareboat.images.capture import capture
+from bareboat.images.deployment.present import present
 from bareboat.images.layers.flatten import make_flat
-from bareboat.images.present import present
 from bareboat.model import CaptureRequest, Image, Job, Site, Topology
 from bareboat.probe import probe
 from bareboat.store import Store

@@ -17,7 +17,7 @@ import pytest
 from tools import tool
 
 from bareboat import deliveries
-from bareboat.images import archive
+from bareboat.images.deployment import flat_tar
 from bareboat.model import Delivery, Start
 from bareboat.render import delivery as pieces
 
@@ -110,9 +110,9 @@ def node(tmp_path: Path) -> Iterator[Node]:
     (tree / "guarded").chmod(0o555)
     (tree / "gives way").symlink_to("/nowhere at all")
     with open(made.archive, "wb") as stream:
-        archive.write_tar(str(tree), stream.write)
+        flat_tar.write_tar(str(tree), stream.write)
     places = (b"d/data/of this job\0", b"f/etc/hosts\0", b"d/gives way\0", b"d/guarded/place\0")
-    archive.places_of(made.archive).write_bytes(b"".join(places))
+    flat_tar.places_of(made.archive).write_bytes(b"".join(places))
     yield made
     (tree / "guarded").chmod(0o755)
     for started in made.started:

@@ -10,7 +10,7 @@ import pytest
 from engine_lab import Lab
 
 from bareboat import deliveries, render
-from bareboat.images import archive
+from bareboat.images.deployment import flat_tar
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Job, Mount, SchedulerFacts
 from bareboat.plan import plan
@@ -41,7 +41,7 @@ def test_the_command_runs_from_the_tree_that_the_node_brought(lab: Lab, room: bo
     made = plan(job, image, lab.captured.rootfs(site), site)
     assert made.delivery is not msgspec.UNSET
     make_flat(store, image, made.mount_points, relinked=made.relinked)
-    path = archive.provide(store, image, made.mount_points, relinked=made.relinked)
+    path = flat_tar.provide(store, image, made.mount_points, relinked=made.relinked)
     assert str(path) == made.delivery.archive
     script, folder = top / "job.sh", top / "run" / "control"
     script.write_text(render.script(made))

@@ -24,9 +24,9 @@ from bareboat import registry, render
 from bareboat.engines import bubblewrap, fakechroot, udocker, untested
 from bareboat.errors import PlanError
 from bareboat.gpu import find, inject
+from bareboat.images.deployment.present import present
 from bareboat.images.layers import layer
 from bareboat.images.layers.flatten import make_flat
-from bareboat.images.present import present
 from bareboat.model import Image, Job, Mount, Plan, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe

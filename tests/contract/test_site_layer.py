@@ -19,10 +19,10 @@ from bareboat.images import upkeep
 from bareboat.images.capture import capture
 from bareboat.images.layers.flatten import copy
 from bareboat.images.layers.limits import Limits
-from bareboat.images.obtain import obtain
 from bareboat.images.oci import export, manifest
 from bareboat.images.oci.source import Document
-from bareboat.images.sources import locate
+from bareboat.images.transfer import locate
+from bareboat.images.transfer.obtain import obtain
 from bareboat.model import CaptureRequest, Image, MpiFamily, Site
 from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents
 from bareboat.probe import probe

@@ -16,9 +16,9 @@ from tools import tool
 
 from bareboat.images.layers.flatten import make_flat
 from bareboat.images.layers.limits import Limits
-from bareboat.images.obtain import obtain
-from bareboat.images.sources import locate
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer import locate
+from bareboat.images.transfer.locate import Access
+from bareboat.images.transfer.obtain import obtain
 from bareboat.model import Image
 from bareboat.probe import probe
 from bareboat.store import Store

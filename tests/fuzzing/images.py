@@ -18,17 +18,17 @@ import archives
 import zstandard
 
 from bareboat.errors import BareboatError
-from bareboat.images import archive as delivered
+from bareboat.images.deployment import flat_tar as delivered
 from bareboat.images.formats.sif import read_sif
 from bareboat.images.formats.squash import read_superblock, unpack_squashfs
 from bareboat.images.layers.flatten import _relink, copy, flatten
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.recipe import rebuild
 from bareboat.images.layers.unpack import unpack
-from bareboat.images.obtain import obtain
 from bareboat.images.oci import layouts
 from bareboat.images.oci.reference import Reference, Transport
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer.locate import Access
+from bareboat.images.transfer.obtain import obtain
 from bareboat.store import Store
 from fuzzing import CORPUS, Finding, Reader, usage
 

@@ -13,9 +13,9 @@ from unittest import mock
 import archives
 
 from bareboat.errors import BareboatError
-from bareboat.images.pull import pull
 from bareboat.images.registry import client
 from bareboat.images.registry.options import Options
+from bareboat.images.transfer.pull import pull
 from bareboat.store import Store
 from fuzzing import Finding, Reader, check_message
 from fuzzing.images import LIMITS

@@ -23,12 +23,11 @@ from images import noise, pack, tar  # noqa: E402
 from bareboat import submission  # noqa: E402
 from bareboat.errors import BareboatError  # noqa: E402
 from bareboat.files import outputs  # noqa: E402
-from bareboat.images import obtain  # noqa: E402
 from bareboat.images.layers import flatten  # noqa: E402
 from bareboat.images.layers.limits import Limits  # noqa: E402
 from bareboat.images.oci import reference  # noqa: E402
-from bareboat.images.push import push  # noqa: E402
-from bareboat.images.sources import locate  # noqa: E402
+from bareboat.images.transfer import locate, obtain  # noqa: E402
+from bareboat.images.transfer.push import push  # noqa: E402
 from bareboat.model import Image, ProveRequest, SchedulerFacts, Topology  # noqa: E402
 from bareboat.plan import plan  # noqa: E402
 from bareboat.store import Store  # noqa: E402

@@ -22,11 +22,11 @@ from tools import tool
 from bareboat import architectures, codec, pinning
 from bareboat.errors import BareboatError, ImageError, StoreError
 from bareboat.images.layers.limits import Limits
-from bareboat.images.obtain import obtain
 from bareboat.images.registry.options import Options
 from bareboat.images.registry.pusher import open_pusher
-from bareboat.images.sources import locate
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer import locate
+from bareboat.images.transfer.locate import Access
+from bareboat.images.transfer.obtain import obtain
 from bareboat.model import Image, Pin
 from bareboat.store import Store
 

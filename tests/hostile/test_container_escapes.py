@@ -14,7 +14,7 @@ from tools import tool
 
 from bareboat import render
 from bareboat.files import mounts
-from bareboat.images import exposed
+from bareboat.images.deployment import exposed
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Job, Mount, Plan, SchedulerFacts, Site, Topology
 from bareboat.plan import plan

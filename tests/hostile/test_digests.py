@@ -17,13 +17,13 @@ from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
 
 from bareboat.errors import BareboatError, ImageError
-from bareboat.images import pull
 from bareboat.images.layers.limits import Limits
 from bareboat.images.oci.layouts import open_layout
 from bareboat.images.oci.reference import Transport, parse
 from bareboat.images.oci.source import Source
 from bareboat.images.registry.client import open_registry
 from bareboat.images.registry.options import Options
+from bareboat.images.transfer import pull
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(4)

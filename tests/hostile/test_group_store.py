@@ -181,7 +181,7 @@ def test_a_job_that_may_write_where_the_own_store_lies_cannot_write_to_it(shared
     """The group's store lies elsewhere; what the host starts is in the user's own."""
     from builders import make_job, make_site
 
-    from bareboat.images.present import present
+    from bareboat.images.deployment.present import present
 
     image = put(shared)
     shared.new_run("x")  # makes the own store

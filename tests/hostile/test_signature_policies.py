@@ -28,13 +28,13 @@ from tools import tool
 from bareboat.cli.main import main
 from bareboat.errors import ImageError, UsageError
 from bareboat.images.layers.limits import Limits
-from bareboat.images.obtain import obtain
 from bareboat.images.oci import reference
-from bareboat.images.pinning import check_reference
 from bareboat.images.registry.options import Options
 from bareboat.images.registry.pusher import open_pusher
 from bareboat.images.signatures.check import check, holds
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer.locate import Access
+from bareboat.images.transfer.obtain import obtain
+from bareboat.images.transfer.pinning import check_reference
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(12)

@@ -20,7 +20,7 @@ from tars import archive, file
 
 from bareboat.cli.main import main
 from bareboat.images.registry.options import Options
-from bareboat.images.sources import locate
+from bareboat.images.transfer import locate
 
 LIMIT_S = 0.6
 #: Two time-outs, and what the commands take on a busy machine. More rounds, or a longer one, would exceed it.

@@ -19,7 +19,8 @@ from bareboat.cli import common
 from bareboat.cli.main import main
 from bareboat.config import resolve
 from bareboat.errors import PlanError, UsageError
-from bareboat.images import archive, upkeep
+from bareboat.images import upkeep
+from bareboat.images.deployment import flat_tar
 from bareboat.images.layers.flatten import make_flat
 from bareboat.jobfile import read_job
 from bareboat.model import (
@@ -233,7 +234,7 @@ def store(tmp_path: Path) -> Store:
 def provided(store: Store, *mounts: Mount, relinked: bool = False) -> Path:
     image = image_of(store, {"usr/lib/a": "aaa", "lib": "-> usr/lib", "abs": "-> /usr/lib", "empty": None})
     make_flat(store, image, mounts, relinked=relinked)
-    return archive.provide(store, image, mounts, relinked=relinked)
+    return flat_tar.provide(store, image, mounts, relinked=relinked)
 
 
 def listed(path: Path) -> list[str]:
@@ -261,7 +262,7 @@ def test_that_of_the_relinked_tree_is_another(store: Store) -> None:
 def test_places_are_listed_by_where_links_lead_and_add_up(store: Store, tmp_path: Path) -> None:
     provided(store, Mount(source=str(tmp_path), target="/data"))
     path = provided(store, Mount(source="/etc/hosts", target="/lib/hosts"))
-    assert archive.read_places(path) == ["d/data", "f/usr/lib/hosts"]
+    assert flat_tar.read_places(path) == ["d/data", "f/usr/lib/hosts"]
 
 
 def test_a_damaged_archive_is_found_told_and_written_again(store: Store) -> None:
@@ -283,7 +284,7 @@ def test_an_interrupted_writer_leaves_no_archive(store: Store, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(archive, "write_tar", interrupted)
+        patched.setattr(flat_tar, "write_tar", interrupted)
         with pytest.raises(KeyboardInterrupt):
             provided(store)
     assert not list(store.root.glob("packed/sha256/*/image.tar"))

@@ -14,7 +14,7 @@ from builders import environment_of, make_image, make_job, make_rootfs, make_sit
 from stored import image_of
 
 from bareboat.errors import PlanError
-from bareboat.images import host_mpi
+from bareboat.images.deployment import host_mpi
 from bareboat.model import (
     DriverFile,
     HostLibrary,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_image, make_site
 
-from bareboat.images import identity
+from bareboat.images.deployment import identity
 from bareboat.model import Image, Layer, Site
 from bareboat.store import Store
 

@@ -443,7 +443,7 @@ def test_a_path_is_put_before_the_one_that_is_known(tmp_path: Path) -> None:
 _READ = """
 import sys
 from bareboat.errors import ImageError
-from bareboat.images.sources.rootfs import FolderSource
+from bareboat.images.formats.rootfs import FolderSource
 try:
     FolderSource(sys.argv[1], name="it").document()
 except ImageError as error:

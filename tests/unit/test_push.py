@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from bareboat.errors import BareboatError, ImageError, StoreError
-from bareboat.images import push as pushing
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.unpack import unpack
 from bareboat.images.oci import manifest
 from bareboat.images.oci.reference import Reference, parse
 from bareboat.images.oci.source import Descriptor, Document, Source
-from bareboat.images.push import Pushed, Target, push
+from bareboat.images.transfer import push as pushing
+from bareboat.images.transfer.push import Pushed, Target, push
 from bareboat.model import Image, Layer, StoredLayer
 from bareboat.store import Store
 

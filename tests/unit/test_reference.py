@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bareboat.errors import StoreError, UsageError
 from bareboat.images.oci import reference
 from bareboat.images.oci.reference import Reference, Transport, parse
-from bareboat.images.sources import locate
+from bareboat.images.transfer import locate
 from bareboat.model import Pin
 from bareboat.store import Store
 

@@ -11,7 +11,7 @@ from builders import make_image, make_job, make_site
 from stored import image_of
 
 from bareboat.errors import PlanError
-from bareboat.images import roots
+from bareboat.images.deployment import roots
 from bareboat.model import EngineFacts, Image, JoinedTree, Mount, Plan, Rootfs
 from bareboat.plan import plan
 from bareboat.store import Store

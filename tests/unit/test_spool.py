@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bareboat.errors import ImageError
-from bareboat.images import spool
 from bareboat.images.oci.source import Descriptor, Document
-from bareboat.images.spool import Interrupted, Spool, straight
+from bareboat.images.transfer import spool
+from bareboat.images.transfer.spool import Interrupted, Spool, straight
 
 CHUNK = 1 << 20
 DATA = random.Random(1).randbytes(3 * CHUNK + 17)

@@ -17,7 +17,7 @@ from bareboat.errors import ImageError, StoreError, UsageError
 if TYPE_CHECKING:  # `bareboat --help` builds every verb's parser, and must stay quick on a login node
     from bareboat.config import Settings
     from bareboat.images.oci.reference import Reference
-    from bareboat.images.sources.locate import Access
+    from bareboat.images.transfer.locate import Access
     from bareboat.model import CaptureRequest, Image, Job, Plan, Site
     from bareboat.mpi.site_layer import Contents
     from bareboat.store import Store
@@ -215,7 +215,7 @@ def probe_site(context: Context, *, thorough: bool = False) -> Site:
 
 def registry_access(context: Context) -> Access:
     """How this site's registries are reached, by its settings."""
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
 
     settings = context.settings
     return locate.read_access(
@@ -230,13 +230,13 @@ def registry_access(context: Context) -> Access:
 def _bring(context: Context, job: Job, machine: str) -> Image:
     """The image that the job names: the one in the store, or pulled now for this `machine` (uname -m), unless
     the verb only looks."""
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
 
     folder = os.getcwd()
     access = registry_access(context)
     image = locate.in_store(job.image, context.store, folder=folder)
     if context.settings["require_digest"]:
-        from bareboat.images.pinning import check_job_image
+        from bareboat.images.transfer.pinning import check_job_image
 
         check_job_image(
             job.image, image, context.store, access, folder=folder, ask=not is_only_looking(context)
@@ -260,7 +260,7 @@ def _bring(context: Context, job: Job, machine: str) -> Image:
             remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit, prove do it too",
         )
     from bareboat.images.layers.limits import Limits
-    from bareboat.images.obtain import obtain
+    from bareboat.images.transfer.obtain import obtain
 
     try:
         pulled = obtain(
@@ -284,7 +284,7 @@ def _policy_source(context: Context, text: str, image: Image) -> Reference | Non
     if place.requires_nothing(context.settings["policy"], os.environ):
         return None
     from bareboat.images.signatures.check import holds
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
 
     folder = os.getcwd()
     if image.site_layer is not None:
@@ -556,8 +556,8 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     import msgspec
 
     from bareboat import proofs
+    from bareboat.images.deployment.present import present
     from bareboat.images.inside.executable import look
-    from bareboat.images.present import present
     from bareboat.mpi.ladder import needs_mpi
     from bareboat.plan import plan
 
@@ -571,7 +571,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     if rootfs is None:
         return made
     if made.needs_flat:
-        from bareboat.images import roots
+        from bareboat.images.deployment import roots
 
         if not context.store.flat(image.digest).is_dir():
             context.progress.say("making a flat tree of the image")
@@ -584,10 +584,10 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         )
         context.progress.end()
     if made.delivery is not msgspec.UNSET:
-        from bareboat.images import archive
+        from bareboat.images.deployment import flat_tar
 
         try:
-            archive.provide(
+            flat_tar.provide(
                 context.store,
                 image,
                 made.mount_points,

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from bareboat import execute, registry, render
-from bareboat.images import roots
-from bareboat.images.present import present
+from bareboat.images.deployment import roots
+from bareboat.images.deployment.present import present
 from bareboat.model import Image, Job, Mount, Site
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost

@@ -14,7 +14,7 @@ from bareboat.errors import BareboatError, StoreError
 if TYPE_CHECKING:
     from bareboat.images.layers.limits import Limits
     from bareboat.images.oci.blobs import Blobs
-    from bareboat.images.sources.locate import Access
+    from bareboat.images.transfer.locate import Access
     from bareboat.images.upkeep import Amount
     from bareboat.model import Image
 
@@ -70,7 +70,7 @@ def blobs(context: Context, image: Image) -> Blobs:
     from bareboat.images.oci.blobs import Blobs, no_source
     from bareboat.images.oci.reference import parse
     from bareboat.images.oci.source import Source
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
 
     registry_access(context)  # a mistake in the flags is an error, whether or not a registry is asked
     if context.options.no_fetch or not image.reference:
@@ -119,7 +119,7 @@ def limits(context: Context) -> Limits:
 
 def find(context: Context, text: str) -> Image:
     """The image of the store that the text names. Raises StoreError when there is none."""
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
 
     image = locate.in_store(text, context.store, folder=os.getcwd())
     if image is None and text == "capture":  # no registry is asked for it

@@ -31,8 +31,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat.clock import utc_now
-    from bareboat.images.obtain import obtain
     from bareboat.images.oci import bundle, layouts, reference
+    from bareboat.images.transfer.obtain import obtain
 
     options, store = context.options, context.store
     if options.name is not None:

@@ -50,7 +50,7 @@ def _machine(asked: str | None) -> str:
 
 
 def run(context: Context) -> int:
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
 
     options, store = context.options, context.store
     if options.name is not None:
@@ -59,16 +59,16 @@ def run(context: Context) -> int:
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
     if context.settings["require_digest"]:
-        from bareboat.images.pinning import check_reference
+        from bareboat.images.transfer.pinning import check_reference
 
         check_reference(found, store, reach, ask=True)
     pulled = None
     if not options.fresh and options.arch is None and not options.keep_blobs:
-        from bareboat.images import current
+        from bareboat.images.transfer import current
 
         pulled = current.current(found, store, reach, machine=machine)
     if pulled is None:
-        from bareboat.images.obtain import obtain
+        from bareboat.images.transfer.obtain import obtain
 
         try:
             pulled = obtain(

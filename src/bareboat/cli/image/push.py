@@ -23,9 +23,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from bareboat.images.oci.reference import Transport, parse
     from bareboat.images.oci.source import Source
-    from bareboat.images.push import push
     from bareboat.images.registry import pusher
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
+    from bareboat.images.transfer.push import push
 
     options, store = context.options, context.store
     image = find(context, options.image)

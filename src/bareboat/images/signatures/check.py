@@ -22,7 +22,7 @@ from bareboat.images.signatures.policy import (
     SignedBy,
     SigstoreSigned,
 )
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer.locate import Access
 from bareboat.model import Pin, Signer, Trust
 from bareboat.printable import one_line
 
@@ -196,7 +196,7 @@ def _sigstore_signed(work: _Work, requirement: SigstoreSigned, rules: Rules) -> 
 def _attached(work: _Work) -> list[Attached]:
     from bareboat.images.registry import client
     from bareboat.images.signatures import sigstore
-    from bareboat.images.sources import locate
+    from bareboat.images.transfer import locate
 
     found = work.found
     options = locate.remote_options(found.registry, work.access)

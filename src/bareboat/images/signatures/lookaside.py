@@ -19,8 +19,8 @@ from bareboat.files.untrusted import UntrustedFileError, read_bytes
 from bareboat.images.oci.reference import Reference
 from bareboat.images.signatures import scopes
 from bareboat.images.signatures.openpgp import LARGEST_SIGNATURE
-from bareboat.images.sources import locate
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer import locate
+from bareboat.images.transfer.locate import Access
 from bareboat.printable import one_line
 
 _MOST_SIGNATURES = 100

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bareboat.images.current import Pulled
 from bareboat.images.layers.limits import Limits
 from bareboat.images.oci.reference import Reference, Transport
 from bareboat.images.progress import Progress
-from bareboat.images.pull import pull
-from bareboat.images.sources import locate
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer import locate
+from bareboat.images.transfer.current import Pulled
+from bareboat.images.transfer.locate import Access
+from bareboat.images.transfer.pull import pull
 from bareboat.store import Store
 
 

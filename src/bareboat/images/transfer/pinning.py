@@ -5,8 +5,8 @@ from __future__ import annotations
 from bareboat import digests
 from bareboat.errors import BareboatError, UsageError
 from bareboat.images.oci.reference import Reference, Transport
-from bareboat.images.sources import locate
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer import locate
+from bareboat.images.transfer.locate import Access
 from bareboat.model import Image
 from bareboat.store import Store
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from bareboat import architectures
 from bareboat.images.oci.reference import Reference, Transport
 from bareboat.images.signatures import place
-from bareboat.images.sources import locate
-from bareboat.images.sources.locate import Access
+from bareboat.images.transfer import locate
+from bareboat.images.transfer.locate import Access
 from bareboat.model import Image
 from bareboat.store import Store
 

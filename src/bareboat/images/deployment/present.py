@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from bareboat.gpu import links
-from bareboat.images import exposed, host_mpi, identity
+from bareboat.images.deployment import exposed, host_mpi, identity
 from bareboat.images.inside import scratch
 from bareboat.model import Image, Job, Rootfs, Site
 from bareboat.store import Store

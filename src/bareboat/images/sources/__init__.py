@@ -1,1 +1,0 @@
-"""Where images come from: references, registries, layouts, archives, SIF, squashfs, folders."""
