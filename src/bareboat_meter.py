@@ -1,6 +1,6 @@
-"""Bareboat's training meter: one file, no dependency, copy it beside your script if you like.
+"""Bareboat's training meter: one file without dependencies, which you can copy next to your script.
 
-    import bareboat_meter              # first, so that the time of the imports below it is seen
+    import bareboat_meter              # first, so that it measures the imports below
 
     meter = bareboat_meter.Meter(samples_per_step=batch * world_size)   # when the imports are done
     meter.start()                      # when the model and the data are ready
@@ -11,11 +11,11 @@
     meter.close()
 
 Outside Bareboat every call does nothing. Inside, each rank writes its raw step times to
-`$BAREBOAT_METER_DIR/rank-NNNNN.jsonl` and its results to `$BAREBOAT_RUN_DIR/results/RANK`, and, when
-`$BAREBOAT_GATE` names a gate, waits at the end of a step until the study lets it go on. That wait is how
-two live arms take turns on one machine.
-Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share. After its first step
-rank 0 says so when its framework does not know the other ranks: each would train a model of its own.
+`$BAREBOAT_METER_DIR/rank-NNNNN.jsonl` and its results to `$BAREBOAT_RUN_DIR/results/RANK`. If
+`$BAREBOAT_GATE` names a gate, it waits at the end of a step until the study lets it continue, so that two
+live arms take turns on one machine. Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a
+machine share. After its first step, rank 0 warns when its framework does not know the other ranks, since each
+would train its own model.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from typing import Any, TextIO
 
 _loaded_ns = time.monotonic_ns()
 
-#: Steps kept in memory before a line is written; a gate or the end writes what there is.
+#: Steps kept in memory before a line is written; also written at a gate and at the end.
 _STEPS_PER_LINE = 1000
 
 
 class GateClosed(SystemExit):
-    """The study that opened this run has gone: the rank ends with exit code 75 (EX_TEMPFAIL)."""
+    """The study of this run has gone: the rank exits with code 75 (EX_TEMPFAIL)."""
 
     def __init__(self) -> None:
         super().__init__(75)
@@ -47,7 +47,7 @@ class Meter:
 
     `samples_per_step` counts the samples that all ranks together consume in one step; throughput is
     this number over the step's seconds. `rank` and `world_size` are read from the launcher's
-    variables (RANK, WORLD_SIZE and their Slurm and Open MPI forms). `independent`: the ranks are meant to
+    variables (RANK, WORLD_SIZE and their Slurm and Open MPI forms). `independent`: the ranks are intended to
     work without each other.
     """
 
@@ -93,7 +93,7 @@ class Meter:
         self._write(kind="start", at_ns=self._opened_ns)
 
     def step(self) -> None:
-        """Mark the end of one training step; wait here when the study says so."""
+        """Mark the end of one training step; wait here when the study requires it."""
         if not self._is_checked:
             self._check_world()
         if self._log is None:
@@ -111,10 +111,9 @@ class Meter:
             self._opened_ns = last_ns
 
     def result(self, **values: float) -> None:
-        """Keep named results of the training, such as `test_accuracy=0.98`; a sweep's report has them. The
-        last value of a name counts; one that is not a number (nan, inf) is kept with the step at which it
-        came."""
-        # JSON has no word for what is not finite.
+        """Store named results of the training, such as `test_accuracy=0.98`, for records and a sweep's
+        report. The last value of a name counts; one that is not finite (nan, inf) is stored with its step."""
+        # JSON cannot represent values that are not finite.
         numbers = {name: float(value) for name, value in values.items()}
         kept = {name: value if value - value == 0 else str(value) for name, value in numbers.items()}
         for name, value in kept.items():
@@ -127,7 +126,7 @@ class Meter:
                 file.writelines(json.dumps(pair) + "\n" for pair in kept.items())
 
     def close(self) -> None:
-        """Write what is left, with this rank's peak resident memory; calling it twice is harmless."""
+        """Write the rest, with this rank's peak resident memory; calling it twice is harmless."""
         if self._log is None:
             return
         self._flush()
@@ -143,7 +142,7 @@ class Meter:
             self._gate = None
 
     def _check_world(self) -> None:
-        """Ranks that do not know each other train models of their own, and end with exit code 0."""
+        """Warn about ranks that do not know each other: each would train its own model and exit with 0."""
         self._is_checked = True
         size = _known_world_size()
         if size is None:
@@ -151,8 +150,8 @@ class Meter:
         self._write(kind="world", size=size)
         if size != self._world_size and self._rank == 0:
             sys.stderr.write(
-                f"bareboat: {self._world_size} ranks were started, and the framework of rank 0 knows a world "
-                f"of {size}: each trains a model of its own\n"
+                f"bareboat: {self._world_size} ranks were started, but rank 0's framework has world size "
+                f"{size}: each rank trains its own model\n"
             )
 
     def _flush(self) -> None:
@@ -173,7 +172,7 @@ class Meter:
                 raise GateClosed from None
 
     def _await_gate(self) -> None:
-        """Block, without spinning, until the gate says `go N`: steps up to N may run."""
+        """Block, without spinning, until the gate sends `go N`: steps up to N may run."""
         if self._gate is None:
             return
         answer = b""
@@ -189,7 +188,7 @@ class Meter:
 
 
 def _known_world_size() -> int | None:
-    """The size that the frameworks of this process know, the largest; None when there is none to ask."""
+    """The largest world size of this process's frameworks; None without a framework."""
     modules = sys.modules
     sizes = []
     torch = modules.get("torch.distributed")
@@ -203,7 +202,7 @@ def _known_world_size() -> int | None:
         if horovod is not None and horovod.is_initialized():
             sizes.append(horovod.size())
     if max(sizes, default=1) == 1 and ("tensorflow" in modules or "jax" in modules):
-        return None  # to ask them would make them take the devices
+        return None  # a query would make them allocate the devices
     return max(sizes, default=None)
 
 

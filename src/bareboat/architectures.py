@@ -1,4 +1,4 @@
-"""The machine architectures: what each one is called, and how files say which one they are for."""
+"""Machine architectures: their names, and how files encode them."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _BY_NAME = {each.name: each for each in ALL}
 _BY_OCI = {each.oci: each for each in ALL}
 _BY_ELF = {each.elf: each for each in ALL}
 
-#: Of an ELF file: e_ident and what else says for which machine it is.
+#: The part of an ELF header with the machine: e_ident to e_machine.
 ELF_BYTES = 20
 
 
 def find(name: str) -> Architecture | None:
-    """By the name that `uname -m` or OCI uses."""
+    """Find by the name from `uname -m` or OCI."""
     return _BY_NAME.get(name) or _BY_OCI.get(name)
 
 
 def oci(machine: str) -> str:
-    """OCI's name; an unknown machine keeps its own."""
+    """OCI's name; an unknown machine's name is unchanged."""
     found = find(machine)
     return found.oci if found is not None else machine
 
 
 def of_elf(header: bytes) -> Architecture | None:
-    """The architecture of an ELF file by its first bytes; None for another file, and for one not listed."""
+    """The architecture of an ELF file by its first bytes; None for other files and unknown machines."""
     if header[:4] != b"\x7fELF" or len(header) < ELF_BYTES:
         return None
     number = int.from_bytes(header[18:20], "little" if header[5] == 1 else "big")
@@ -57,7 +57,7 @@ def of_elf(header: bytes) -> Architecture | None:
 
 
 def library_folders(machine: str) -> tuple[str, ...]:
-    """Where the loader looks last, as Debian and Red Hat build it: ld.so(8)."""
+    """The loader's default directories, as on Debian and Red Hat: ld.so(8)."""
     found = find(machine)
     own = (f"/lib/{found.triplet}", f"/usr/lib/{found.triplet}") if found is not None else ()
     return (*own, "/lib64", "/usr/lib64", "/lib", "/usr/lib")

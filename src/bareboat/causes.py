@@ -1,7 +1,7 @@
-"""Pure: from the evidence of a run's end to its cause, and the key of the job file that changes it.
+"""Pure: from the evidence of how a run ended to the cause, and the job file key that addresses it.
 
-What the scheduler says for certain goes first, then who cancelled, then what the scheduler wrote into the
-output, then what the run's own last lines say; of a signal whose sender is unknown, only that is said.
+Order: the scheduler's definite statements, then who cancelled, then the scheduler's lines in the output, then
+the run's own last lines. For a signal with an unknown sender, only the signal is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bareboat.schedulers import Scheduler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of a run that ended with another exit code than 0.
+    """The known facts about a run that ended with an exit code other than 0.
 
     `code`: the exit code; `left`: the job script left it. `entry`: what the scheduler says. `log`: the end
     of the output. `cancelled`: by Bareboat. `began`: the script was started; `starts`: so often. `ran_s`:
@@ -46,7 +46,7 @@ _CAUSES = {
     JobState.CANCELLED: Cause.CANCELLED,
 }
 _STATES = {cause: state for state, cause in _CAUSES.items()}
-#: A scheduler that starts a job again says so where the first one ends.
+#: The line with which Slurm announces that it restarts a job.
 _BEFORE_LAST_START = re.compile(
     r".*(CANCELLED|CANCELED) AT .* DUE TO (JOB REQUEUE|PREEMPTION|NODE FAILURE).*"
 )
@@ -64,12 +64,12 @@ _SAYS = (
         re.compile(r"^MemoryError\b|Cannot allocate memory|can't allocate memory|^Out of memory!"),
     ),
 )
-#: In so many of the last lines a program says why it ends.
+#: The number of last lines searched for a reason.
 _LAST_LINES = 5
 
 
 def find(evidence: Evidence) -> End | None:
-    """The end's cause; None of a run that ended well."""
+    """The cause of a failure; None for a run that succeeded."""
     if evidence.code == 0:
         return None
     cause, text = _find(evidence)
@@ -82,7 +82,7 @@ def find(evidence: Evidence) -> End | None:
 def _find(evidence: Evidence) -> tuple[Cause, str]:
     title = evidence.scheduler.TITLE
     entry, code = evidence.entry, evidence.code
-    said = f"{title} says {entry.state.value}" if entry is not None else ""
+    said = f"{title} reports {entry.state.value}" if entry is not None else ""
     if entry is not None and entry.reason:
         said += f" ({one_line(entry.reason)})"
     mark = _mark(evidence)
@@ -96,13 +96,13 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
         return cause, said + (f"; it wrote: {mark[1]}" if mark is not None and mark[0] is cause else "")
     if mark is not None:
         if mark[0] is Cause.MEMORY and evidence.left and code not in (1, *range(128, 256)):
-            # Who was killed may have been one process among others, and the command ended by itself.
+            # Only one of the processes may have been killed, and the command exited by itself.
             return Cause.EXIT_CODE, f"exit code {code}; before that, {title} wrote: {mark[1]}"
         return mark[0], f"{title} wrote: {mark[1]}"
     if entry is not None and entry.state is JobState.CANCELLED:
         return Cause.CANCELLED, f"not by Bareboat: {said}"
     if not evidence.began:
-        return Cause.NEVER_STARTED, said or "its exit code is all that is known"
+        return Cause.NEVER_STARTED, said or "only the exit code is known"
     number = code - 128 if evidence.left and 128 < code <= 128 + 64 else 0
     number = number or (entry.signal if entry is not None and not evidence.left else 0)
     if (found := _own_words(evidence, is_killed=number != 0)) is not None:
@@ -110,8 +110,8 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
     if number:
         return _by_signal(number, evidence, said)
     if not evidence.left:
-        return Cause.EXIT_CODE, f"the job left none; {said}"
-    return Cause.EXIT_CODE, f"the command ended with {code}"
+        return Cause.EXIT_CODE, f"the job script wrote no exit code; {said}"
+    return Cause.EXIT_CODE, f"the command exited with {code}"
 
 
 def _state(cause: Cause, evidence: Evidence) -> JobState:
@@ -123,7 +123,7 @@ def _state(cause: Cause, evidence: Evidence) -> JobState:
 
 
 def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
-    """What the scheduler wrote of why it ends the job's last start."""
+    """The scheduler's line about why it ended the job's last start."""
     lines = evidence.log.splitlines()
     if evidence.starts > 1:
         old = [number for number, line in enumerate(lines) if _BEFORE_LAST_START.match(line)]
@@ -133,14 +133,14 @@ def _mark(evidence: Evidence) -> tuple[Cause, str] | None:
         for mark in evidence.scheduler.MARKS:
             if re.match(mark.pattern, line):
                 found.append((_CAUSES[mark.state], one_line(line.strip())))
-    # "cancelled" is what Slurm writes after the reason, too.
+    # Slurm also writes "cancelled" after the actual reason.
     reasons = [each for each in found if each[0] is not Cause.CANCELLED]
-    # The first of several lines on one end has the numbers.
+    # The first of several lines has the numbers.
     return next((each for each in reasons if each[0] is reasons[-1][0]), None)
 
 
 def _own_words(evidence: Evidence, *, is_killed: bool) -> tuple[Cause, str] | None:
-    """What the output of the rank that failed first says of a full disk, of memory, of an exception."""
+    """A full disk, lack of memory or an exception, from the output of the first rank that failed."""
     lines = _first_failed(evidence.log.splitlines())
     raised = None if is_killed or evidence.code != 1 else _exception(lines)
     last = [line for line in lines if line.strip()][-_LAST_LINES:]
@@ -152,7 +152,7 @@ def _own_words(evidence: Evidence, *, is_killed: bool) -> tuple[Cause, str] | No
 
 
 def _first_failed(lines: list[str]) -> list[str]:
-    """The lines of the rank that failed first, without its name; all lines where it is not known."""
+    """The lines of the first rank that failed, without their prefix; all lines where it is unknown."""
     at = next((n for n in range(len(lines) - 1, -1, -1) if _FIRST.fullmatch(lines[n])), None)
     if at is None:
         return [re.sub(r"^\[rank \d+\] ", "", line) for line in lines]
@@ -183,7 +183,7 @@ def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
         name = signal.Signals(number).name
     except ValueError:
         name = "real-time"
-    text = f"ended by signal {number} ({name})"
+    text = f"terminated by signal {number} ({name})"
     if evidence.ran_s is not None:
         text += f" after {evidence.ran_s} s"
         if (
@@ -193,7 +193,7 @@ def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
         ):
             return Cause.TIME, f"{text}, past the job's walltime_s of {evidence.walltime_s} s"
     if number in (9, 15):
-        text += "; its sender is not known" + (f": {said}" if said else "")
+        text += "; sender unknown" + (f": {said}" if said else "")
     return Cause.SIGNAL, text
 
 
@@ -214,11 +214,11 @@ def _remedy(cause: Cause, evidence: Evidence) -> tuple[str, str]:
                 "requeue = true under [scheduling], with checkpoints; or submit again",
             )
         case Cause.NEVER_STARTED:
-            return "", f"bareboat doctor --compute   # whether the nodes see {evidence.store}"
+            return "", f"bareboat doctor --compute   # checks that the nodes see {evidence.store}"
         case Cause.HUNG:
             return "scheduling.watchdog_s", ""
         case Cause.DISK:
-            return "", "df -h and df -i where the job writes; remove files, or write elsewhere"
+            return "", "df -h and df -i where the job writes; remove files, or write to another file system"
         case Cause.QUOTA:
             return "", "quota -s; remove files, or write to another file system"
         case _:

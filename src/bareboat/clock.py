@@ -1,4 +1,4 @@
-"""Moments as they are written into files."""
+"""Timestamps for files."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def utc_now() -> str:
-    """This second, in UTC, as ISO 8601 writes it."""
+    """The current UTC time in ISO 8601, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,4 +1,4 @@
-"""Model types to canonical JSON and back, and the digests made from it."""
+"""Model types to canonical JSON and back, and their digests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def to_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, order="sorted")
     except UnicodeEncodeError:
-        # An argument or a path that is not UTF-8, which Python holds as lone surrogates. json escapes them.
+        # Python holds bytes that are not UTF-8 as lone surrogates, which json escapes.
         builtins = msgspec.to_builtins(value)
         return json.dumps(builtins, sort_keys=True, separators=(",", ":")).encode()
 
@@ -32,12 +32,12 @@ def to_pretty_json(value: Any) -> str:
 
 
 def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "restore it from a backup") -> T:
-    """Read one `kind` back. Raises StoreError, naming `what`, when it is damaged or of another version.
+    """Parse one `kind`. Raises StoreError, naming `what`, for damaged data or another version.
 
-    `remedy`: how to get it again, if that is possible; only the caller knows.
+    `remedy`: how to obtain the data again, which only the caller knows.
     """
     try:
-        if b"\\udc" in data:  # as to_json() wrote it; msgspec takes no lone surrogates
+        if b"\\udc" in data:  # written by to_json(); msgspec rejects lone surrogates
             return msgspec.convert(json.loads(data), kind)
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError, UsageError) as error:
@@ -45,15 +45,15 @@ def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "restore i
 
 
 def fault(error: Exception) -> str:
-    """Why JSON cannot be read as a type. Of msgspec's own words only the place: " - at `$.layers[0]`"."""
+    """Why JSON does not match a type. Keeps only the place from msgspec's text: " - at `$.layers[0]`"."""
     if isinstance(error, RecursionError):
-        return "its values are nested too deeply"
+        return "it is nested too deeply"
     if isinstance(error, UsageError):
         return error.message
     if isinstance(error, msgspec.ValidationError):
         place = str(error).partition("`$")[2].partition("`")[0].lstrip(".")
-        return f"{place or 'its content'} is missing or of another kind than it should be"
-    return "it is not JSON, or not all of it"
+        return f"{place or 'its content'} is missing or has the wrong type"
+    return "it is not valid JSON, or incomplete"
 
 
 def digest(value: Any) -> str:

@@ -27,12 +27,12 @@ log = logging.getLogger("bareboat")
 PROJECT_FILE = "bareboat.toml"
 SITE_FILE = Path("/etc/bareboat/site.toml")
 
-#: Keys that a project's file sets only when the user agreed: they decide which programs start outside a
+#: Keys that a project's file may set only with the user's consent: they decide which programs start outside a
 #: container (a store's tools, an environment module, no container at all), where such programs may lie, and
 #: which servers images come from.
 GUARDED = ("store", "mirrors", "plain_http", "ca_file", "engine", "modules", "node_scratch")
 
-#: Asks the user whether a file may set these keys.
+#: Asks for the user's consent that a file sets these keys.
 Ask = Callable[[Path, Mapping[str, Any]], bool]
 
 
@@ -46,7 +46,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """`key`: of the range of a number, in `ranges`; `values`: all that there are, where they are few."""
+    """`key`: of a number's range in `ranges`; `values`: the allowed values, where limited."""
 
     kind: type
     default: Any
@@ -69,13 +69,13 @@ class _Known:
         return ranges.parse(self.key, text, name=name) if self.key else text
 
     def check(self, name: str, value: Any) -> None:
-        """Raise UsageError for a value that the setting cannot have."""
+        """Raise UsageError for a value that is not allowed."""
         if value is None and self.default is None:
             return
         if self.key:
             ranges.check(self.key, value, name=name)
         elif isinstance(value, str) and not value.strip() and self.default is None:
-            raise UsageError(f"{name} is empty", remedy=f"give {name} a value, or leave it out")
+            raise UsageError(f"{name} is empty", remedy=f"give {name} a value, or remove it")
         elif self.values and value not in self.values:
             raise UsageError(
                 f"{name} is {value!r}; it must be one of: {', '.join(self.values)}",
@@ -92,7 +92,8 @@ class _Known:
             check_name(name, value)
         elif isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
             raise UsageError(
-                f"{name} is {value[:60]!r}, with a control character", remedy="name a path that has none"
+                f"{name} is {value[:60]!r}, with a control character",
+                remedy="use a path without control characters",
             )
 
 
@@ -106,35 +107,37 @@ _TRUTH = {
 
 _PROVE = ProveRequest()
 KNOWN = {
-    "store": _Known(str, None, "where images, runs and records are kept"),
-    "engine": _Known(str, None, "the engine to use; without it the planner chooses"),
-    "launcher": _Known(str, None, "the launcher to use; without it the planner chooses"),
-    "scheduler": _Known(str, None, "the scheduler of `submit`; without it the one that is here"),
-    "partition": _Known(str, None, "the partition or queue that jobs are sent to"),
-    "account": _Known(str, None, "the account or project that pays for jobs"),
-    "qos": _Known(str, None, "the quality of service that jobs ask for"),
-    "reservation": _Known(str, None, "the reservation that jobs run in"),
-    "constraint": _Known(str, None, "features that nodes must have"),
-    "modules": _Known(str, "", "environment modules that jobs load, with commas between"),
-    "delivery": _Known(str, None, "where ranks read the image: shared, node, or auto", values=DELIVERIES),
-    "node_scratch": _Known(str, None, "the folder of each node that images are brought to; without it /tmp"),
-    "mirrors": _Known(str, "", "places asked before a registry itself: docker.io=HOST,…"),
-    "plain_http": _Known(str, "", "registries that are spoken to without TLS, with commas between"),
-    "ca_file": _Known(str, "", "a certificate authority that registries may be signed by"),
-    "policy": _Known(str, "", "the signature policy; without it the user's or the machine's policy.json"),
-    "require_digest": _Known(bool, False, "refuse references to images without a digest"),
+    "store": _Known(str, None, "directory of images, runs and records"),
+    "engine": _Known(str, None, "engine to use (default: the planner's choice)"),
+    "launcher": _Known(str, None, "launcher to use (default: the planner's choice)"),
+    "scheduler": _Known(str, None, "scheduler for `submit` (default: the one found)"),
+    "partition": _Known(str, None, "partition or queue for jobs"),
+    "account": _Known(str, None, "account or project to charge"),
+    "qos": _Known(str, None, "quality of service for jobs"),
+    "reservation": _Known(str, None, "reservation for jobs"),
+    "constraint": _Known(str, None, "required node features"),
+    "modules": _Known(str, "", "environment modules for jobs, separated by commas"),
+    "delivery": _Known(str, None, "where ranks read the image: shared, node or auto", values=DELIVERIES),
+    "node_scratch": _Known(str, None, "node-local directory for image copies (default: /tmp)"),
+    "mirrors": _Known(str, "", "mirrors to try before a registry: docker.io=HOST,…"),
+    "plain_http": _Known(str, "", "registries to use over plain HTTP, separated by commas"),
+    "ca_file": _Known(str, "", "additional certificate authority for registries"),
+    "policy": _Known(str, "", "signature policy (default: the user's or machine's policy.json)"),
+    "require_digest": _Known(bool, False, "reject image references without a digest"),
     "tool_timeout_s": _Known(
         float,
         None,
-        "seconds that tools have to answer; without it 7, 30 to cancel a job, 120 to take one",
+        "seconds to wait for a tool (default: 7; 30 to cancel a job, 120 to submit)",
         key="tool_timeout_s",
     ),
-    "repeats": _Known(int, _PROVE.repeats, "measured runs of a proof", key="prove.repeats"),
-    "margin": _Known(float, _PROVE.margin, "relative difference that counts as none", key="prove.margin"),
-    "confidence": _Known(
-        float, _PROVE.confidence, "confidence of the interval and of the tests", key="prove.confidence"
+    "repeats": _Known(int, _PROVE.repeats, "number of measured runs of a study", key="prove.repeats"),
+    "margin": _Known(
+        float, _PROVE.margin, "largest relative difference that counts as equal", key="prove.margin"
     ),
-    "seed": _Known(int, _PROVE.seed, "seed of the order in which the arms take turns", key="prove.seed"),
+    "confidence": _Known(
+        float, _PROVE.confidence, "confidence level of intervals and tests", key="prove.confidence"
+    ),
+    "seed": _Known(int, _PROVE.seed, "random seed of the arms' order", key="prove.seed"),
 }
 
 
@@ -152,8 +155,8 @@ class Settings:
         return Path(self["store"])
 
     def over_job(self, prove: Mapping[str, Any]) -> dict[str, Any]:
-        """The [prove] table of a job file, completed. A flag or a variable goes over the job file, which
-        goes over the project's and the site's files."""
+        """Complete a job file's [prove] table. A flag or environment variable overrides the job file, which
+        overrides the project's and the site's files."""
         result = dict(prove)
         for name in ("repeats", "margin", "confidence", "seed"):
             setting = self.settings[name]
@@ -170,10 +173,10 @@ def resolve(
     ask: Ask | None = None,
     with_site: bool = True,
 ) -> Settings:
-    """Find every setting's value. Raises UsageError for unknown keys, values of the wrong type, settings of
-    the user's own that others may write, and keys of a project's file that the user has not agreed to; `ask`,
-    where somebody can be asked, asks for that. `folder`: None where the working directory is gone.
-    `with_site`: False where the site file is damaged, and the machine is looked at all the same."""
+    """Find every setting's value. Raises UsageError for unknown keys, wrong types, the user's own settings
+    that others may write, and a project's keys without the user's consent; `ask` requests it where the user
+    can be prompted. `folder`: None where the working directory is gone. `with_site`: False where the site
+    file is damaged and doctor probes the machine anyway."""
     for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         path = environment.get(variable)
         if path is not None and not path.startswith("/") and (path or variable == "HOME"):
@@ -188,9 +191,9 @@ def resolve(
     for label, file in files:
         file.check_keys(file.values, KNOWN)
         if label == "project file" and "policy" in file.values:
-            # A project comes from anywhere; it must not choose whose images are accepted here.
+            # A project may come from anyone and must not choose which images are accepted.
             raise UsageError(
-                "policy is a setting of the user or the site, not of a project",
+                "policy cannot be set in a project's file, only by the user or the site",
                 context=file.at("policy"),
                 remedy="write it into ~/.config/bareboat/site.toml, or use --policy FILE",
             )
@@ -199,7 +202,7 @@ def resolve(
         setting = Setting(known.default, "default")
         for label, file in reversed(files):
             if name == "require_digest" and setting.value is True:
-                continue  # the site's rule, which no project may lift
+                continue  # the site's rule, which no project may relax
             if name in file.values:
                 setting = Setting(value_of(file, name), f"{label} {file.path}, line {file.line(name)}")
         if variable in environment:
@@ -221,7 +224,7 @@ def resolve(
 
 
 def value_of(file: TomlFile, name: str) -> Any:
-    """A file's value of a setting, whose path is relative to the file. Raises UsageError for a wrong type."""
+    """A setting's value from a file; paths are relative to the file. Raises UsageError for a wrong type."""
     try:
         if KNOWN[name].key:
             KNOWN[name].check(name, file.values[name])
@@ -234,12 +237,12 @@ def value_of(file: TomlFile, name: str) -> Any:
 
 
 def default_store(environment: Mapping[str, str]) -> Path:
-    """The user's own store where no setting names one."""
+    """The user's own store, where no setting gives one."""
     return Path(_chosen_store(environment).value)
 
 
 def _chosen_store(environment: Mapping[str, str]) -> Setting:
-    """The place that suits a store best here."""
+    """The best place for a store on this machine."""
     from bareboat import place
 
     home = environment.get("HOME") or os.path.expanduser("~")
@@ -249,7 +252,7 @@ def _chosen_store(environment: Mapping[str, str]) -> Setting:
 
 @contextlib.contextmanager
 def placed(setting: Setting) -> Iterator[None]:
-    """Add to an error about a setting's value where the value came from."""
+    """Add the source of a setting's value to errors about it."""
     try:
         yield
     except BareboatError as error:
@@ -266,8 +269,8 @@ _PROJECT = "project file"
 def _files(
     folder: Path | None, environment: Mapping[str, str], *, with_site: bool
 ) -> list[tuple[str, TomlFile | None]]:
-    """The nearest project file at or above the folder that is believed, then the site file, of the user or of
-    the machine."""
+    """The nearest project file at or above the directory that is believed, then the site file, of the user or
+    of the machine."""
     folders = () if folder is None else (folder, *folder.parents)
     projects = (_project_file(p / PROJECT_FILE, environment) for p in folders)
     sites = (user_site_file(environment), SITE_FILE)
@@ -278,7 +281,7 @@ def _files(
         raise failures.explain(error) or error from None
     if site is not None and (doubt := ownership.doubt(site)):
         raise UsageError(
-            f"the settings in {site} are not believed, because others may have written them",
+            f"the settings in {site} are not trusted, because others may have written them",
             context=str(doubt),
             remedy=doubt.remedy,
         )
@@ -289,12 +292,12 @@ def _files(
 
 
 def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None:
-    """The file, if there is one and it is believed. One that others own is passed over with a warning: else
-    anybody could stop everybody's work below a directory that all may write to."""
+    """The file, if it exists and is trusted. Files of other users are ignored with a warning, or anyone could
+    stop others' work below a directory that all may write to."""
     try:
         if not path.is_file():
             return None
-    except OSError:  # a directory that is closed to this user holds no settings for them
+    except OSError:  # no settings from a directory that this user cannot read
         return None
     doubt = ownership.doubt(path)
     if doubt is None:
@@ -309,7 +312,7 @@ def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None
         return TomlFile(path, content)
     if doubt.remedy.startswith("chmod") and os.path.realpath(path) == doubt.place:
         raise UsageError(
-            f"the settings in {path} are not believed, because others may have written them",
+            f"the settings in {path} are not trusted, because others may have written them",
             context=str(doubt),
             remedy=f"{doubt.remedy}   # or, after reading it: {trust}",
         )
@@ -321,19 +324,19 @@ def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None
 
 
 def whole(content: bytes) -> str:
-    """What an agreement to all of a file stands for."""
+    """The text that consent to a whole file covers."""
     return "file:" + hashlib.sha256(content).hexdigest()
 
 
 def guarded(file: TomlFile) -> dict[str, Any]:
-    """The keys of a file that need an agreement."""
+    """The keys of a file that require consent."""
     return {name: file.values[name] for name in GUARDED if name in file.values}
 
 
 def _check_agreed(
     file: TomlFile, settings: Mapping[str, Setting], environment: Mapping[str, str], ask: Ask | None
 ) -> None:
-    """Raise UsageError when a key of a project's file that needs an agreement would hold and has none."""
+    """Raise UsageError when a project's key would take effect without the required consent."""
     in_force = [name for name in guarded(file) if settings[name].source.startswith(_PROJECT)]
     if not in_force or file.agreed:
         return
@@ -344,18 +347,18 @@ def _check_agreed(
         consent.give(file.path, digest, environment)
         return
     raise UsageError(
-        f"{file.path} sets {', '.join(in_force)}, to which you have not agreed",
+        f"{file.path} sets {', '.join(in_force)}, but is not trusted",
         context="\n".join(
             f"{file.at(name)}: {name} = {one_line(str(file.values[name]))}" for name in in_force
         )
-        + "\nA project's file may not choose what runs on this machine without your agreement.",
-        remedy=f"bareboat trust {shlex.quote(str(file.path))}   # after reading it; again when they change",
+        + "\nA project's file may choose what runs on this machine only with your consent.",
+        remedy=f"bareboat trust {shlex.quote(str(file.path))}   # after reading it; repeat when they change",
     )
 
 
 def agree(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Keep the user's agreement to a project's file; return what it sets. Raises UsageError for a file that
-    cannot be one."""
+    """Store the user's consent to a project's file; return what it sets. Raises UsageError for other
+    files."""
     try:
         content = untrusted.read_bytes(path, follow=True)
     except OSError as error:

@@ -1,7 +1,8 @@
-"""What the user agreed to, by `bareboat trust` or when asked: kept in the user's configuration directory.
+"""The user's consent, given by `bareboat trust` or when prompted; stored in the user's configuration
+directory.
 
-An agreement stands for a path and for a digest of what was shown. What changes under it, by a `git pull` for
-example, is asked again. Only this module reads and writes the file, which is the user's alone.
+Consent covers a path and a digest of what was shown. After a change, for example by `git pull`, it is
+required again. Only this module reads and writes the file, which only the user can write.
 """
 
 from __future__ import annotations
@@ -20,31 +21,31 @@ _MOST_BYTES = 1 << 20
 
 
 def consent_file(environment: Mapping[str, str]) -> Path:
-    """Where agreements are kept."""
+    """The file that holds the consents."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
     return Path(home) / "bareboat" / "trusted.json"
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
-    """Of some keys and their values, whatever order and layout they have in their file."""
+    """The digest of keys and values, independent of their order and layout."""
     import json
 
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def is_given(path: Path, digest: str, environment: Mapping[str, str]) -> bool:
-    """Whether the user agreed to this path with this content. Raises UsageError for a damaged file."""
+    """Whether the user consented to this path with this content. Raises UsageError for a damaged file."""
     return _read(consent_file(environment)).get(os.path.realpath(path)) == digest
 
 
 def give(path: Path, digest: str, environment: Mapping[str, str]) -> None:
-    """Keep an agreement; it replaces an earlier one for the same path."""
+    """Store a consent; it replaces an earlier one for the same path."""
     file = consent_file(environment)
     _write(file, _read(file) | {os.path.realpath(path): digest})
 
 
 def take_back(path: Path, environment: Mapping[str, str]) -> bool:
-    """Forget an agreement; whether there was one."""
+    """Withdraw a consent; return whether there was one."""
     file = consent_file(environment)
     given = _read(file)
     if given.pop(os.path.realpath(path), None) is None:
@@ -54,7 +55,7 @@ def take_back(path: Path, environment: Mapping[str, str]) -> bool:
 
 
 def paths(environment: Mapping[str, str]) -> list[str]:
-    """All paths that were agreed to."""
+    """All paths with consent."""
     return sorted(_read(consent_file(environment)))
 
 
@@ -65,7 +66,7 @@ def _write(file: Path, given: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if doubt := ownership.doubt(file.parent):
         raise UsageError(
-            f"what you trust cannot be kept in {file}, which others could change: {doubt}",
+            f"trusted paths cannot be stored in {file}, which others could change: {doubt}",
             remedy=doubt.remedy,
         )
     part = file.with_name(f"{file.name}.{os.getpid()}")
@@ -93,13 +94,11 @@ def _read(file: Path) -> dict[str, str]:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", remedy=f"ls -l {file}") from None
     if doubt := ownership.doubt(file):
-        raise UsageError(
-            f"{file} says what you trust, and is not believed: {doubt}", remedy=f"{doubt.remedy}"
-        )
+        raise UsageError(f"{file} lists trusted paths, but is ignored: {doubt}", remedy=f"{doubt.remedy}")
     try:
         found = json.loads(data)
         if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
             raise ValueError
     except (ValueError, RecursionError):
-        raise UsageError(f"{file} is damaged", remedy=f"rm {file}   # then agree again") from None
+        raise UsageError(f"{file} is damaged", remedy=f"rm {file}   # then trust the files again") from None
     return found

@@ -1,4 +1,4 @@
-"""What the nodes of a run tell of the image that they were to bring: each has a file, each start a line."""
+"""How the nodes of a run obtained the image: one file per node, one line per start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_FILES = 100_000
 
 
 def read(folder: Path) -> tuple[Delivered, ...]:
-    """Of a run's directory, in the order of time; a line that a node did not write to its end is left out."""
+    """Read the files of a run's directory, in order of time; incomplete lines are ignored."""
     found = []
     control = run_folder.control(folder)
     for path in run_folder.files_of(control, most=_MOST_FILES):

@@ -1,4 +1,4 @@
-"""The jobs that a job depends on (`scheduling.after`): names of runs and numbers of jobs, as numbers."""
+"""Job dependencies (`scheduling.after`): run names and job IDs, resolved to job IDs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bareboat.store import Store
 
 
 def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ...]:
-    """The numbers of the jobs. Raises UsageError for a run of another scheduler, and for what is neither a
+    """The job IDs. Raises UsageError for a run of another scheduler, and for a name that is neither a
     run nor a job that the scheduler knows."""
     runs = set(store.runs())
     found: list[str] = []
@@ -25,25 +25,25 @@ def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ..
     for each in numbers:
         if each not in known:
             raise UsageError(
-                f'scheduling.after names "{each}", which is no run of this store and no job that {scheduler} '
+                f'scheduling.after: "{each}" is neither a run in this store nor a job known to {scheduler}'
                 "knows",
-                remedy="bareboat status --all  # the names of runs; leave out a job that ended well",
+                remedy="bareboat status --all  # lists runs; remove jobs that completed",
             )
     return tuple(dict.fromkeys(found))
 
 
 def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[str]:
-    """The job of a run, the array job of a sweep, or the jobs of its points; nothing for what is no run."""
+    """The job of a run, the array job of a sweep, or the jobs of its points; empty for other names."""
     try:
         own = submission.read(store, run_id)
     except StoreError:
         if run_id not in runs:
-            return []  # a job's number that looks like a point
+            return []  # a job ID that looks like a point
         raise
     if own.scheduler != scheduler:
         raise UsageError(
-            f"scheduling.after names {run_id}, which was submitted to {own.scheduler}, not to {scheduler}",
-            remedy="take it out, or submit both to the same scheduler",
+            f"scheduling.after: {run_id} was submitted to {own.scheduler}, not to {scheduler}",
+            remedy="remove it, or submit both to the same scheduler",
         )
     if own.job_id is not None:
         return [own.job_id]
@@ -51,7 +51,7 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
     ids = [point.job_id for point in points if point.job_id is not None]
     if not ids or len(ids) < len(points):
         raise UsageError(
-            f"scheduling.after names {run_id}, and {scheduler} returned no job number for it",
+            f"scheduling.after: {scheduler} returned no job ID for {run_id}",
             remedy=f"bareboat status {run_id}",
         )
     return ids

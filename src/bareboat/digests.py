@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 #: Algorithm -> the number of its hexadecimal digits. Bareboat's own digests are of the first.
 DIGITS = {"sha256": 64, "sha512": 128}
-#: Of a digest, for other expressions to hold.
+#: A digest, for use inside other expressions.
 PATTERN = "(?:" + "|".join(f"{name}:[0-9a-f]{{{count}}}" for name, count in DIGITS.items()) + ")"
-#: What a remedy asks the user to write.
+#: The form of a digest, for remedies.
 EXAMPLE = "sha256: and 64 hexadecimal digits, or sha512: and 128"
 
 _BEGINNING = r"(?:(sha256|sha512):)?([0-9a-f]{6,128})"
@@ -30,7 +30,7 @@ def is_digest(text: str) -> bool:
 
 
 def split(digest: str) -> tuple[str, str]:
-    """Algorithm and hexadecimal digits. Raises ValueError for what is no digest."""
+    """Algorithm and hexadecimal digits. Raises ValueError for other text."""
     if not is_digest(digest):
         raise ValueError(f"{digest[:100]!r} is not a digest")
     algorithm, _, digits = digest.partition(":")
@@ -38,28 +38,28 @@ def split(digest: str) -> tuple[str, str]:
 
 
 def algorithm(digest: str) -> str:
-    """Raises ValueError for what is no digest."""
+    """The algorithm. Raises ValueError for other text."""
     return split(digest)[0]
 
 
 def hexed(digest: str) -> str:
-    """The hexadecimal digits. Raises ValueError for what is no digest."""
+    """The hexadecimal digits. Raises ValueError for other text."""
     return split(digest)[1]
 
 
 def place(digest: str) -> str:
-    """The end of a path, `sha256/HEX`. Raises ValueError for what is no digest."""
+    """The end of a path, `sha256/HEX`. Raises ValueError for other text."""
     return "/".join(split(digest))
 
 
 def at(algorithm: str, digits: str) -> str | None:
-    """The digest that a path `ALGORITHM/HEX` is named by; None when it is none."""
+    """The digest in a path `ALGORITHM/HEX`; None for other paths."""
     found = f"{algorithm}:{digits}"
     return found if is_digest(found) else None
 
 
 def of_digits(digits: str) -> str | None:
-    """The digest of digits whose number alone gives the algorithm; None when it is none."""
+    """The digest of hexadecimal digits, whose number gives the algorithm; None for other text."""
     return next((found for name in DIGITS if (found := at(name, digits)) is not None), None)
 
 
@@ -71,12 +71,12 @@ def hasher(algorithm: str = "sha256") -> _Hash:
 
 
 def hasher_for(digest: str) -> _Hash:
-    """A new hash, of the algorithm of a digest. Raises ValueError for what is no digest."""
+    """A new hash with a digest's algorithm. Raises ValueError for other text."""
     return hasher(algorithm(digest))
 
 
 def written(hashed: _Hash) -> str:
-    """The digest of all that a hash was given."""
+    """The digest of the data in a hash."""
     return f"{hashed.name}:{hashed.hexdigest()}"
 
 
@@ -88,18 +88,18 @@ def of(data: bytes | bytearray, algorithm: str = "sha256") -> str:
 
 
 def is_of(digest: str, data: bytes | bytearray) -> bool:
-    """Whether the digest is that of the bytes, by its own algorithm. What is no digest is of nothing."""
+    """Whether the digest matches the bytes. False for text that is not a digest."""
     return is_digest(digest) and of(data, algorithm(digest)) == digest
 
 
 def short(digest: str) -> str:
-    """What a message calls the digest: the algorithm and its first twelve digits."""
+    """The short form for messages: the algorithm and the first twelve digits."""
     return digest[:_SHORT]
 
 
 def beginning_with(text: str, known: Iterable[str]) -> list[str] | None:
-    """Those of the known digests that begin with the text: six digits at least, with or without their
-    algorithm. None for text that is no beginning of a digest."""
+    """The known digests that begin with the text: at least six digits, with or without the
+    algorithm. None for text that cannot begin a digest."""
     read = re.fullmatch(_BEGINNING, text)
     if read is None or len(read[2]) > DIGITS.get(read[1] or "sha512", 0):
         return None

@@ -1,8 +1,8 @@
-"""Every failure a user can meet: what happened, where, and the command that mends it."""
+"""The errors that users see: what happened, where, and how to fix it."""
 
 from __future__ import annotations
 
-#: Characters of a message. A value of the user's in it may be of any length.
+#: Longest message in characters. A user's value in it may have any length.
 _LONGEST = 2000
 
 
@@ -10,11 +10,11 @@ class BareboatError(Exception):
     """One clear error.
 
     `code` is the exit status, `message` one sentence of at most 2,000 characters, `context` the facts
-    around it (a file and line, the output of a tool), `remedy` a command or an edit that the user can make.
+    (a file and line, the output of a tool), `remedy` a command or an edit that the user can make.
     """
 
     code = 1
-    #: Where the message has none of its own.
+    #: The remedy of errors without their own.
     usual_remedy = ""
 
     def __init__(self, message: str, *, context: str = "", remedy: str = "", code: int | None = None) -> None:
@@ -30,8 +30,8 @@ class BareboatError(Exception):
 
 
 class UsageError(BareboatError):
-    """The command line, a job file or a setting is wrong: nothing was done. `key`: the job file's key, with
-    dots, whose value is wrong; who has read the file adds the line."""
+    """The command line, a job file or a setting is wrong; nothing was done. `key`: the job file's key, with
+    dots; the code that read the file adds the line."""
 
     code = 2
 
@@ -43,7 +43,7 @@ class UsageError(BareboatError):
 
 
 class PlanError(BareboatError):
-    """The job cannot run as asked on this site, and that is known before it starts."""
+    """The job cannot run on this site as requested; detected before it starts."""
 
     code = 3
 
@@ -58,16 +58,16 @@ class ProgramError(PlanError):
 
 
 class StoreError(BareboatError):
-    """The store cannot take or give what was asked: no space, no permission, a damaged entry."""
+    """The store cannot be read or written: no space, no permission, a damaged entry."""
 
     code = 4
 
 
 class ToolError(BareboatError):
-    """A tool answered what Bareboat does not understand; the context holds its output."""
+    """A tool's answer could not be parsed; the context holds its output."""
 
     code = 5
-    usual_remedy = "repeat with --verbose, which shows the commands; then run that command by hand"
+    usual_remedy = "repeat with --verbose to see the command, then run it by hand"
 
 
 class ToolTimeoutError(ToolError):
@@ -75,10 +75,10 @@ class ToolTimeoutError(ToolError):
 
 
 class ImageError(BareboatError):
-    """An image cannot be had, or is not what it says: its source, its documents, its layers."""
+    """An image is not available or not valid: its source, manifest, config or layers."""
 
     code = 6
-    usual_remedy = "pull or copy the image again; if it stays so, ask its publisher to rebuild it"
+    usual_remedy = "pull or copy the image again; if the error persists, ask its publisher to rebuild it"
 
 
 class RunError(BareboatError):
@@ -86,7 +86,7 @@ class RunError(BareboatError):
 
 
 class Terminated(BaseException):
-    """Bareboat was told to end (SIGTERM or SIGHUP). Like KeyboardInterrupt, no one swallows it."""
+    """SIGTERM or SIGHUP arrived. Like KeyboardInterrupt, never swallowed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

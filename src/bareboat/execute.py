@@ -1,8 +1,8 @@
-"""The only room that starts processes: short questions to tools, and live job scripts.
+"""The only module that starts processes: short commands to tools, and live job scripts.
 
-Every process of a run carries BAREBOAT_RUN in its environment, through `env -i`, through containers
-and through new sessions. That mark, not a process group, is how a run is found and measured. A process can
-lose it; so a run is ended by its job script, below which the kernel keeps whatever the run starts.
+Every process of a run carries BAREBOAT_RUN in its environment, through `env -i`, containers and new sessions.
+A run is found and measured by that mark, not by a process group. A process can lose it, so a run is
+terminated by its job script, below which the kernel keeps whatever the run starts.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("bareboat")
 
 RUN_VARIABLE = "BAREBOAT_RUN"
-#: The job script gives its ranks 10 s after SIGTERM; Bareboat gives the script a little more.
+#: The job script gives its ranks 10 s after SIGTERM; the script gets a little more.
 STOP_GRACE_S = 15.0
 
-#: SIGKILL works at once, or not at all.
+#: Time to wait after SIGKILL, which acts at once or not at all.
 _KILL_GRACE_S = 5.0
 
-#: What is kept of a tool's output: a line of a queue has 120 bytes, and queues have 100,000 lines.
+#: Limit of a tool's output: a queue listing has 120 bytes a line, and up to 100,000 lines.
 MOST_BYTES = 32 * 2**20
 TIMEOUT_VARIABLE = "BAREBOAT_TOOL_TIMEOUT_S"
-#: The setting, once it was read.
+#: The setting, after it was read.
 tool_timeout_s: float | None = None
 #: A question to a tool. A controller that is busy takes 6 s; and with one tool that hangs a verb ends within
 #: 10 s, the grace after SIGTERM included.
@@ -51,15 +51,15 @@ START_S = 60.0
 _AT_ONCE = 6
 #: From SIGTERM to SIGKILL.
 _TERM_GRACE_S = 1.0
-#: How often it is looked whether a silent tool has ended, and how long its output may stay open then.
+#: Interval of checks whether a silent tool ended, and how long its output may stay open then.
 _LOOK_S = 0.1
 _LEFT_OPEN_S = 0.5
-#: What tools still get when Bareboat ends.
+#: The time that tools get when Bareboat exits.
 _STOPPED_S = 0.5
 _CHUNK_BYTES = 2**16
 _MOST_SHOWN = 400
 
-#: Set while the threads of `side_by_side` are to end what they run.
+#: Set when the threads of `side_by_side` must terminate their tools.
 _stopped = threading.Event()
 
 _PR_SET_PDEATHSIG = 1
@@ -68,7 +68,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def set_patience(seconds: float | None) -> None:
-    """Use the setting tool_timeout_s."""
+    """Apply the setting tool_timeout_s."""
     global tool_timeout_s
     tool_timeout_s = seconds
 
@@ -135,7 +135,7 @@ def run(
             cwd=folder,
             start_new_session=True,
         )
-    # Not there, not ours to start, or no program of this machine's; or a word that no program can be given.
+    # Missing, not executable, for another machine, or an argument that cannot be passed.
     except (OSError, ValueError) as error:
         return Outcome(argv=tuple(argv), exit_code=127, stdout="", stderr=str(error), wall_s=0.0)
     try:
@@ -164,7 +164,7 @@ def run(
 
 
 class _TooMuch(Exception):
-    """A tool prints more than is kept."""
+    """A tool's output exceeds the limit."""
 
 
 def _converse(
@@ -189,7 +189,7 @@ def _converse(
     if process.stdin is not None:
         os.set_blocking(process.stdin.fileno(), False)
         poll.register(process.stdin.fileno(), select.POLLOUT)
-    with _told_of_end(process.pid, poll):
+    with _watched_end(process.pid, poll):
         while reading or process.returncode is None:
             now = time.monotonic()
             if now >= deadline:
@@ -199,7 +199,7 @@ def _converse(
             if notice is not None and now >= notice[0]:
                 log.warning("%s", notice[1])
                 notice = None
-            if _stopped.is_set() and not hurried:  # a moment for what cleans up
+            if _stopped.is_set() and not hurried:  # time to clean up
                 hurried, deadline = True, min(deadline, now + _STOPPED_S)
             for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
                 if process.stdin is not None and descriptor == process.stdin.fileno():
@@ -207,14 +207,14 @@ def _converse(
                         left = left[os.write(descriptor, left[:_CHUNK_BYTES]) :]
                     except BlockingIOError:
                         continue
-                    except OSError:  # it does not read all of it
+                    except OSError:  # the tool does not read all its input
                         left = left[:0]
                     if not left:
                         poll.unregister(descriptor)
                         process.stdin.close()
                         process.stdin = None
                 elif descriptor not in kept:
-                    poll.unregister(descriptor)  # it has ended
+                    poll.unregister(descriptor)  # it exited
                 else:
                     data = os.read(descriptor, _CHUNK_BYTES)
                     if not data:
@@ -230,7 +230,7 @@ def _converse(
 
 
 @contextlib.contextmanager
-def _told_of_end(pid: int, poll: select.poll) -> Iterator[None]:
+def _watched_end(pid: int, poll: select.poll) -> Iterator[None]:
     """Inside, the poll returns when the process ends; kernels before 5.3 cannot."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -245,7 +245,7 @@ def _told_of_end(pid: int, poll: select.poll) -> Iterator[None]:
 
 
 def _text(data: bytes) -> str:
-    """As text, with a newline at the end of each line; what is not UTF-8 as lone surrogates."""
+    """Decode, with uniform newlines; bytes that are not UTF-8 become lone surrogates."""
     text = data.decode("utf-8", "surrogateescape")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
@@ -275,7 +275,7 @@ def _late(argv: Sequence[str], limit_s: float) -> ToolTimeoutError:
     return ToolTimeoutError(
         f"{argv[0]} did not answer within {limit_s:g} s",
         context=words,
-        remedy="run the command by hand to see what it waits for; or give tools more time: "
+        remedy="run the command by hand to see what it waits for; or allow more time: "
         f"export {TIMEOUT_VARIABLE}={max(60, round(4 * limit_s))}",
     )
 
@@ -291,9 +291,9 @@ def _flooded(argv: Sequence[str], most_bytes: int) -> ToolError:
 
 @contextlib.contextmanager
 def side_by_side(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads that run tools. When the caller is stopped, or fails, the tools end at once: they
-    have no terminal whose Ctrl-C they would get."""
-    from concurrent.futures import ThreadPoolExecutor  # here, because most verbs need none
+    """A pool of threads that run tools. When the caller is stopped or fails, the tools are terminated: they
+    have no terminal from which Ctrl-C would reach them."""
+    from concurrent.futures import ThreadPoolExecutor  # here, because most commands need none
 
     with ThreadPoolExecutor(threads, thread_name_prefix="tool") as pool:
         try:
@@ -310,14 +310,14 @@ def side_by_side(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def _end_tool(process: subprocess.Popen[bytes]) -> None:
-    """End a tool that does not end by itself, and what it started: its session, the processes below it, and
-    those that hold its output open. Not found is only a process that has left all three."""
+    """Terminate a tool and what it started: its session, its descendants, and processes that hold its output
+    open. A process that left all three is not found."""
     mine = os.getpid()
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     pipes = {f"pipe:[{os.fstat(stream.fileno()).st_ino}]" for stream in streams if not stream.closed}
     first = _processes()
     belong = _of_tool(process.pid, first)
-    # A child of our own that was just forked has all our files open for a moment.
+    # A child that was just forked briefly has all our files open.
     belong |= {pid for pid in _holders(pipes) if pid in first and first[pid].parent != mine}
 
     def left() -> list[int]:
@@ -344,7 +344,7 @@ class _Process(NamedTuple):
 
 
 def _processes() -> dict[int, _Process]:
-    """All processes that have not ended; by proc_pid_stat(5)."""
+    """All live processes, from proc_pid_stat(5)."""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stream:
@@ -355,13 +355,13 @@ def _processes() -> dict[int, _Process]:
 
 
 def _of_tool(pid: int, processes: Mapping[int, _Process]) -> set[int]:
-    """The tool, the processes below it, and those of its session, of which it is the leader."""
+    """The tool, its descendants, and the processes of its session."""
     found = {pid} if pid in processes else set()
     return found | set(_below(pid, processes)) | {p for p, each in processes.items() if each.session == pid}
 
 
 def _holders(pipes: Collection[str]) -> Iterator[int]:
-    """The processes of this user, but for this one, that have one of the pipes open."""
+    """Other processes of this user that have one of the pipes open."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             folder = f"/proc/{name}/fd"
@@ -372,7 +372,7 @@ def _holders(pipes: Collection[str]) -> Iterator[int]:
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:
-    """Run a command that has the terminal to itself; its exit code as a shell tells it."""
+    """Run a command in the terminal; return its exit code as a shell would."""
     log.debug("+ %s", shlex.join(argv))
     with interrupts_left_to_child():
         try:
@@ -390,8 +390,8 @@ def which(name: str, *, path: str | None = None) -> str | None:
 class Live:
     """A job script that is running.
 
-    The script is told by the kernel (PR_SET_PDEATHSIG) when Bareboat dies, however it dies, and then
-    ends its ranks by itself.
+    The kernel signals the script (PR_SET_PDEATHSIG) when Bareboat dies for any reason; the script then
+    terminates its ranks.
     """
 
     def __init__(
@@ -403,21 +403,21 @@ class Live:
         output: IO[bytes] | None = None,
         stdout_apart: bool = False,
     ) -> None:
-        """Start `bash script`. With `output` it gets a session of its own and no standard input;
-        without, it shares ours and the terminal's signals. `stdout_apart`: ours is for something else, and
-        what it prints goes to stderr."""
+        """Start `bash script`. With `output` it gets a session of its own and no standard input; otherwise it
+        shares ours and the terminal's signals. `stdout_apart`: stdout is needed for something else, so the
+        script's goes to stderr."""
         log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(run_id))
         self.run_id = run_id
         bash = which("bash")
         if bash is None:
-            raise ToolError("there is no bash on PATH", remedy="install bash, or put it on PATH")
+            raise ToolError("bash not found on PATH", remedy="install bash, or add it to PATH")
         parent = os.getpid()
 
         def die_with_parent() -> None:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            # bash keeps this: whatever the run starts stays below its script, daemons in new sessions too.
+            # Inherited by bash: all that the run starts stays below its script, also daemons in new sessions.
             _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-            if os.getppid() != parent:  # it died before the line above
+            if os.getppid() != parent:  # the parent died before the line above
                 os._exit(1)
 
         self.spawned_ns = time.monotonic_ns()
@@ -432,7 +432,7 @@ class Live:
         )
         self.pidfd = os.pidfd_open(self._process.pid)
         self.exited_ns: int | None = None
-        #: Once it has ended: the peak of the largest of its processes, as the kernel counted it.
+        #: Once it exited: the peak of the largest of its processes, as the kernel counted it.
         self.peak_process_bytes = 0
 
     @property
@@ -442,7 +442,7 @@ class Live:
     def poll(self) -> int | None:
         """The exit code once the script has ended (128 + N for signal N), else None."""
         if self._process.returncode is None:
-            # wait4, because Popen.poll() drops what the kernel says of the children's memory.
+            # wait4, because Popen.poll() drops the kernel's memory figures.
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid == 0:
                 return None
@@ -470,12 +470,12 @@ class Live:
                 self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int:
-        """End the run and everything that belongs to it; return the script's exit code."""
+        """Terminate the run with all its processes; return the script's exit code."""
         self.ask_to_stop()
         code = self.wait(STOP_GRACE_S)
         if code is None:
-            log.warning("the job script %d did not end by itself: killing it", self.pid)
-            self._process.send_signal(signal.SIGSTOP)  # it starts nothing in the place of what is ended
+            log.warning("the job script %d did not exit after SIGTERM: killing it", self.pid)
+            self._process.send_signal(signal.SIGSTOP)  # so that it does not replace processes that are killed
             _end(lambda: descendants(self.pid))
             self._process.kill()
             code = self.wait() or 137
@@ -496,7 +496,7 @@ class Live:
 
 
 def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
-    """The process numbers of this user that carry the run's mark, this process excepted. `helpers`: those too
+    """This user's processes with the run's mark, except this process. `helpers`: also those
     that its engine started for it."""
     marks = {f"{RUN_VARIABLE}={run_id}".encode()}
     if helpers:
@@ -514,12 +514,12 @@ def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
 
 
 def end_strays(run_id: str) -> None:
-    """Kill what is left of a run whose job script has gone, and wait until it is."""
+    """Kill the remaining processes of a run whose job script is gone, and wait until they exit."""
     _end(lambda: list(processes_of(run_id, helpers=True)))
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below one, however deep, that have not ended."""
+    """All live descendants of a process."""
     return _below(pid, _processes())
 
 
@@ -534,15 +534,15 @@ def _below(pid: int, processes: Mapping[int, _Process]) -> list[int]:
 
 
 def _end(left_of: Callable[[], list[int]]) -> None:
-    """Kill what is left of a run, and wait until it is gone."""
+    """Kill the remaining processes of a run, and wait until they exit."""
     deadline = time.monotonic() + _KILL_GRACE_S
     while left := left_of():
         for pid in left:
-            log.debug("ending process %d, left over from a run", pid)
+            log.debug("killing process %d, left over from a run", pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:  # stuck in the kernel, in a dead file system perhaps
-            log.warning("processes %s of a run cannot be ended", left)
+            log.warning("processes %s of a run could not be killed", left)
             return
         time.sleep(0.01)
 
@@ -583,7 +583,7 @@ def termination_raised() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_left_to_child() -> Iterator[None]:
-    """Inside, Ctrl-C is for the job script, which shares our terminal; we wait for it to clean up."""
+    """Inside, Ctrl-C goes to the job script, which shares our terminal; wait for it to clean up."""
     before = signal.signal(signal.SIGINT, _nothing)
     try:
         yield
@@ -593,12 +593,12 @@ def interrupts_left_to_child() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Inside, SIGINT, SIGTERM and SIGHUP wait, also for the commands that are run: they come at the end. They
-    do not come when what is inside fails, which is told instead."""
+    """Inside, SIGINT, SIGTERM and SIGHUP are delayed to the end, also for commands that are run. They are
+    dropped when the body fails, since its error is reported instead."""
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {number: signal.signal(number, lambda caught, _: came.append(caught)) for number in numbers}
-    # Commands inherit it. It is not enough for ourselves: a library's thread may take the signal.
+    # Commands inherit the mask. It does not suffice for this process: a library's thread may take the signal.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
@@ -611,4 +611,4 @@ def interrupts_held() -> Iterator[None]:
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    """A handler, not SIG_IGN: an ignored signal would be inherited by the job."""
+    """A handler, not SIG_IGN, because the job would inherit an ignored signal."""

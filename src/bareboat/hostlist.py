@@ -1,4 +1,4 @@
-"""Names of nodes in short, as Slurm writes them: c[1-3,5],login. Pure."""
+"""Pure: shortened lists of node names, in Slurm's form: c[1-3,5],login."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.ASCII | re.DOTALL)
 
 
 def shortened(names: Iterable[str]) -> str:
-    """In the order of each beginning's first name. Numbers with leading zeros are a group for each width."""
+    """Shorten, ordered by each prefix's first name. Numbers with leading zeros form a group per width."""
     groups: dict[tuple[str, int], list[int]] = {}
     for name in dict.fromkeys(names):
         match = _NUMBERED.fullmatch(name)
@@ -17,7 +17,7 @@ def shortened(names: Iterable[str]) -> str:
             groups[name, -1] = []
             continue
         digits = match[2]
-        # "007" and "010" count on; "7" and "10" do, too; "07" and "7" are different names.
+        # "007" and "010" form one range, as do "7" and "10"; "07" and "7" are different names.
         width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
         if width == 0 and (match[1], len(digits)) in groups:
             width = len(digits)

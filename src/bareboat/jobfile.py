@@ -1,4 +1,4 @@
-"""Job files: TOML -> Job, with everything that can be seen to be wrong told before anything is done."""
+"""Job files: TOML -> Job. Detectable mistakes are reported before anything is done."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STARTS_SCRIPT = re.compile(r"(python[0-9.]*|torchrun)")
 
 
 def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job:
-    """The job of a file. Relative paths in it are relative to its folder. `image` goes over the file's.
+    """The job of a file, whose paths are relative to its directory. `image` overrides the file's.
 
     Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
     """
@@ -49,7 +49,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
     def given(key: str, kind: type[T], default: T) -> T:
         if values.get(key) == "":
             raise UsageError(
-                f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or leave it out"
+                f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or remove it"
             )
         return file.convert(values[key], kind, key) if key in values else default
 
@@ -63,7 +63,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
     workdir = _workdir(file, folder)
     if workdir is not None and not os.path.isdir(workdir):
         raise UsageError(
-            f"the working folder {workdir} does not exist",
+            f"the working directory {workdir} does not exist",
             context=file.at("workdir") if "workdir" in values else str(path),
             remedy=f"mkdir -p {shlex.quote(workdir)}, or correct workdir",
         )
@@ -86,7 +86,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             raise file.placed(error, "environment", variable) from None
     capture = file.convert(values.get("capture", {}), CaptureRequest, "capture")
     prove = values.get("prove", {})
-    file.convert(prove, ProveRequest, "prove")  # alone first: a flag's mistake is not one of the file
+    file.convert(prove, ProveRequest, "prove")  # first alone, because mistakes in flags are not the file's
 
     try:
         return Job(
@@ -115,7 +115,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
             if "site_layer" in values
             else UNSET,
             fabric=given("fabric", str, "") or UNSET,
-            # On is what nobody need ask for.
+            # On by default.
             seccomp=UNSET if given("seccomp", bool, True) else False,
             capture=CaptureRequest(
                 python=None if capture.python is None else _program(folder, capture.python),
@@ -132,10 +132,10 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
 def job_of_command(
     command: Sequence[str], settings: Settings, *, workdir: str, image: str | None = None
 ) -> Job:
-    """The job of `bareboat … [--image REF] -- COMMAND`: one process, in the current folder. Without a
-    command it is the image's own process, in the image's own folder."""
+    """The job of `bareboat … [--image REF] -- COMMAND`: one process, in the current directory. Without a
+    command, the image's own command in its own directory."""
     if not command and image in (None, _CAPTURE):
-        raise UsageError("there is no command after --", remedy="bareboat prove -- python train.py")
+        raise UsageError("no command after --", remedy="bareboat prove -- python train.py")
     image = image or _CAPTURE
     if command:
         check_script(tuple(command), workdir, image=image)
@@ -150,7 +150,7 @@ def job_of_command(
 
 
 def _known(kind: str, name: str | None) -> str | None:
-    """The name of an engine, launcher or scheduler. Raises UsageError for one that there is not."""
+    """The name of an engine, launcher or scheduler. Raises UsageError for an unknown one."""
     if name is not None:
         try:
             getattr(registry, kind)(name)
@@ -184,8 +184,8 @@ def _at_every_point(words: tuple[str, ...], points: Sweep | UnsetType) -> Iterab
 def check_script(
     command: tuple[str, ...], workdir: str | None, *, image: str = _CAPTURE, wrapped: bool = False
 ) -> None:
-    """Raise UsageError when there is no command, or the script that it starts is not there. `wrapped`: it
-    stands behind an entrypoint, and need not start with a program."""
+    """Raise UsageError when the command is empty, or its script is missing. `wrapped`: the command follows an
+    entrypoint, and need not start with a program."""
     if not command or not command[0]:
         raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
     if workdir is None or wrapped:
@@ -196,17 +196,17 @@ def check_script(
     elif _STARTS_SCRIPT.fullmatch(command[0]) and "-m" not in command[:2] and "-c" not in command[:2]:
         script = next((word for word in command[1:] if word.endswith(".py")), None)
     if script is not None and script.startswith("/") and image != _CAPTURE:
-        return  # it may be the image's
+        return  # it may be in the image
     if script is not None and not os.path.exists(os.path.join(workdir, script)):
         folder = os.path.dirname(os.path.join(workdir, script))
         raise UsageError(
-            f"there is no {one_line(script)} in {one_line(workdir)}",
+            f"{one_line(script)} not found in {one_line(workdir)}",
             remedy=f"ls {shlex.quote(folder)}   # then correct the command or workdir",
         )
 
 
 def _workdir(file: TomlFile, folder: Path) -> str | None:
-    """None: the image's. What an image runs without a command is written for its own folder."""
+    """None: the image's own directory, which is the default for the image's own command."""
     text = file.convert(
         file.values.get("workdir", "." if "command" in file.values else "image"), str, "workdir"
     )
@@ -243,7 +243,7 @@ def _mounts(values: dict[str, Any], file: TomlFile, folder: Path) -> tuple[Mount
 
 
 def parse_mount(text: str, folder: Path) -> Mount:
-    """`SOURCE`, `SOURCE:TARGET`, or either with `:rw` or `:ro` behind. The source must exist."""
+    """`SOURCE`, `SOURCE:TARGET`, or either followed by `:rw` or `:ro`. The source must exist."""
     parts = text.split(":")
     mode = parts.pop() if len(parts) > 1 and parts[-1] in ("rw", "ro") else "ro"
     if not 1 <= len(parts) <= 2 or not all(parts):

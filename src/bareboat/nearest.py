@@ -1,4 +1,4 @@
-"""The likeliest meaning of a name that does not exist. Pure."""
+"""Pure: the likeliest match for an unknown name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like the word; None where none is."""
+    """The known name most similar to the word; None where none is similar."""
     import difflib  # here, because every start imports this module
 
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)

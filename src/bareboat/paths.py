@@ -1,4 +1,4 @@
-"""Paths as text, without a look at what is there. Pure."""
+"""Pure: paths as text, without access to the file system."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def lies_in(path: str, folder: str) -> bool:
-    """Whether the path is the folder or lies below it."""
+    """Whether the path is the directory or below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

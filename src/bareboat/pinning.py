@@ -1,8 +1,7 @@
-"""Pins: whether a reference may stand for an image.
+"""Pins: whether a reference may refer to an image.
 
-A reference with a digest stands for that content and nothing else. The digest is that of the image's
-manifest, or of an index that lists the manifest: then the index is kept, and the chain is checked at every
-use.
+A reference with a digest refers to exactly that content. The digest is that of the image's manifest, or of an
+index that lists the manifest; in that case the index is stored, and the chain is verified at every use.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import msgspec
 from bareboat import digests
 from bareboat.model import Pin
 
-#: The bytes that are kept under a digest; None where there are none.
+#: Reads the stored bytes of a digest; None where there are none.
 Read: TypeAlias = Callable[[str], bytes | None]
 
-#: Prefixes of places that have no digest, whatever their path looks like.
+#: Prefixes of transports without digests, whatever their path looks like.
 _PATHS = ("/", "sif:", "squashfs:", "rootfs:")
-#: Prefixes of places of which the tag may be a digest.
+#: Prefixes of transports whose tag may be a digest.
 _TAGGED = ("oci:", "oci-archive:", "docker-archive:")
 _MOST_INDEXES = 3
 _MOST_LISTED = 1000
@@ -35,7 +34,7 @@ class _Index(msgspec.Struct):
 
 
 def digest_in(reference: str) -> str | None:
-    """The digest that a reference, written in full as `str(Reference)` gives it, says that it stands for."""
+    """The digest in a full reference, as written by `str(Reference)`."""
     if reference.startswith(_PATHS):
         return None
     if reference.startswith(_TAGGED):
@@ -45,14 +44,14 @@ def digest_in(reference: str) -> str | None:
 
 
 def chain(outer: str, digest: str, read: Read) -> tuple[bytes, ...] | None:
-    """The indexes by which the digest `outer` covers the manifest `digest`, outermost first; none where they
-    are the same digest. None where the kept documents do not show that it covers it."""
+    """The indexes by which the digest `outer` covers the manifest `digest`, outermost first; empty where both
+    are equal. None where the stored documents do not prove it."""
     found = _chain(outer, digest, read, _MOST_INDEXES)
     return None if found is None else tuple(data for _, data in found)
 
 
 def indexes(pin: Pin, read: Read) -> dict[str, bytes]:
-    """The indexes by which a pin's reference, and its root, cover its image, by their digests."""
+    """The indexes by which a pin's reference and its root cover its image, by digest."""
     found: dict[str, bytes] = {}
     for outer in (digest_in(pin.reference), pin.root):
         found.update((_chain(outer, pin.digest, read, _MOST_INDEXES) or ()) if outer else ())
@@ -60,7 +59,7 @@ def indexes(pin: Pin, read: Read) -> dict[str, bytes]:
 
 
 def _chain(outer: str, digest: str, read: Read, most: int) -> tuple[tuple[str, bytes], ...] | None:
-    """Each index with the digest by which it was named."""
+    """Each index with the digest that names it."""
     if outer == digest:
         return ()
     data = read(outer) if most and digests.is_digest(outer) else None

@@ -1,10 +1,10 @@
-"""Where the store goes when nothing names it, and how much room there is: space, inodes and quota.
+"""Choose the store's directory when none is configured, and measure its room: space, inodes and quota.
 
-A store that is there already wins, so nothing is asked of a file system on most calls. Else the site's large
-file systems come before the home folder, which on most clusters has few inodes. What is chosen, and why,
-is said in one sentence.
+An existing store wins, so most calls query no file system. Otherwise the site's large file systems come
+before the home directory, which has few inodes on most clusters. The choice and its reason are reported in
+one sentence.
 
-Every question to a quota tool is a command with a parser of its own; parsers and choice are pure.
+Each quota tool has a parser of its own; the parsers and the choice are pure.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from bareboat.files.kinds import IN_MEMORY
 from bareboat.files.mounts import Mount, existing, mount_of
 from bareboat.model import Rejected
 
-#: Variables that sites set to a user's place on a large file system, the best one first.
+#: Variables with a user's directory on a large file system, best first.
 VARIABLES = (
     "SCRATCH", "PSCRATCH", "CSCRATCH", "GSCRATCH", "MYSCRATCH", "SCRATCHDIR", "SCRATCH_DIR",
     "WORK", "WORKDIR", "WORK_DIR", "PROJECT", "PROJECT_DIR", "PROJECTDIR",
 )  # fmt: skip
 
-#: Variables with the number of the job that this process is part of.
+#: Variables with the ID of the job that this process belongs to.
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
 
-#: A PyTorch image and the runs made with it take about this much.
+#: The space for a PyTorch image and runs with it.
 WANTED_BYTES = 10 * 10**9
 WANTED_INODES = 200_000
 
-#: A quota server that does not answer must not hold up a verb for long.
+#: A quota server that does not answer must not delay a command for long.
 _PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What a quota leaves of bytes and inodes; None where it sets no limit. Below 0: it is exceeded."""
+    """Bytes and inodes left of a quota; None without a limit, negative when exceeded."""
 
     free_bytes: int | None = None
     free_inodes: int | None = None
@@ -46,9 +46,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How much a user can still write at a place. `free_inodes` is None where inodes are not counted.
+    """The space left for a user in a directory. `free_inodes` is None where inodes are not counted.
 
-    `kind` is that of the file system; `limited_by` is "quota" where a quota leaves less than is free.
+    `kind` is the file system's type; `limited_by` is "quota" where a quota leaves less than is free.
     """
 
     free_bytes: int
@@ -59,8 +59,8 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """What is seen at a folder. `owned`: it is this user's. `store`: the path of a store of this user's
-    that lies there already."""
+    """Facts about a directory. `owned`: by this user. `store`: the path of this user's store that exists
+    there."""
 
     folder: bool
     writable: bool
@@ -72,7 +72,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the store goes. The room is None where a store is there already: it was not looked at."""
+    """The store's place. The room is None for an existing store, which is not measured."""
 
     path: str
     reason: str
@@ -82,15 +82,15 @@ class Place:
 
     @property
     def sentence(self) -> str:
-        """What is said to the user, in one line."""
+        """The message for the user, in one line."""
         return f"the store is {self.path}: {self.reason}"
 
 
 class Probe(Protocol):
-    """What the choice may ask of the machine."""
+    """The facts about the machine that the choice needs."""
 
     def look(self, folder: str, stores: Sequence[str]) -> Spot:
-        """What is at a folder; `stores` are where in it a store could be."""
+        """The facts about a directory; `stores` are the candidate paths of a store in it."""
         ...
 
     def room(self, path: str) -> Room: ...
@@ -101,7 +101,7 @@ class Probe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """`own` is the store's place in a folder of this user's, `shared` that in a folder of several users."""
+    """`own`: the store's path in this user's directory; `shared`: in a directory of several users."""
 
     name: str
     folder: str
@@ -110,17 +110,17 @@ class _Candidate:
 
 
 def choose(environment: Mapping[str, str], home: str, probe: Probe) -> Place:
-    """Where the store goes: the first store that is there, else the first good place with enough room, else
-    the place with the most room.
+    """Choose the store's place: an existing store, else the first good place with enough room, else the place
+    with the most room.
 
-    `environment` is the user's, `home` the home folder. Nothing is written.
+    `environment` is the user's, `home` the home directory. Nothing is written.
     """
     candidates, avoided = _candidates(environment, home)
     spots = []
     for candidate in candidates:
         spot = probe.look(candidate.folder, (candidate.own, candidate.shared))
         if spot.store is not None:
-            return Place(path=spot.store, reason=f"there is one already, in {candidate.name}")
+            return Place(path=spot.store, reason=f"it already exists in {candidate.name}")
         spots.append((candidate, spot))
     scarce: list[tuple[Place, Room]] = []
     for candidate, spot in spots:
@@ -143,12 +143,12 @@ def choose(environment: Mapping[str, str], home: str, probe: Probe) -> Place:
         avoided.append(Rejected(choice=path, reason=f"{candidate.name} has only {described(room)}"))
     if not scarce:
         last = candidates[-1]
-        return Place(path=last.own, reason="no other place can be written", rejected=tuple(avoided))
+        return Place(path=last.own, reason="no other directory is writable", rejected=tuple(avoided))
     best, room = max(scarce, key=lambda pair: pair[1].free_bytes)
     others = tuple(place for place in avoided if place.choice != best.path)
     return Place(
         path=best.path,
-        reason=f"{best.reason}, the most of all places found",
+        reason=f"{best.reason}, the most of all directories found",
         rejected=others,
         free_bytes=room.free_bytes,
         free_inodes=room.free_inodes,
@@ -168,7 +168,7 @@ def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candid
     user = environment.get("USER") or environment.get("LOGNAME") or os.path.basename(home) or str(os.getuid())
     jobs = {environment[name].partition(".")[0] for name in _JOBS if environment.get(name)}
     data = environment.get("XDG_DATA_HOME") or ""
-    if not data.startswith("/"):  # relative ones are to be ignored (XDG Base Directory Specification)
+    if not data.startswith("/"):  # relative paths must be ignored (XDG Base Directory Specification)
         data = os.path.join(home, ".local", "share")
     found: list[_Candidate] = []
     avoided: list[Rejected] = []
@@ -182,30 +182,30 @@ def _candidates(environment: Mapping[str, str], home: str) -> tuple[list[_Candid
             continue
         taken.add(folder)
         if any(job in re.split(r"[/._-]", folder) for job in jobs):
-            avoided.append(Rejected(choice=folder, reason=f"${name} goes when the job ends"))
+            avoided.append(Rejected(choice=folder, reason=f"${name} is removed when the job ends"))
             continue
         own = os.path.join(folder, "bareboat")
-        # Where the folder is several users', each has one of their own in it.
+        # In a directory of several users, each has a store of their own.
         shared = own if user in folder.split("/") else os.path.join(folder, user, "bareboat")
         found.append(_Candidate(f"${name}", folder, own, shared))
     own = os.path.join(data, "bareboat")
     elsewhere = not data.startswith(home.rstrip("/") + "/")
-    found.append(_Candidate("$XDG_DATA_HOME" if elsewhere else "the home folder", data, own, own))
+    found.append(_Candidate("$XDG_DATA_HOME" if elsewhere else "the home directory", data, own, own))
     return found, avoided
 
 
 def _obstacle(spot: Spot, *, last: bool) -> str | None:
-    """Why no store can be there."""
+    """Why a store cannot be there."""
     if "ro" in spot.options:
         return "it is mounted read-only"
-    if not spot.folder and not last:  # the home folder's part of the path is made when it is needed
-        return "there is no such folder"
+    if not spot.folder and not last:  # missing directories below the home directory are created
+        return "it does not exist"
     if not spot.writable:
-        return "this user cannot write there"
+        return "you cannot write to it"
     if spot.kind in IN_MEMORY:
-        return f"it is in memory ({spot.kind}) and does not last"
+        return f"it is in memory ({spot.kind}) and is not permanent"
     if "noexec" in spot.options:
-        return "it is mounted noexec: no program of an image could run"
+        return "it is mounted noexec, so programs of an image could not run"
     return None
 
 
@@ -217,7 +217,7 @@ def _is_enough(room: Room) -> bool:
 
 
 class Machine:
-    """This machine, as `choose` asks it."""
+    """This machine, for `choose`."""
 
     def look(self, folder: str, stores: Sequence[str]) -> Spot:
         mount = mount_of(folder)
@@ -240,10 +240,10 @@ class Machine:
 
 
 def room(path: str) -> Room:
-    """What this user can still write at a path, which need not be there yet.
+    """The space left for this user at a path, which need not exist yet.
 
-    The least of what is free and what the quota leaves. A quota tool that fails, or is not there, sets no
-    limit. Raises OSError for a file system that does not answer.
+    The minimum of free space and quota. A quota tool that fails or is not installed sets no limit. Raises
+    OSError for a file system that does not answer.
     """
     place = existing(path)
     state = os.statvfs(place)
@@ -267,12 +267,12 @@ def room(path: str) -> Room:
 
 
 def quotas(path: str, mount: Mount) -> list[Limit]:
-    """What the quotas leave that a tool of this machine tells of: of the user, and of the folder."""
+    """The quotas of the user and the directory, from this machine's tools."""
     found = [limit for limit in (_ceph_limit(path),) if limit is not None] if mount.kind == "ceph" else []
     question = _QUESTIONS.get(mount.kind)
     if question is None:
         return found
-    from bareboat import execute  # here, because most verbs find a store and ask nothing
+    from bareboat import execute  # here, because most commands find a store and query nothing
     from bareboat.errors import ToolError
 
     tool, arguments, parse = question
@@ -283,12 +283,12 @@ def quotas(path: str, mount: Mount) -> list[Limit]:
         answer = execute.run([program, *arguments(path, mount)], timeout_s=_PATIENCE_S)
     except ToolError:
         return found
-    limit = parse(answer.stdout, mount)  # `quota` ends with 1 when a limit is exceeded
+    limit = parse(answer.stdout, mount)  # `quota` exits with 1 when a limit is exceeded
     return [*found, limit] if limit is not None else found
 
 
 def _ceph_limit(path: str) -> Limit | None:
-    """Of the nearest folder with a quota. Source: https://docs.ceph.com/en/latest/cephfs/quota/"""
+    """The limit of the nearest directory with a quota. Source: https://docs.ceph.com/en/latest/cephfs/quota/"""
     folder = os.path.realpath(path)
     while True:
         limits = {}
@@ -306,8 +306,8 @@ def _ceph_limit(path: str) -> Limit | None:
 
 
 def _is_store(path: str) -> bool:
-    """A store of this user's own; in a folder of several users, somebody else's may stand in its place, and a
-    group's is used only when it is named."""
+    """A store of this user. In a directory of several users, another user's may be there instead; a group's
+    store is used only when it is named."""
     if os.path.exists(os.path.join(path, "group")):
         return False
     try:
@@ -316,13 +316,13 @@ def _is_store(path: str) -> bool:
         return False
 
 
-# -- what tools and files say ------------------------------------------------------------------------
+# -- output of tools ------------------------------------------------------------------------
 
 
 def parse_lfs_quota(output: str, mount: Mount) -> Limit | None:
     """`lfs quota -q -u UID POINT`: the file system; used, quota, limit, grace of blocks (KiB), then of files.
 
-    A long name has a line of its own; `*` marks what is exceeded, brackets what some servers did not tell.
+    A long name has a line of its own; `*` marks what is exceeded, brackets mark unknown values.
     Source: https://doc.lustre.org/lustre_manual.xhtml#configuringquotas
     """
     words = output.split()
@@ -335,7 +335,7 @@ def parse_lfs_quota(output: str, mount: Mount) -> Limit | None:
 def parse_quota(output: str, _mount: Mount) -> Limit | None:
     """`quota -u -w -p -f POINT`: the device; used, quota, limit, grace of blocks (KiB), then of files.
 
-    With -p the graces are always there, as numbers. Source: quota(1).
+    With -p the grace columns are always present, as numbers. Source: quota(1).
     """
     for line in output.splitlines():
         words = line.split()
@@ -347,8 +347,8 @@ def parse_quota(output: str, _mount: Mount) -> Limit | None:
 def parse_mmlsquota(output: str, mount: Mount) -> Limit | None:
     """`mmlsquota -u UID -Y DEVICE`: a header line names the columns; blocks are KiB.
 
-    There can be a line for every fileset, and nothing tells in which of them a path lies: the most generous
-    one counts, since to refuse what would fit is worse than to be refused later, with nothing lost.
+    There can be a line for every fileset, and the output does not show which of them holds a path. The most
+    generous counts: refusing what would fit is worse than a later refusal, which loses nothing.
 
     Source: https://www.ibm.com/docs/en/storage-scale (mmlsquota command)
     """
@@ -382,7 +382,7 @@ def parse_mmlsquota(output: str, mount: Mount) -> Limit | None:
 def parse_beegfs(output: str, _mount: Mount) -> Limit | None:
     """`beegfs-ctl --getquota --csv --uid UID --mount=POINT`: name, id, used and limit of bytes, of files.
 
-    BeeGFS counts the chunks that files are cut into: of a small file there is one.
+    BeeGFS counts the chunks of files; a small file has one.
     Source: https://doc.beegfs.io/latest/advanced_topics/quota.html
     """
     for line in output.splitlines():
@@ -393,7 +393,7 @@ def parse_beegfs(output: str, _mount: Mount) -> Limit | None:
 
 
 def _limit(blocks: Sequence[str], files: Sequence[str], *, unit: int) -> Limit | None:
-    """From used, soft and hard. A soft limit counts as one: what exceeds it is refused some days later."""
+    """The limit from used, soft and hard. A soft limit counts, since it is enforced some days later."""
     block_left, file_left = _left(blocks), _left(files)
     if block_left is None and file_left is None:
         return None

@@ -1,7 +1,7 @@
-"""Programs of Bareboat's own that compute nodes need: copied into the store, which they see.
+"""Bareboat's programs that compute nodes need, copied into the store, which the nodes see.
 
-Bareboat itself may be installed where only the login node sees it; nothing of it is needed elsewhere but the
-embedded bwrap and the filters of system calls.
+Bareboat may be installed where only the login node sees it. Nodes need only the embedded bwrap and the system
+call filters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bareboat.store import Store
 
 
 def provide(store: Store, site: Site) -> Site:
-    """The site with its embedded engine at a place in the store."""
+    """The site with its embedded engine copied into the store."""
     return msgspec.structs.replace(
         site,
         engines=tuple(_provided(store, facts) if _is_embedded(facts) else facts for facts in site.engines),
@@ -33,7 +33,7 @@ def provide(store: Store, site: Site) -> Site:
 
 
 def provide_py_spy(store: Store, site: Site) -> Site:
-    """The site with its py-spy, which is one file, at a place in the store. For jobs with a watchdog."""
+    """The site with its py-spy, a single file, copied into the store. For jobs with a watchdog."""
     path = site.other_tools.get(PY_SPY)
     if path is None or Path(path).is_relative_to(store.own):
         return site
@@ -51,8 +51,8 @@ def provide_py_spy(store: Store, site: Site) -> Site:
 
 
 def provide_filters(store: Store, site: Site) -> Site:
-    """The site with the filters of system calls for its machine at a place in the store; as it is where there
-    are none, or its kernel takes none."""
+    """The site with the system call filters for its machine in the store; unchanged where there are none, or
+    the kernel does not support them."""
     key = seccomp.DIGESTS.get(site.architecture)
     check = site.check("seccomp")
     if key is None or (check is not None and check.detail == NO_SECCOMP):
@@ -70,14 +70,14 @@ def provide_filters(store: Store, site: Site) -> Site:
 
 
 def moved(site: Site, provided: Site) -> dict[str, str]:
-    """Where the engines' programs went: place here -> place in the store."""
+    """The copied engine programs: path here -> path in the store."""
     pairs = zip(site.engines, provided.engines, strict=True)
     return {before.path: after.path for before, after in pairs if before.path != after.path}
 
 
 def _is_believed(store: Store, folder: Path, names: Sequence[str]) -> bool:
-    """Whether programs are there and nobody else could have changed them; what others could have changed goes
-    away. Raises StoreError when it cannot."""
+    """Whether the programs exist and nobody else could have changed them; unsafe ones are removed. Raises
+    StoreError when that fails."""
     if not folder.is_dir():
         return False
     doubts = (ownership.doubt_within(store.own, folder / name) for name in names)
@@ -85,13 +85,13 @@ def _is_believed(store: Store, folder: Path, names: Sequence[str]) -> bool:
     if doubt is None:
         return True
     if Path(doubt.place) == folder.parent:
-        raise StoreError(f"programs in the store {store.own} are not started: {doubt}", remedy=doubt.remedy)
+        raise StoreError(f"programs in the store {store.own} are not used: {doubt}", remedy=doubt.remedy)
     store.discard(folder)
     return False
 
 
 def _make_folders(top: Path, folder: Path) -> None:
-    """Each with a mode in which nobody else may write, whatever the umask."""
+    """Make directories that nobody else may write to, whatever the umask."""
     here = top
     for part in folder.relative_to(top).parts:
         here = here / part

@@ -1,4 +1,4 @@
-"""What the ranks of a run have reported of their steps: ranks/progress/RANK of its directory."""
+"""Read the steps that a run's ranks reported: ranks/progress/RANK of its directory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bareboat import run_folder
 from bareboat.files import untrusted
 from bareboat.stragglers import Straggler, find_straggler, read_steps
 
-#: Of each file the end is enough for the newest steps.
+#: The end of each file is enough for the newest steps.
 _TAIL_BYTES = 1 << 14
 
 
 def look_for_straggler(folder: Path, nodes: Sequence[str]) -> Straggler | None:
-    """The slowest rank, if it is slow for sure. `folder`: the run's; `nodes`: each rank's."""
+    """The slowest rank, if it is significantly slow. `folder`: the run's; `nodes`: each rank's."""
     reports = {}
     progress = folder / run_folder.RANKS / "progress"
     if os.path.islink(progress):
@@ -25,7 +25,7 @@ def look_for_straggler(folder: Path, nodes: Sequence[str]) -> Straggler | None:
             data = untrusted.read_tail(progress / str(rank), limit=_TAIL_BYTES)
         except OSError:
             return None
-        # The first line may have lost its beginning, and the last one its end.
+        # The first and the last line may be incomplete.
         whole = data[data.find(b"\n") + 1 :] if len(data) == _TAIL_BYTES else data
         reports[rank] = read_steps(whole[: whole.rfind(b"\n") + 1].decode(errors="replace"))
     return find_straggler(reports, nodes)

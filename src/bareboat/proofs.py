@@ -1,8 +1,8 @@
-"""Proofs of MPI, kept: what the ranks of earlier runs said of each step of the ladder.
+"""Stored MPI check results: what the ranks of earlier runs reported about each step of the ladder.
 
-A run that holds a proof is expected to tell of it: `proofs/pending/RUN` has its claim. At the next plan what
-those runs have said by then is gathered into `proofs/HEX.json`. Each point of a sweep holds a proof of its
-own: `proofs/pending/SWEEP` has the numbers of those that are still to speak.
+A run that holds a check is expected to report: `proofs/pending/RUN` has its claim. The next plan gathers the
+reports into `proofs/HEX.json`. Each point of a sweep holds a check of its own: `proofs/pending/SWEEP` has the
+numbers of the points that have not reported yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_BYTES = 2**20
 
 
 class _Awaited(Struct, frozen=True, kw_only=True):
-    """What a run is to prove: claims in the order in which its script tries them. Of a sweep, which of its
+    """The claims that a run will check, in the order in which its script tries them; for a sweep, of which
     points."""
 
     claims: tuple[Claim, ...]
@@ -41,7 +41,7 @@ class _Awaited(Struct, frozen=True, kw_only=True):
 
 
 def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
-    """The run will prove what its plan claims; of a sweep each of its first points, so many."""
+    """Expect a run to check its plan's claims; for a sweep, each of its first `points` points."""
     if plan.proves is not None:
         awaited = _Awaited(
             claims=tuple(each.proves for each in (plan, *plan.otherwise) if each.proves is not None),
@@ -54,7 +54,7 @@ def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
 
 
 def gather(store: Store) -> tuple[Proven, ...]:
-    """Everything that proofs have said here, the newest first."""
+    """All MPI check results of this site, newest first."""
     folder = _pending(store)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
@@ -80,7 +80,7 @@ def _discard(path: Path) -> None:
 
 
 def forget(store: Store) -> int:
-    """Forget them all; how many there were. What runs have yet to say is heard."""
+    """Discard all results; return their number. Pending reports are still gathered."""
     found = len(gather(store))
     for path in store.proofs().glob("*.json"):
         path.unlink(missing_ok=True)
@@ -106,11 +106,11 @@ def _take_in(store: Store, path: Path) -> None:
 
 
 def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[list[Proven], tuple[int, ...]]:
-    """What the points said, the newest last, and those that are still to speak. All make the same claims."""
+    """The points' reports, newest last, and the points still pending. All make the same claims."""
     if not store.run(sweep).is_dir():
         return [], ()
     folder = store.run(f"{sweep}.0").parent
-    # One look for all: of a thousand points most may be waiting, and have no folder yet.
+    # One listing for all: of a thousand points most may be pending, without a directory yet.
     begun = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
     found: list[Proven] = []
     silent = []
@@ -123,17 +123,17 @@ def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[list[
 
 
 def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[Proven], bool]:
-    """What a run has said, and whether there is nothing more to wait for."""
+    """A run's reports, and whether they are complete."""
     folder = store.run(run_id)
     control = run_folder.control(folder)
     code = _exit_code(folder)
     found: list[Proven] = []
     is_over = code is not None or not folder.is_dir()
     for rung, claim in enumerate(awaited.claims, 1):
-        # Kept under its number when the check failed and the next way was tried.
+        # Stored under its number when the check failed and the next way was tried.
         read = _log((control / f"proof.{rung}.log",))
         failed = read is not None
-        if read is None:  # the script runs the proof, or the image's own mpirun does, in the container
+        if read is None:  # the check is run by the script, or in the container by the image's own mpirun
             read = _log((control / "proof.log", folder / run_folder.RANKS / "proof.log"))
         log, at = read or ("", utc_now())
         said = proven.verdict(log, asked=awaited.world_size, failed=failed or code == _NOT_STARTED)
@@ -150,7 +150,7 @@ def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[Proven], 
 
 
 def _log(paths: tuple[Path, ...]) -> tuple[str, str] | None:
-    """The first of these that is there, and when it was written."""
+    """The first of these files that exists, and when it was written."""
     for path in paths:
         try:
             log = untrusted.read_head(path, limit=_MOST_BYTES).decode(errors="replace")
@@ -161,7 +161,7 @@ def _log(paths: tuple[Path, ...]) -> tuple[str, str] | None:
 
 
 def _exit_code(folder: Path) -> int | None:
-    """Of a run that is over: what its script left, what the scheduler said, or its record."""
+    """The exit code of a run that ended: from its script, the scheduler, or its record."""
     for path in (run_folder.control(folder) / "exit_code", folder / "exit_code"):
         try:
             found = run_folder.ended(path)

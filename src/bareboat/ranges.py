@@ -1,4 +1,5 @@
-"""The range of every number that a user sets in a job file, a setting, a variable or a flag. Pure."""
+"""Pure: the range of every number that a user sets in a job file, a setting, an environment variable or a
+flag."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from bareboat.errors import UsageError
 
 
 class Range(NamedTuple):
-    """The values allowed, both ends included unless `open`. `example`: one of them, as it is written."""
+    """The allowed values, both ends included unless `open`. `example`: one of them, as written."""
 
     least: float
     most: float
@@ -33,16 +34,16 @@ class Range(NamedTuple):
 
 
 _SECONDS = 100_000_000  # three years
-_COUNT = 2**63 - 1  # what JSON and other programs can take
+_COUNT = 2**63 - 1  # the limit of JSON and other programs
 
-#: By the key of the job file; flags without a key are named by themselves.
+#: By the job file's key, or by the flag where there is no key.
 RANGES = {
     "topology.nodes": Range(1, 1_000_000, "1"),
     "topology.ranks_per_node": Range(1, 10_000, "1"),
     "topology.cpus_per_rank": Range(1, 10_000, "1"),
     "topology.gpus_per_rank": Range(0, 1_000, "1"),
     "walltime_s": Range(1, _SECONDS, "3600"),
-    # Schedulers are asked in MiB; Slurm takes 0 for all memory.
+    # Schedulers count in MiB; for Slurm, 0 means all memory.
     "scheduling.mem_per_node_bytes": Range(2**20, 2**50, "8589934592"),
     "scheduling.warning_s": Range(0, _SECONDS, "120"),
     "scheduling.watchdog_s": Range(0, _SECONDS, "600"),
@@ -60,13 +61,13 @@ RANGES = {
     "--max-entries": Range(1, 10**9, "10000000"),
     "--max-ratio": Range(1, 1_000_000, "2000", whole=False),
 }
-#: Of all ranks of a job together, and of the points of a sweep.
+#: The limits of a job's ranks and of a sweep's points.
 MOST_RANKS = 10_000_000
 MOST_POINTS = 100_000
 
 
 def check(key: str, value: Any, *, name: str = "") -> None:
-    """Raise UsageError for a value outside its range. `name`: what the user calls it, if not by its key."""
+    """Raise UsageError for a value outside its range. `name`: the user's name for it, if not the key."""
     allowed = RANGES[key]
     if allowed.holds(value):
         return
@@ -76,13 +77,13 @@ def check(key: str, value: Any, *, name: str = "") -> None:
 
 
 def setting(key: str, value: str) -> str:
-    """How a key of a job file or a setting is set."""
+    """The text that sets a job file's key or a setting."""
     table, _, last = key.rpartition(".")
     return f"set {last} = {value}" + (f" under [{table}]" if table else "")
 
 
 def parse(key: str, text: str, *, name: str) -> Any:
-    """The number of a flag or an environment variable. Raises UsageError, which calls it by `name`."""
+    """The number of a flag or an environment variable. Raises UsageError, with `name`."""
     allowed = RANGES[key]
     try:
         value = int(text) if allowed.whole else float(text)
@@ -95,7 +96,7 @@ def parse(key: str, text: str, *, name: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: a number of thousands of digits by their count."""
+    """A value for a message; a very long number is shown by its digit count."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
     text = repr(value)

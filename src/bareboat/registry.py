@@ -1,7 +1,7 @@
-"""Names of engines, launchers and schedulers, and the modules behind them, loaded when asked for.
+"""Names of engines, launchers and schedulers, and their modules, loaded on demand.
 
-To add one: write its file, add its line here; the contract tests then run on it. An installed package
-can add its own through an entry point of the group `bareboat.engines`, `.launchers` or `.schedulers`.
+To add one: write its file and add its line here; the contract tests then run on it. An installed package can
+add its own through an entry point of the group `bareboat.engines`, `.launchers` or `.schedulers`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from bareboat.launchers import Launcher
     from bareboat.schedulers import Scheduler
 
-#: Launchers in the planner's order of preference. Engines are tried by what they cost a job (`plan.ranking`);
-#: here they stand as they are printed.
+#: Launchers in the planner's order of preference. Engines in print order; they are ranked by what they cost a
+#: job (`plan.ranking`).
 BUILT_IN = {
     "engines": {
         "bubblewrap": "bareboat.engines.bubblewrap",
@@ -29,7 +29,7 @@ BUILT_IN = {
         "podman": "bareboat.engines.podman",
         "podman-hpc": "bareboat.engines.podman_hpc",
         "udocker": "bareboat.engines.udocker",
-        # Never run on the real tool: after all that was.
+        # Not tested with the real tool, so after all that were.
         "enroot": "bareboat.engines.enroot",
         "sarus": "bareboat.engines.sarus",
         "shifter": "bareboat.engines.shifter",
@@ -70,7 +70,7 @@ def engine(name: str) -> Engine:
 
 
 def modes(name: str) -> tuple[str, ...]:
-    """What an engine's name stands for: NAME:MODE for each of its modes, best first; or itself."""
+    """The modes of an engine as NAME:MODE, best first; or its name."""
     if ":" in name:
         return (name,)
     return tuple(f"{name}:{mode}" for mode in getattr(_load("engines", name), "MODES", ())) or (name,)
@@ -79,7 +79,7 @@ def modes(name: str) -> tuple[str, ...]:
 def _mode(module: Any, name: str, mode: str) -> Any:
     found = getattr(module, "MODES", {})
     if mode not in found:
-        has = f"its modes are {', '.join(found)}" if found else "it has none to choose from"
+        has = f"modes: {', '.join(found)}" if found else "it has no modes"
         raise PlanError(
             f"the engine {name} has no mode {mode!r}: {has}",
             remedy=f"--engine {name}" + "".join(f", or --engine {name}:{each}" for each in found),
@@ -103,8 +103,8 @@ def _modules(group: str) -> dict[str, str]:
     for point in importlib.metadata.entry_points(group=f"bareboat.{group}"):
         if point.name in found:
             raise UsageError(
-                f"the package behind {point.value!r} adds {group[:-1]} {point.name!r}, which exists already",
-                remedy="uninstall one of the two",
+                f"the package of {point.value!r} adds the {group[:-1]} {point.name!r}, which already exists",
+                remedy="uninstall one of the two packages",
             )
         found[point.name] = point.value
     return found
@@ -117,7 +117,7 @@ def _load(group: str, name: str) -> Any:
     if name not in modules:
         near = nearest(name, modules)
         raise PlanError(
-            f"there is no {group[:-1]} {name!r}" + (f"; did you mean {near!r}?" if near else ""),
-            remedy=f"the {group} are: {', '.join(modules)}",
+            f"unknown {group[:-1]} {name!r}" + (f"; did you mean {near!r}?" if near else ""),
+            remedy=f"known {group}:  {', '.join(modules)}",
         )
     return importlib.import_module(modules[name])

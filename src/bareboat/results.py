@@ -14,8 +14,8 @@ _MOST_FILES, _MOST_BYTES, _MOST_NAMES, _MOST_NAME = 64, 1 << 16, 100, 100
 
 
 def read(folder: Path) -> dict[str, float | NotFinite]:
-    """The last value of each name; where several ranks report a name, that of the lowest rank. Containers
-    write these files: what is no line of the meter's is left out. `folder`: the run's."""
+    """The last value of each name; where several ranks report a name, the lowest rank's. Containers write
+    these files, so lines that the meter did not write are ignored. `folder`: the run's."""
     place = folder / run_folder.RANKS / "results"
     found: dict[str, float | NotFinite] = {}
     files = [path for path in run_folder.files_of(place, most=_MOST_FILES) if path.name.isdecimal()]

@@ -1,11 +1,10 @@
-"""A run's directory: where its files lie, and how they are read whatever they have become.
+"""A run's directory: where its files are, and how to read them safely.
 
-    control/    what the job script writes and reads again; no container sees it
-    ranks/      what containers may write
+    control/    files that the job script writes and reads; no container sees them
+    ranks/      files that containers may write
 
-Files of both are opened without following links and without blocking, and only a little of them is read. A
-file of `control` that is no such file is an error of this one run (DamagedRunError); one of `ranks` that is
-none has nothing to say.
+Files are opened without following links and without blocking, and only a limited size is read. An invalid
+file in `control` is an error of this one run (DamagedRunError); one in `ranks` is ignored.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from bareboat.printable import one_line
 
 CONTROL, RANKS = "control", "ranks"
 
-#: An exit code and the seconds since 1970, as the job script leaves them.
+#: An exit code and the seconds since 1970, as the job script writes them.
 _ENDED = re.compile(r"(0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?: (\d{1,11}))?\s*", re.ASCII)
 
 
 class DamagedRunError(StoreError):
-    """A file of a run's directory is not what it should be."""
+    """A file of a run's directory is invalid."""
 
 
 def control(folder: Path) -> Path:
-    """Where the job script of this run keeps what it reads again: before there was `control`, in `ranks`."""
+    """The directory of the job script's own files: `control`, or `ranks` for old runs."""
     own = folder / CONTROL
     return own if os.path.lexists(own) or not os.path.isdir(folder / RANKS) else folder / RANKS
 
 
 def text(path: Path, *, limit: int = untrusted.SMALL_BYTES) -> str | None:
-    """What a small file says; None when there is none. Raises DamagedRunError."""
+    """The text of a small file; None when it does not exist. Raises DamagedRunError."""
     try:
         return untrusted.read_text(path, limit=limit)
     except (FileNotFoundError, NotADirectoryError):
@@ -54,19 +53,19 @@ def damaged(path: Path, error: OSError) -> DamagedRunError:
     return DamagedRunError(
         f"{path.relative_to(run)} of the run cannot be read: {reason}",
         context=str(path),
-        remedy=f"look at it, and remove it: ls -l {path}",
+        remedy=f"inspect and remove it: ls -l {path}",
     )
 
 
 def ended(path: Path) -> tuple[int, int] | None:
-    """The exit code and its time, in seconds since 1970, of a file that holds them; None before its line is
-    there. Raises DamagedRunError for anything else."""
+    """The exit code and its time, in seconds since 1970, from a file; None before its line exists. Raises
+    DamagedRunError for anything else."""
     said = text(path, limit=4096)
     if not said or not said.strip("\0\n "):
         return None
     found = _ENDED.fullmatch(said)
     if found is None:
-        raise damaged(path, OSError(0, "it holds no exit code"))
+        raise damaged(path, OSError(0, "it does not hold an exit code"))
     return None if found[2] is None else (int(found[1]), int(found[2]))
 
 
@@ -77,8 +76,8 @@ def world_mark(folder: Path) -> str:
 
 
 def files_of(folder: Path, *, most: int) -> Iterator[Path]:
-    """The files of a directory that containers may write to, at most so many, in the order of their names;
-    none of a link to a directory."""
+    """The files of a directory that containers may write to, sorted by name, at most `most`; none of a link
+    to a directory."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -1,38 +1,38 @@
-"""Every path that Bareboat writes: layers, images, captures, runs. Content-addressed, never half-written.
+"""All paths that Bareboat writes: layers, images, captures, runs. Content-addressed, never half-written.
 
-    layers/sha256/HEX/       a layer, named by the digest of its tar: tree/, layer.json, and a recipe
-                             where the tar is another than the canonical one of the tree
-    parts/sha256/HEX         a blob that is being fetched, kept to go on from where it broke off
-    flat/sha256/HEX/         one tree of hard links for an image
-    roots/sha256/HEX/KEY/    the tree of jobs that mount where the image has nothing: tree/, with the
-                             places, and bound: its directories that are mounted from the flat tree
-    relinked/sha256/HEX/     the same with its absolute links made relative, where nothing can be mounted
-    packed/sha256/HEX/       an image as one file, image.sif, image.squashfs, or image.tar for compute nodes,
-                             and image.KIND.json about it
+    layers/sha256/HEX/       a layer, named by the digest of its tar: tree/, layer.json, and a recipe where
+                             the tar differs from the canonical one of the tree
+    parts/sha256/HEX         a partial download, kept to resume it
+    flat/sha256/HEX/         an unpacked image: a tree of hard links
+    roots/sha256/HEX/KEY/    the tree of jobs with mounts on paths that the image lacks: tree/, with the mount
+                             points, and bound: its directories that are mounted from the flat tree
+    relinked/sha256/HEX/     the same with relative links, for engines that cannot mount
+    packed/sha256/HEX/       an image as one file: image.sif, image.squashfs, or image.tar for compute nodes,
+                             with image.KIND.json about it
     blobs/sha256/HEX         image manifests and configs, indexes that pins need, and compressed layers that
-                             the user asked to keep
-    images/sha256/HEX.json   what is known about an image
+                             the user kept
+    images/sha256/HEX.json   facts about an image
     captures/HEX.json        fingerprint of an environment -> digest of its image
     names/NAME               a name -> digest
-    pins/HEX.json            what a reference stood for when it was pulled
-    identities/HEX/          etc/passwd and etc/group of an image with the user's lines in
+    pins/HEX.json            the image that a reference referred to when it was pulled
+    identities/HEX/          etc/passwd and etc/group of an image with the user's lines added
     drivers/HEX/             links to the files of a GPU driver, as a container sees them
-    leases/                  who is fetching what
-    programs/HEX/            programs of Bareboat's own that compute nodes need
-    sites/NAME.json          what was seen of compute nodes
-    host-libraries/HEX.json  what an MPI library of the host loads
+    leases/                  processes that download something
+    programs/HEX/            programs of Bareboat that compute nodes need
+    sites/NAME.json          facts about compute nodes
+    host-libraries/HEX.json  the libraries that a host's MPI library loads
     host-mpis/HEX/           links to an MPI of the host, made for an image
-    proofs/HEX.json          what the proofs of MPI said on this site; proofs/pending/RUN: those to come
-    tools/NAME/              a tool that `bareboat doctor --fix` has installed
+    proofs/HEX.json          MPI check results of this site; proofs/pending/RUN: results to come
+    tools/NAME/              a tool that `bareboat doctor --fix` installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     runs/ID/points/N/        the run ID.N: a point of the sweep ID
-    by-hand/NAME-JOB/        the same of a script that was handed to a queue by hand
-    tmp/                     work in progress, renamed into place when whole
-    group                    the name of the group whose store this is (access.py): it holds images, and all
-                             that is not an image's is in each member's own store
+    by-hand/NAME-JOB/        the same for a script that was submitted by hand
+    tmp/                     work in progress, renamed into place when complete
+group                    the name of the group that owns this store (access.py): it holds images; all other
+                             data is in each member's own store
 
-A thing becomes visible by one rename, so a reader sees all of it or nothing, and a killed writer leaves
-only something under tmp/ that the next one sweeps away.
+An entry becomes visible by one rename, so a reader sees all of it or nothing. A killed writer leaves only
+files under tmp/, which the next one removes.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ log = logging.getLogger("bareboat")
 T = TypeVar("T")
 
 VERSION = "2"
-#: Of packed images. The tars are of the flat tree and of the relinked one.
+#: File names of packed images. The tars hold the flat tree and the relinked one.
 FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
-#: Of what is read back whole. The memory samples of a run of days are some megabytes.
+#: Limit of files that are read completely. Memory samples of several days take some megabytes.
 _MOST_JSON_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
-#: The second in which a run was made, as its name has it.
+#: The second of a run's creation in its name.
 _MOMENT = "%Y%m%d-%H%M%S"
 _MOMENT_IN_NAME = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
-#: A run from further ahead than any clock is wrong does not set the time of those that follow.
+#: A run further in the future than clock errors explain does not set the time of later runs.
 _CLOCK_SKEW_S = 86_400.0
 _OWNER = re.compile(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
 _LARGEST_DOCUMENT = 4 << 20
-#: Directory of the store -> how to get a damaged file of it again.
+#: Directory of the store -> the remedy for a damaged file in it.
 _AGAIN = {
     "images": "bareboat image pull --fresh REFERENCE, or bareboat capture --fresh   # writes it again",
     "pins": "rm {path}   # and bareboat image pull REFERENCE writes it again",
@@ -88,18 +88,18 @@ _AGAIN = {
     "host-libraries": "rm {path}   # Bareboat writes it again",
     "host-mpis": "rm {path}   # Bareboat writes it again",
     "proofs": "rm {path}   # the next run writes it again",
-    "runs": "restore it from a backup; what it held is lost otherwise. To remove the run: rm -r {run}",
+    "runs": "restore it from a backup, or remove the run: rm -r {run}",
 }
-_serials = itertools.count(1)  # of the process, which may hold several stores at one place
+_serials = itertools.count(1)  # per process, which may open one store several times
 
 
-#: The latest, as long as this process lives.
+#: Kept for the life of this process.
 _reserved: collections.deque[socket.socket] = collections.deque(maxlen=8)
 
 
 def _reserve(run_id: str) -> bool:
-    """Whether no other process of the user on this machine has a run of this name, in whatever store: by its
-    name a run's processes are found and terminated."""
+    """Whether no other process of the user on this machine has a run of this name, in any store: processes
+    are found and terminated by that name."""
     name = socket.socket(socket.AF_UNIX)
     try:
         name.bind(f"\0bareboat-run-{os.getuid()}-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}")
@@ -111,14 +111,14 @@ def _reserve(run_id: str) -> bool:
 
 
 class Store:
-    """The store at one place. Opening it writes nothing; the first write makes it, and says where it is
-    and that it was `chosen_because` of what."""
+    """A store. Opening it writes nothing; the first write creates it and logs its path and the reason
+    `chosen_because`."""
 
     def __init__(self, root: Path, *, chosen_because: str = "", own: Path | None = None) -> None:
-        """`own`: for a group's store, the store of the user's own in which everything but images is."""
+        """`own`: for a group's store, the user's own store, which holds everything but images."""
         self.root = root
         self.own = root if own is None or own == root else own
-        #: Where `doctor --fix` installs tools.
+        #: The directory of tools from `doctor --fix`.
         self.tools = self.own / "tools"
         self._chosen_because = chosen_because
         self._swept: set[Path] = set()
@@ -151,7 +151,7 @@ class Store:
         return self.own / "programs" / key
 
     def site(self, name: str) -> Path:
-        """What was seen of a compute node, by its scheduler and partition."""
+        """The facts about a compute node, by scheduler and partition."""
         return self.own / "sites" / (re.sub(r"[^A-Za-z0-9._-]", "-", name) + ".json")
 
     def host_library(self, key: str) -> Path:
@@ -176,7 +176,7 @@ class Store:
         return self.tools / name
 
     def packed(self, digest: str, kind: str) -> Path:
-        """The image as one file of a kind; beside it lie what is known of it, and folders to mount on."""
+        """The image as one file of a kind, next to its facts and mount directories."""
         return self.root / "packed" / _place(digest) / f"image.{kind}"
 
     def blob(self, digest: str) -> Path:
@@ -184,15 +184,13 @@ class Store:
 
     def run(self, run_id: str) -> Path:
         if not _NAME.fullmatch(run_id):
-            raise UsageError(
-                f"{run_id!r} is not the name of a run", remedy="bareboat report  # lists the runs"
-            )
+            raise UsageError(f"{run_id!r} is not a run name", remedy="bareboat report  # lists the runs")
         if (point := _POINT.fullmatch(run_id)) is not None:
             return self.own / "runs" / point[1] / "points" / point[2]
         return self.own / "runs" / run_id
 
     def rootfs(self, image: Image) -> Rootfs:
-        """Where the image's layers lie, bottom first, and where its flat tree and its packed files would."""
+        """The paths of the image's layers, bottom first, its flat tree and its packed files."""
         return Rootfs(
             layers={layer.diff_id: str(self.layer(layer.diff_id)) for layer in image.layers},
             flat=str(self.flat(image.digest)),
@@ -204,25 +202,25 @@ class Store:
 
     @contextlib.contextmanager
     def scratch(self, *, own: bool = False) -> Iterator[Path]:
-        """A folder for work in progress; what is still in it at the end is removed. `own`: in the user's own
-        store, for what is not an image's. Nobody else can write in it."""
+        """A directory for work in progress, removed at the end. `own`: in the user's own store, for data that
+        is not part of an image. Nobody else can write to it."""
         root = self.own if own else self.root
         with self.guarded():
             self._make(root)
             folder = root / "tmp" / f"{owner()}-{next(_serials)}"
             folder.mkdir(mode=0o700)
-            if self.own != root and root == self.root:  # others of the group look for claims in it
+            if self.own != root and root == self.root:  # other members of the group read it to find owners
                 folder.chmod(0o2750)
         try:
             with self.guarded():
                 yield folder
         finally:
-            with contextlib.suppress(OSError):  # what NFS holds on to, the next sweep removes
+            with contextlib.suppress(OSError):  # the next sweep removes files that NFS holds
                 remove_tree(folder)
 
     def publish(self, made: Path, final: Path) -> None:
-        """Rename a finished tree or file into place. Whoever comes second with the same content loses
-        nothing: what is there is equal, because its name is its digest."""
+        """Rename a finished tree or file into place. If another writer was first, nothing is lost: the
+        content is equal, because its name is its digest."""
         with self.guarded():
             final.parent.mkdir(parents=True, exist_ok=True)
             self._share(made, final)
@@ -233,7 +231,7 @@ class Store:
                     raise
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file whole or not at all."""
+        """Write a file completely or not at all."""
         with self.scratch(own=self._is_own(path)) as scratch:
             part = scratch / "part"
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -247,8 +245,8 @@ class Store:
         return self.own != self.root and path.is_relative_to(self.own)
 
     def _share(self, made: Path, final: Path) -> None:
-        """In a group's store, let the group read what was made, whatever the umask: the file, or the tree's
-        uppermost directories and the files in them. The modes below are the image's."""
+        """In a group's store, make new data readable for the group whatever the umask: the file, or the
+        tree's top directories and the files in them. Modes below are the image's."""
         if self.own == self.root or self._is_own(final):
             return
         gid = os.stat(self.root).st_gid
@@ -264,7 +262,7 @@ class Store:
         try:
             with failures.at(self.root):
                 yield
-        except (FileNotFoundError, FileExistsError):  # answers, to whoever asked
+        except (FileNotFoundError, FileExistsError):  # regular answers for the caller
             raise
         except OSError as error:
             if (explained := self.explain(error)) is None:
@@ -272,22 +270,22 @@ class Store:
             raise explained from error
 
     def explain(self, error: OSError) -> BareboatError | None:
-        """The error for the user; None where it is not about the store, so that no wrong disk is blamed."""
+        """The error for the user; None where it does not concern the store."""
         path = failures.path_of(error) or ""
         root = next((root for root in (self.root, self.own) if lies_in(path, str(root))), None)
         found = None if root is None else failures.explain(error)
         if not isinstance(found, StoreError | UsageError):
             return found
-        remedy = "choose another place: --store DIR, or BAREBOAT_STORE=DIR"
+        remedy = "choose another directory: --store DIR, or BAREBOAT_STORE=DIR"
         match error.errno:
             case errno.ENOSPC:
-                message = f"the file system of the store {root} is full; nothing half-made was kept"
+                message = f"the file system of the store {root} is full; no partial data was kept"
                 remedy = f"free some space there, or {remedy}"
             case errno.EDQUOT:
                 message = f"your quota on the file system of the store {root} is used up"
                 remedy = f"free some space there, or {remedy}"
             case errno.EACCES | errno.EPERM:
-                message = f"this user may not use the store {root}"
+                message = f"you may not use the store {root}"
             case errno.EROFS:
                 message = f"the store {root} cannot be written"
             case errno.ENOTDIR:
@@ -305,40 +303,40 @@ class Store:
         if found and found != VERSION:
             raise StoreError(
                 f"the store {root} has version {found}; this Bareboat writes version {VERSION}",
-                remedy="choose another place: BAREBOAT_STORE=DIR",
+                remedy="choose another directory:  BAREBOAT_STORE=DIR",
             )
         try:
             if not found:
                 _make_private_folder(root)
             (root / "tmp").mkdir(exist_ok=True)
-        except (FileExistsError, FileNotFoundError) as error:  # a dangling link, a place such as /proc
+        except (FileExistsError, FileNotFoundError) as error:  # a dangling link, or a path such as /proc
             raise StoreError(
-                f"the store {root} cannot be made",
+                f"the store {root} cannot be created",
                 context=str(error),
-                remedy="choose another place: BAREBOAT_STORE=DIR",
+                remedy="choose another directory:  BAREBOAT_STORE=DIR",
             ) from None
         if not found:
             version.write_text(VERSION + "\n")
             if self._chosen_because.startswith("default"):
-                log.warning("images and records are kept in %s (%s)", root, self._chosen_because)
+                log.warning("created the store %s (%s)", root, self._chosen_because)
         if root not in self._swept:
             self._swept.add(root)
             _sweep(root)
 
     def sweep(self) -> None:
-        """Remove work in progress whose writer, on this machine, is no more."""
+        """Remove work in progress of dead processes on this machine."""
         for root in {self.root, self.own}:
             _sweep(root)
 
     def check_room(self, *, needed_bytes: int, needed_inodes: int, what: str) -> None:
-        """Refuse beforehand what the file system, or the user's quota on it, cannot hold."""
+        """Raise StoreError when the file system or the user's quota has too little room."""
         from bareboat import place
 
         room = place.room(str(self.root))
         where = f"the file system of the store {self.root}"
         if room.limited_by == "quota":
             where = f"your quota on {where}"
-        remedy = "choose a place with more room: --store DIR, or BAREBOAT_STORE=DIR"
+        remedy = "choose a directory with more space: --store DIR, or BAREBOAT_STORE=DIR"
         if needed_bytes > room.free_bytes:
             raise StoreError(
                 f"{what} needs {needed_bytes / 1e6:,.0f} MB, and {where} has "
@@ -355,13 +353,13 @@ class Store:
     # -- images ------------------------------------------------------------------------------------
 
     def put_image(self, image: Image, *, manifest: bytes, config: bytes, config_digest: str) -> None:
-        """Keep an image whose layers are already in place."""
+        """Store an image whose layers are already in place."""
         self.write(self.blob(config_digest), config)
         self.write(self.blob(image.digest), manifest)
         self.write(self.entry(image.digest), codec.to_json(image))
 
     def image(self, reference: str) -> Image:
-        """The image of a digest, the beginning of one, or a name."""
+        """The image with this digest, prefix of a digest, or name."""
         with self.guarded():
             digest = self._resolve(reference)
             try:
@@ -373,20 +371,20 @@ class Store:
         missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
         if image.digest != digest:
             raise StoreError(
-                f"the store's entry of image {reference} is of another image",
+                f"the store's entry of image {reference} belongs to another image",
                 context=f"expected {digest}, found {one_line(image.digest)}",
                 remedy=self.how_to_get(image),
             )
         if missing:
             raise StoreError(
-                f"image {reference} lacks layer {missing[0]} in the store {self.root}",
+                f"layer {missing[0]} of image {reference} is missing from the store {self.root}",
                 remedy=self.how_to_get(image),
             )
         return image
 
     @staticmethod
     def how_to_get(image: Image) -> str:
-        """The command that brings an image into the store, whole."""
+        """The command that stores an image again, completely."""
         if image.site_layer is not None:
             added = " ".join(f"--with {each}" for each in image.site_layer.contents)
             return f"bareboat site layer {digests.short(image.site_layer.base)} --fresh {added}"
@@ -395,7 +393,7 @@ class Store:
         return "bareboat capture --fresh"
 
     def knows(self, reference: str) -> bool:
-        """Whether there is an entry for a digest, the beginning of one, or a name; it may be damaged."""
+        """Whether there is an entry, possibly damaged, for a digest, a prefix of one, or a name."""
         try:
             return self.entry(self._resolve(reference)).exists()
         except StoreError:
@@ -413,7 +411,7 @@ class Store:
         self.write(self.root / "names" / name, digest.encode())
 
     def captured(self, fingerprint: str) -> str | None:
-        """The digest of the image that an unchanged environment gave before."""
+        """The digest of the image of an unchanged environment."""
         with self.guarded():
             try:
                 return (self.root / "captures" / digests.hexed(fingerprint)).read_text(errors="replace")
@@ -427,16 +425,16 @@ class Store:
         return self.layer(diff_id).is_dir()
 
     def publish_layer(self, made: Path, facts: StoredLayer) -> None:
-        """Make a layer visible: `made` holds its tree/, and its recipe if it has one."""
+        """Make a layer visible: `made` holds its tree/, and its recipe if any."""
         (made / "layer.json").write_bytes(codec.to_json(facts))
         self.publish(made, self.layer_folder(facts.diff_id))
 
     def discard_layer(self, diff_id: str) -> None:
-        """Take a layer out, at once for every reader, and then remove it."""
+        """Hide a layer from all readers at once, then remove it."""
         self.discard(self.layer_folder(diff_id))
 
     def discard(self, path: Path) -> None:
-        """Take a tree or a file out of the store: it is gone under its name before any of it is removed."""
+        """Hide a tree or file of the store by a rename, then remove it."""
         with self.scratch(own=self._is_own(path)) as scratch:
             try:
                 os.rename(path, scratch / "discarded")
@@ -444,22 +442,22 @@ class Store:
                 return
 
     def stored_layer(self, diff_id: str) -> StoredLayer:
-        """What is known about a layer of the store."""
+        """The facts about a stored layer."""
         return self.read(self.layer_folder(diff_id) / "layer.json", StoredLayer)
 
     def pin(self, pin: Pin) -> None:
-        """Keep what a reference stands for. Raises StoreError for a reference with another image's digest."""
+        """Store what a reference refers to. Raises StoreError for another image's digest."""
         if not self.covers(pin):
             raise StoreError(
-                f"the reference {one_line(pin.reference)} cannot stand for the image {pin.digest}",
-                context="a digest in a reference is the image's, or that of an index that lists the image",
+                f"the reference {one_line(pin.reference)} does not match the image {pin.digest}",
+                context="the digest in a reference must be that of the image, or of an index that lists it",
                 remedy=f"bareboat image pull {shlex.quote(one_line(pin.reference))}",
             )
         self.write(self._pin(pin.reference), codec.to_json(pin))
 
     def pinned(self, reference: str) -> Pin | None:
-        """What the reference stood for when it was last pulled here. A pin that is not of this reference, or
-        of another image than its digest, is none."""
+        """What the reference referred to when it was last pulled. None for a pin of another reference, or of
+        an image that does not match its digest."""
         with self.guarded():
             try:
                 data = self._pin(reference).read_bytes()
@@ -470,20 +468,19 @@ class Store:
         if pin.reference == reference and self.covers(pin):
             return pin
         log.warning(
-            "ignored the pin of %s: the store does not show that this digest covers the image %s",
+            "ignored the pin of %s: the store does not prove that this digest covers the image %s",
             one_line(reference),
             one_line(pin.digest),
         )
         return None
 
     def covers(self, pin: Pin) -> bool:
-        """Whether the pin's reference can stand for its image: it has no digest, or one that covers the
-        image."""
+        """Whether the pin's reference matches its image: it has no digest, or one that covers the image."""
         asked = pinning.digest_in(pin.reference)
         return asked is None or pinning.chain(asked, pin.digest, self.document) is not None
 
     def document(self, digest: str) -> bytes | None:
-        """An index, a manifest or a configuration that is kept, not verified; None where it is not there."""
+        """A stored index, manifest or configuration, not verified; None when missing."""
         try:
             with open(self.blob(digest), "rb") as stream:
                 return stream.read(_LARGEST_DOCUMENT)
@@ -491,7 +488,7 @@ class Store:
             return None
 
     def keep_document(self, digest: str, data: bytes) -> None:
-        """Keep an index beside the manifests, unless it is there."""
+        """Store an index with the manifests, unless it exists."""
         if self.document(digest) != data:
             self.write(self.blob(digest), data)
 
@@ -507,7 +504,7 @@ class Store:
         return sorted(found, key=lambda pin: pin.reference)
 
     def names(self) -> dict[str, str]:
-        """Every name, and the digest that it stands for."""
+        """Every name and its digest."""
         folder = self.root / "names"
         found = {}
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -522,7 +519,7 @@ class Store:
         return [self.read(path, Image) for path in self.entries()]
 
     def entries(self) -> list[Path]:
-        """The files by which the store knows its images, by digest."""
+        """The files of the store's images, sorted by digest."""
         folders = [self.root / "images" / algorithm for algorithm in digests.DIGITS]
         return [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("*.json"))]
 
@@ -531,7 +528,7 @@ class Store:
         return self.root / "pins" / f"{hashed}.json"
 
     def entry(self, digest: str) -> Path:
-        """The file by which the store knows an image."""
+        """The file of an image."""
         return self.root / "images" / (_place(digest) + ".json")
 
     def _resolve(self, reference: str) -> str:
@@ -540,7 +537,7 @@ class Store:
         if _NAME.fullmatch(reference):
             with contextlib.suppress(FileNotFoundError):
                 named = (self.root / "names" / reference).read_text(errors="replace")
-                if digests.is_digest(named):  # not so when the machine went down while it was written
+                if digests.is_digest(named):  # false after a crash while it was written
                     return named
         known = (digests.at(path.parent.name, path.stem) for path in self.entries())
         found = digests.beginning_with(reference, filter(None, known)) or []
@@ -549,24 +546,24 @@ class Store:
         if found:
             raise StoreError(
                 f"{len(found)} images in the store {self.root} begin with {reference!r}",
-                remedy="write more digits of the digest",
+                remedy="give more digits of the digest",
             )
         raise self._no_image(reference)
 
     def _no_image(self, reference: str) -> StoreError:
         name = reference if _NAME.fullmatch(reference) else "NAME"
         return StoreError(
-            f"there is no image {reference!r} in the store {self.root}",
-            remedy=f"bareboat capture --name {name}   # takes the environment as it stands; "
+            f"image {reference!r} not found in the store {self.root}",
+            remedy=f"bareboat capture --name {name}   # stores the active environment; "
             f"or, from a registry: bareboat image pull {shlex.quote(reference)}",
         )
 
     # -- runs --------------------------------------------------------------------------------------
 
     def new_run(self, prefix: str) -> str:
-        """Make the directory of a new run, whose name nobody else has; it comes after all others.
+        """Make the directory of a new run with a unique name that sorts after all others.
 
-        Where a clock was set back, or those of two login nodes differ, the name has the newest run's second.
+        After a clock was set back, or where login nodes' clocks differ, it has the newest run's second.
         """
         stem = _stem(prefix)
         now = time.time()
@@ -588,13 +585,11 @@ class Store:
                         order = self._next_in_second(moment)
                         (self.run(run_id) / "order").write_text(f"{order}\n")
                     return run_id
-        raise StoreError(
-            f"cannot find a free name for a run in {self.own}", remedy="wait a second, and try again"
-        )
+        raise StoreError(f"no free name for a run in {self.own}", remedy="wait a second, and try again")
 
     @contextlib.contextmanager
     def whole_run(self, run_id: str) -> Iterator[None]:
-        """Inside, what goes wrong removes the directory of a run that nobody has started yet."""
+        """Inside, an error removes the directory of the run, which has not started yet."""
         try:
             with self.guarded():
                 yield
@@ -604,14 +599,14 @@ class Store:
             raise
 
     def newest_of(self, job: str) -> str | None:
-        """The newest run of the jobs of this name."""
+        """The newest run of jobs of this name."""
         pattern = re.compile(re.escape(_stem(job)) + r"-\d{8}-\d{6}(-\d+)?")
         return next((run for run in reversed(self.runs()) if pattern.fullmatch(run)), None)
 
     def runs(self) -> list[str]:
-        """The names of all runs in the order in which they were made, newest last.
+        """The names of all runs in order of creation, newest last.
 
-        The second is in the name; `order` in the run's directory tells apart those of one second.
+        The name holds the second; `order` in the run's directory sorts runs within a second.
         """
         with self.guarded():
             seconds = collections.defaultdict(list)
@@ -635,7 +630,7 @@ class Store:
         return 1 + max(self._order(run_id) for run_id in self._run_names() if _moment(run_id) == moment)
 
     def _order(self, run_id: str) -> int:
-        """The run's place among those of its second; 0 for one that was made without."""
+        """The run's position among those of its second; 0 without one."""
         try:
             return int(untrusted.read_text(self.run(run_id) / "order", limit=20))
         except (OSError, ValueError):
@@ -646,16 +641,16 @@ class Store:
             data = untrusted.read_bytes(path, limit=_MOST_JSON_BYTES)
         except FileNotFoundError:
             raise StoreError(
-                f"there is no {path.name} in {path.parent}", remedy="bareboat report  # lists the runs"
+                f"{path.name} not found in {path.parent}", remedy="bareboat report  # lists the runs"
             ) from None
         except OSError as error:
             raise StoreError(
-                f"{path} cannot be read: {error.strerror or error}", remedy=f"look at it: ls -l {path}"
+                f"{path} cannot be read: {error.strerror or error}", remedy=f"check it: ls -l {path}"
             ) from None
         return codec.from_json(data, kind, what=str(path), remedy=self._how_to_replace(path))
 
     def _how_to_replace(self, path: Path) -> str:
-        """What becomes of a damaged file of the store: some are written again, others are lost."""
+        """The remedy for a damaged file of the store: some can be written again, others are lost."""
         root = self.root if path.is_relative_to(self.root) else self.own
         room, *below = path.relative_to(root).parts if path.is_relative_to(root) else ("",)
         run = shlex.quote(str(root / "runs" / below[0])) if below else ""
@@ -663,29 +658,29 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self, run_id: str) -> Iterator[None]:
-        """One writer per run. A POSIX lock goes when its process goes, however that ends."""
+        """Allow one writer per run. A POSIX lock ends with its process."""
         with self.guarded(), open(self.run(run_id) / "lock", "w") as stream:
             try:
                 fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StoreError(
-                    f"another bareboat is at work on {run_id}", remedy="wait for it to end, or stop it"
+                    f"another bareboat process uses {run_id}", remedy="wait until it ends, or stop it"
                 ) from None
             yield
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError for what cannot be the name of an image."""
+    """Raise UsageError for an invalid image name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is not a name for an image",
-            context="allowed: 128 letters, digits, dots, dashes and underscores; a letter or digit first",
+            f"{name!r} is not a valid image name",
+            context="allowed: up to 128 letters, digits, dots, dashes, underscores; a letter or digit first",
             remedy="choose a name such as pytorch-2.4",
         )
 
 
 def _stem(job: str) -> str:
-    """A job's name as the names of its runs have it."""
+    """A job's name, as in the names of its runs."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-._")[:100] or "run"
 
 
@@ -695,8 +690,8 @@ def _moment(run_id: str) -> str:
 
 
 def _make_private_folder(root: Path) -> None:
-    """The user's alone, whatever the umask; the directories above it are made so that nobody else can write
-    them. One that is there already and not empty was made for more than a store, and keeps its mode."""
+    """Make a directory for this user only, whatever the umask; nobody else can write to new parent
+    directories. An existing directory that is not empty serves other purposes too, and keeps its mode."""
     above = [path for path in root.parents if not path.exists()]
     root.parent.mkdir(parents=True, exist_ok=True)
     for path in above:
@@ -724,12 +719,12 @@ def _place(digest: str) -> str:
 
 
 def owner() -> str:
-    """This process, told apart from every other on every machine that shares the store."""
+    """An identifier of this process, unique among all machines that share the store."""
     return f"{_pid_space()}-{os.getpid()}-{_start_ticks(os.getpid())}"
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the process is known to be no more; of one on another machine nothing is known."""
+    """Whether the process is known to be dead; False for processes on other machines."""
     found = _OWNER.fullmatch(owner)
     if found is None or found["space"] != _pid_space():
         return False
@@ -737,8 +732,8 @@ def is_dead(owner: str) -> bool:
 
 
 def _pid_space() -> str:
-    """Where a process number means the same process: the host since its last start, and the PID namespace on
-    it. Names of hosts are not unique: many a machine is called localhost."""
+    """The scope of process IDs: the host since its last boot, and the PID namespace. Host names are not
+    unique: many machines are called localhost."""
     boot, namespace = "", 0
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
@@ -747,8 +742,8 @@ def _pid_space() -> str:
 
 
 def _start_ticks(pid: int) -> int:
-    """Field 22 of /proc/PID/stat (proc(5)): with it a process number is never mistaken for its successor. 0
-    for a process that has ended, also while its parent has not taken notice."""
+    """Field 22 of /proc/PID/stat (proc(5)), which distinguishes processes that reuse an ID. 0 for a process
+    that ended, also before its parent waited for it."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             fields = stream.read().rpartition(b")")[2].split()

@@ -1,8 +1,8 @@
-"""Ranks that work slower than the others, by what they report. Pure.
+"""Pure: find ranks that work slower than the others, from their reports.
 
-A rank that reports appends a line `STEP SECONDS` for each step: the seconds of its own work, without the wait
-for the others. In data-parallel training all ranks' steps take equally long by the clock, since each waits
-for the slowest; only their own work tells. Nothing is guessed from CPU time: ranks that wait may spin.
+A rank appends a line `STEP SECONDS` for each step: the seconds of its own work, without waiting for others.
+In data-parallel training all ranks' steps take equally long by the clock, since each waits for the slowest;
+only their own work shows the difference. CPU time is not used, because waiting ranks may spin.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-#: Of the steps that all ranks have reported, so many of the newest are looked at.
+#: The number of newest steps, reported by all ranks, that are compared.
 WINDOW = 50
-#: A rank is told of when its own work takes so many times that of the others.
+#: A rank is reported when its own work takes this many times that of the others.
 THRESHOLD = 1.2
-#: How often a rank may be told of that is as quick as the others (a sign test, corrected for their number).
+#: Probability of reporting a rank that is not slow (sign test, corrected for the ranks' number).
 ERROR = 0.01
 
 
 class Straggler(Struct, frozen=True, kw_only=True):
-    """The slowest rank. `ratio`: of its own work to the median of the others', the median over `steps` steps.
-    `also`: how many others are slow, too; `whole_node`: the slow ranks are all those of its node."""
+    """The slowest rank. `ratio`: its own work relative to the median of the others', as median over `steps`
+    steps. `also`: number of other slow ranks; `whole_node`: the slow ranks are all ranks of its node."""
 
     rank: int
     node: str
@@ -42,8 +42,8 @@ class Straggler(Struct, frozen=True, kw_only=True):
 
 
 def read_steps(text: str) -> dict[int, float]:
-    """STEP -> seconds of the lines `STEP SECONDS`. Others are a sign of life and no more, and so is what a
-    rank reported before it started anew, at a lower step."""
+    """STEP -> seconds from lines `STEP SECONDS`. Other lines only show that the rank is alive, as do reports
+    from before a restart at a lower step."""
     found: dict[int, float] = {}
     newest = None
     for line in text.splitlines():
@@ -52,7 +52,7 @@ def read_steps(text: str) -> dict[int, float]:
             step, seconds = int(words[0]), float(words[1])
         except (IndexError, ValueError):
             continue
-        # Sums and ratios of what nobody can have measured would be no numbers.
+        # Impossible measurements would make sums and ratios non-finite.
         if not (0 <= step < 1 << 63 and 1e-12 <= seconds <= 1e12):
             continue
         if newest is not None and step <= newest:
@@ -63,8 +63,8 @@ def read_steps(text: str) -> dict[int, float]:
 
 
 def find_straggler(reports: Mapping[int, Mapping[int, float]], nodes: Sequence[str]) -> Straggler | None:
-    """The slowest of all ranks, if it is slow for sure. `reports`: rank -> step -> seconds of its own work;
-    `nodes`: each rank's. None as long as a rank has reported nothing, or too little."""
+    """The slowest of all ranks, if it is significantly slow. `reports`: rank -> step -> seconds of its own
+    work; `nodes`: each rank's. None while a rank has reported too little."""
     size = len(nodes)
     if size < 2 or set(reports) != set(range(size)):
         return None
@@ -97,8 +97,8 @@ def find_straggler(reports: Mapping[int, Mapping[int, float]], nodes: Sequence[s
 
 
 def _is_sure(ratios: list[float], ranks: int) -> bool:
-    """Whether chance alone would hardly do it."""
-    # One that is as quick as the others is slower than their median in every other step.
+    """Whether the difference is significant."""
+    # A rank that is not slow exceeds the others' median in half of the steps.
     count, slower = len(ratios), sum(ratio > 1 for ratio in ratios)
     chance = sum(math.comb(count, k) for k in range(slower, count + 1)) * 0.5**count
     return chance * ranks <= ERROR

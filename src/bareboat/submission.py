@@ -1,13 +1,13 @@
-"""Runs that a scheduler has: handed over, looked after, ended, and turned into records.
+"""Runs of a scheduler: submitted, monitored, cancelled, and recorded.
 
-A run's folder is the truth: `control` is written by the job script, on the compute nodes. The scheduler is
-asked only while there is no exit code, and explains a missing one.
+A run's directory is authoritative: `control` is written by the job script on the compute nodes. The scheduler
+is asked only while there is no exit code, and explains a missing one.
 
     submission.json   what was submitted, and to which scheduler       output.log  what the job printed
-    cancelled         who ended it was Bareboat                 end.json    the cause of a failed run's end
+    cancelled         Bareboat cancelled it                     end.json    the cause of a failed run's end
     control/          job.sh     the script                   exit_code   CODE EPOCH
-                      rung.N.sh  what it reads when the MPI check fails: the next way to start the ranks
-                      starts     one line a start: EPOCH NODE JOB-ID
+                      rung.N.sh  read when the MPI check fails: the next way to start the ranks
+                      starts     one line per start: EPOCH NODE JOB-ID
     ranks/            what containers write
 """
 
@@ -53,7 +53,7 @@ from bareboat.stragglers import Straggler
 
 log = logging.getLogger("bareboat")
 
-#: The exit codes of runs whose script could not leave one.
+#: The exit codes of runs whose script could not write one.
 _CODES = {
     JobState.CANCELLED: 143,
     JobState.PREEMPTED: 143,
@@ -61,23 +61,23 @@ _CODES = {
     JobState.OUT_OF_MEMORY: 137,
     JobState.NODE_FAIL: 70,
     JobState.FAILED: 1,
-    JobState.COMPLETED: 1,  # says the scheduler, and no script of ours came to its end
+    JobState.COMPLETED: 1,  # by the scheduler's account, but our script did not finish
 }
-#: The script that opens a shell in the job's container; of a sweep beside its job.sh.
+#: The script that opens a shell in the job's container; a sweep has it next to job.sh.
 SHELL = "shell.sh"
-#: Controllers are restarted now and then; who waits for days waits for that, too.
+#: Controllers restart now and then; a wait of days must survive that.
 _OUTAGE_S = 900.0
-#: A busy controller may take its time for a new job.
+#: A busy controller may take long to accept a job.
 _SUBMISSION_S = 120.0
 _CANCELLATION_S = 30.0
 #: Then a line says what is waited for.
 _NOTICE_S = 5.0
 #: How long a shared file system may take to show what another node wrote.
 _SETTLE_S = 10.0
-#: More than any machine has; who is believed to have had more would make lists of that length.
+#: More than any machine has; limits the length of lists.
 _MOST_RANKS = 10_000_000
 _MOST_REASON = 10_000
-#: The end of a run's output, in which its cause is looked for.
+#: The size of the output's end that is searched for the cause.
 _LOG_BYTES = 1 << 16
 _MOST_JOB_ID = 256
 #: EPOCH NODE JOB-ID
@@ -87,7 +87,7 @@ _HOST = re.compile(r"[\w.-]{1,255}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How a run stands. `exit_code` is None while it is not over; `reason`: why it waits, or how it ended."""
+    """The status of a run. `exit_code` is None until it ends; `reason`: why it waits, or how it ended."""
 
     submission: Submission
     state: JobState
@@ -96,12 +96,12 @@ class Status:
     starts: tuple[JobStart, ...] = ()
     reason: str = ""
     nodes: str = ""
-    #: Of a sweep: how its points stand, in their order.
+    #: The statuses of a sweep's points, in order.
     points: tuple[Status, ...] = ()
     straggler: Straggler | None = None
-    #: Whether one of its files cannot be read; `reason` says which.
+    #: Whether one of its files is unreadable; `reason` names it.
     damaged: bool = False
-    #: Of a run that failed: why, as far as it is known.
+    #: The cause of a failure, as far as known.
     end: End | None = None
 
     @property
@@ -121,13 +121,13 @@ def queue_of(plan: Plan) -> Scheduler:
     scheduler = registry.scheduler(plan.scheduler)
     if scheduler.AT_ONCE:
         raise UsageError(
-            f"{plan.scheduler} has no queue to hand a job to", remedy="bareboat run, or --scheduler NAME"
+            f"{plan.scheduler} does not accept submissions", remedy="bareboat run, or --scheduler NAME"
         )
     return scheduler
 
 
 def describe(plan: Plan, site: Site, run_id: str) -> Submission:
-    """What is handed over, before a scheduler has given it a number."""
+    """The submission, before a scheduler has given it a job ID."""
     return Submission(
         run_id=run_id,
         scheduler=plan.scheduler,
@@ -146,28 +146,27 @@ def describe(plan: Plan, site: Site, run_id: str) -> Submission:
 
 
 def hand_over(scheduler: Scheduler, plan: Plan, script: Path, log: str, *arguments: str) -> str:
-    """Give the script to the scheduler, with these arguments; the job's number. Raises PlanError for a
-    refusal."""
+    """Submit the script with these arguments; return the job ID. Raises PlanError for a refusal."""
     argv = (*scheduler.submit(str(script), log), *arguments)
     stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
     try:
         number = scheduler.job_id(submit_by(argv, stdin, plan.job.workdir))
         if not is_job_id(scheduler, number):
             raise ToolError(
-                f"{argv[0]} returned {one_line(number)!r}, which is no job ID of {scheduler.NAME}"
+                f"{argv[0]} returned {one_line(number)!r}, which is not a {scheduler.NAME} job ID"
             )
     except ToolError as error:
         raise ToolError(
-            f"{error.message}: the job may or may not be in the queue",
+            f"{error.message}: the job may or may not have been submitted",
             context=error.context,
-            remedy=f"{scheduler.LIST}   # shows whether the job {job_name(plan.job)} is there: cancel it, "
-            "or let it run, before you submit again",
+            remedy=f"{scheduler.LIST}   # if it lists {job_name(plan.job)}, cancel that job or let it run "
+            "before you submit again",
         ) from None
     return number
 
 
 def submit_by(argv: Sequence[str], stdin: str | None, folder: str | None = None) -> Outcome:
-    """Run a scheduler's command that takes a job, which has time, and may leave the job itself behind."""
+    """Run a submit command, which may take long, and may leave the job itself behind."""
     return execute.run(
         argv, stdin=stdin, timeout_s=execute.patience(_SUBMISSION_S), notice_s=_NOTICE_S, folder=folder,
         may_leave=True,
@@ -181,16 +180,18 @@ def cancel_by(argv: Sequence[str]) -> Outcome:
 
 @contextlib.contextmanager
 def going_on(run_id: str) -> Iterator[None]:
-    """Inside, who stops Bareboat is told that the run goes on without it."""
+    """Inside, stopping Bareboat adds the note that the run continues."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as stop:
-        stop.add_note(f"{run_id} goes on: bareboat wait {run_id}; bareboat cancel {run_id} ends it")
+        stop.add_note(
+            f"{run_id} continues; to wait: bareboat wait {run_id}; to cancel: bareboat cancel {run_id}"
+        )
         raise
 
 
 def submit(store: Store, plan: Plan, site: Site) -> Submission:
-    """Hand the plan's script to its scheduler. Raises PlanError, and leaves nothing, when that refuses it."""
+    """Submit the plan's script. Raises PlanError, and leaves nothing, when the scheduler refuses it."""
     scheduler = queue_of(plan)
     submission = begin(store, plan, site)
     script = control_folder(store, submission.run_id) / "job.sh"
@@ -198,26 +199,26 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
 
 
 def ended_here(store: Store, run_id: str, code: int) -> Record:
-    """The record of a run whose script was started here and ended with this code."""
+    """The record of a run whose script was started here and exited with this code."""
     made = read(store, run_id)
     status = _by_its_own_files(store, made)
-    if status is None:  # the script was killed, or never came to its first line
+    if status is None:  # the script was killed, or did not reach its first line
         store.write(store.run(run_id) / "exit_code", f"{code or 1} {int(time.time())}\n".encode())
         status = _by_its_own_files(store, made)
     assert status is not None
     found = record(store, _with_end(store, status, None))
-    assert found is not None  # of a run that is over
+    assert found is not None  # the run ended
     return found
 
 
 def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) -> Submission:
-    """A run's folder with its script, before the script is submitted or started."""
+    """A run's directory with its script, before the script is submitted or started."""
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     submission = msgspec.structs.replace(describe(plan, site, run_id), job_id=job_id)
     script = folder / run_folder.CONTROL / "job.sh"
     with store.whole_run(run_id):
-        # The nodes see it when the job starts there.
+        # The nodes must see it when the job starts.
         (folder / run_folder.CONTROL / "logs").mkdir(parents=True)
         (folder / run_folder.RANKS).mkdir()
         for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
@@ -231,9 +232,9 @@ def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) ->
 def hand_over_kept(
     store: Store, scheduler: Scheduler, plan: Plan, submission: Submission, script: Path
 ) -> Submission:
-    """The submission with the job's number, which is kept; a run that was refused leaves nothing."""
+    """Submit, and store the submission with its job ID; a refused run leaves nothing."""
     run_id = submission.run_id
-    # Stopped in between, the job would be in the queue and its number lost.
+    # A stop in between would lose the ID of a queued job.
     with going_on(run_id), execute.interrupts_held():
         try:
             job_id = hand_over(scheduler, plan, script, str(output_log(store, run_id)))
@@ -245,14 +246,14 @@ def hand_over_kept(
             keep_job_id(store, scheduler, submission)
         try:
             proofs.expect(store, plan, run_id, points=submission.points)
-        except StoreError as error:  # the job runs all the same
-            log.warning("the result of the MPI check will not be kept: %s", error.message)
+        except StoreError as error:  # the job runs anyway
+            log.warning("the result of the MPI check will not be stored: %s", error.message)
     return submission
 
 
 def keep_job_id(store: Store, scheduler: Scheduler, submission: Submission) -> None:
-    """Write the submission with its job ID. Where that fails, cancel the job, which nobody would find again.
-    Raises StoreError."""
+    """Write the submission with its job ID. If that fails, cancel the job, which could not be found again,
+    and raise StoreError."""
     assert submission.job_id is not None
     try:
         store.write(store.run(submission.run_id) / "submission.json", codec.to_json(submission))
@@ -271,10 +272,10 @@ def read(store: Store, run_id: str) -> Submission:
         if (element := _element(store, run_id)) is not None:
             return element
         raise UsageError(
-            f"{run_id} was not handed to a scheduler"
+            f"{run_id} was not submitted to a scheduler"
             if path.parent.exists()
-            else f"there is no run {run_id}",
-            remedy="bareboat status   # lists the runs that were",
+            else f"run {run_id} not found",
+            remedy="bareboat status   # lists submitted runs",
         )
     made = store.read(path, Submission)
     scheduler = _scheduler(made.scheduler)
@@ -287,7 +288,7 @@ def read(store: Store, run_id: str) -> Submission:
         (made.job_id is None or scheduler is None or is_job_id(scheduler, made.job_id), "its job ID"),
     ):
         if not is_right:
-            raise run_folder.damaged(path, OSError(0, f"it is no submission: {what}"))
+            raise run_folder.damaged(path, OSError(0, f"it is not a valid submission: {what}"))
     return made
 
 
@@ -299,7 +300,7 @@ def _scheduler(name: str) -> Scheduler | None:
 
 
 def _element(store: Store, run_id: str) -> Submission | None:
-    """A point of a sweep that was handed over as one array job."""
+    """A point of a sweep that was submitted as an array job."""
     name, _, number = run_id.rpartition(".")
     if not number.isdecimal() or not name or not os.path.lexists(store.run(name) / "submission.json"):
         return None
@@ -313,14 +314,14 @@ def _element(store: Store, run_id: str) -> Submission | None:
 
 
 def submitted(store: Store) -> list[str]:
-    """The runs that were handed to a scheduler, oldest first."""
+    """The submitted runs, oldest first."""
     return [name for name in store.runs() if os.path.lexists(store.run(name) / "submission.json")]
 
 
 def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
-    """How these runs stand; each scheduler is asked once for all of its runs that have no exit code yet.
-    Raises ToolError for one that does not answer, and StoreError for a run of which nothing can be read,
-    unless they may be told as unknown. A run with a damaged file is unknown, and the others are not."""
+    """The status of runs; each scheduler is asked once for all its runs without an exit code. Unless
+    `must_answer` is false, raises ToolError for a scheduler that does not answer, and StoreError for an
+    unreadable run; otherwise these are unknown. A run with a damaged file is unknown."""
     found: dict[str, Status] = {}
     open_runs: dict[str, list[Submission]] = {}
     numbers: dict[str, str | None] = {}
@@ -353,7 +354,7 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
                 found[submission.run_id] = _silent(store, submission, reason)
             continue
         for submission in submissions:
-            # A script that is told to end leaves a code, and does not know whether it will be started again.
+            # A script that is terminated writes a code, and does not know whether it will be restarted.
             entry = entries.get(numbers[submission.run_id] or "")
             try:
                 found[submission.run_id] = _explained(store, submission, entry)
@@ -377,7 +378,7 @@ def _damaged(submission: Submission, error: StoreError) -> Status:
 
 
 def unreadable(run_id: str, error: StoreError) -> Status:
-    """A run of which not even the submission can be read, among others."""
+    """The status of a run whose submission cannot be read, for a list of runs."""
     nothing = Submission(
         run_id=run_id, scheduler="?", job_id=None, name="", nodes=1, world_size=1, engine="", submitted_at="",
         plan_digest="", image_digest=None, site_digest="",
@@ -386,7 +387,7 @@ def unreadable(run_id: str, error: StoreError) -> Status:
 
 
 def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
-    """The end that the job script, or Bareboat for it, has written down."""
+    """The end of the run as written by the job script, or by Bareboat in its place."""
     folder = store.run(submission.run_id)
     control = run_folder.control(folder)
     for path in (control / "exit_code", folder / "exit_code"):
@@ -394,7 +395,7 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
             continue
         number, ended_at = told
         end = _kept_end(folder)
-        # Before there was end.json.
+        # For runs from before end.json existed.
         because = one_line(run_folder.text(folder / "ended_because") or "", limit=_MOST_REASON)
         if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
             because = f"hung: {hang}"
@@ -420,7 +421,7 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
 
 
 def _kept_end(folder: Path) -> End | None:
-    """The cause of the end, as it was found once. Raises DamagedRunError."""
+    """The stored cause of the end. Raises DamagedRunError."""
     path = folder / "end.json"
     said = run_folder.text(path)
     if said is None:
@@ -428,21 +429,21 @@ def _kept_end(folder: Path) -> End | None:
     try:
         return codec.from_json(said.encode(), End, what=str(path))
     except StoreError:
-        raise run_folder.damaged(path, OSError(0, "it holds no end")) from None
+        raise run_folder.damaged(path, OSError(0, "it does not hold a cause")) from None
 
 
 def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
-    """The nodes of the newest start, in their order; () before it."""
+    """The nodes of the newest start, in order; () before a start."""
     said = run_folder.text(control_folder(store, submission.run_id) / "hosts") or ""
     found = tuple(host for host in said.split() if _HOST.fullmatch(host))
-    if len(found) != submission.nodes:  # of one node the script keeps no list
+    if len(found) != submission.nodes:  # for one node the script writes no list
         began = starts(store, submission.run_id)
         found = (began[-1].node,) if began and submission.nodes == 1 else ()
     return found
 
 
 def find_straggler(store: Store, submission: Submission) -> Straggler | None:
-    """The slowest of the ranks that report their steps, if one is slow for sure."""
+    """The slowest of the ranks that report their steps, if one is significantly slow."""
     nodes, each = _nodes(store, submission), submission.world_size // submission.nodes
     if not nodes:
         return None
@@ -452,7 +453,7 @@ def find_straggler(store: Store, submission: Submission) -> Straggler | None:
 
 
 def straggler_of(store: Store, status: Status) -> Straggler | None:
-    """The slowest rank of a run that goes on, or that is over and recorded."""
+    """The slowest rank of a run that continues, or that ended and is recorded."""
     path = store.run(status.submission.run_id) / "record.json"
     if status.over and os.path.lexists(path):
         return store.read(path, Record).straggler
@@ -460,7 +461,7 @@ def straggler_of(store: Store, status: Status) -> Straggler | None:
 
 
 def _hang(store: Store, run_id: str) -> str:
-    """What the watchdog found out about a run that it ended; "" of any other run."""
+    """The watchdog's finding about a run that it terminated; "" for other runs."""
     control = control_folder(store, run_id)
     if not os.path.lexists(control / "watch" / "verdict"):
         return ""
@@ -473,8 +474,8 @@ def _is_recorded(store: Store, run_id: str) -> bool:
 
 
 def job_id_now(store: Store, submission: Submission) -> str | None:
-    """The job's number now: where nothing can be requeued, a job that wants to go on hands itself over
-    anew. Raises StoreError for what is no number of the scheduler's: it would become a word of a command."""
+    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. Raises StoreError for
+    text that is not a job ID, since it becomes part of a command."""
     path = control_folder(store, submission.run_id) / "agains"
     words = (run_folder.text(path) or "").split()
     if not words:
@@ -485,12 +486,12 @@ def job_id_now(store: Store, submission: Submission) -> str | None:
 
 
 def is_job_id(scheduler: Scheduler, text: str) -> bool:
-    """Whether it has the form of the scheduler's own job numbers: only then may a command be given it."""
+    """Whether the text is a job ID of the scheduler: only then may it be part of a command."""
     return len(text) <= _MOST_JOB_ID and re.fullmatch(scheduler.JOB_ID_FORM, text, re.ASCII) is not None
 
 
 def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
-    """A line that a node did not write to its end, on a full file system say, is left out."""
+    """The starts of a run; incomplete lines, for example from a full file system, are ignored."""
     said = run_folder.text(control_folder(store, run_id) / "starts") or ""
     return tuple(
         JobStart(at_epoch_s=int(part[1]), node=part[2], job_id=part[3])
@@ -500,8 +501,8 @@ def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
 
 
 def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
-    """What the scheduler says of the jobs that it knows. Where an answer has lines that are not understood, a
-    job that is missing in it is unknown, and not over."""
+    """What the scheduler reports about jobs. If some lines of its answer cannot be parsed, a job that is
+    missing is unknown, not ended."""
     found: dict[str, QueueEntry] = {}
     odd: list[str] = []
     scheduler = registry.scheduler(name)
@@ -519,7 +520,7 @@ def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
 
 
 def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -> Status:
-    """A run without an exit code, by what the scheduler says of it."""
+    """The status of a run without an exit code, from the scheduler's report."""
     began = starts(store, submission.run_id)
     if entry is not None and not entry.state.over:
         return Status(
@@ -535,19 +536,19 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     if status is not None:
         return _with_end(store, status, entry)
     if entry is None and not cancelled:
-        reason = f"{submission.scheduler} does not know the job any more, and it left no exit code"
+        reason = f"{submission.scheduler} no longer knows the job, and there is no exit code"
         if submission.job_id is None:
-            reason = f"it is not known whether {submission.scheduler} took the job: nobody heard its answer"
+            reason = f"it is unknown whether {submission.scheduler} accepted the job: it returned no job ID"
         return Status(
             submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
         )
     if cancelled and (entry is None or entry.state is JobState.COMPLETED):
-        # Some forget a job that never ran, and others tell of it as of one that ended well.
+        # Some forget a job that never ran, others report it as completed.
         entry = QueueEntry(job_id="", state=JobState.CANCELLED)
     assert entry is not None
     code = 128 + entry.signal if 0 < entry.signal <= 64 else _CODES.get(entry.state, 1)
     if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
-        code = _CODES[JobState.CANCELLED]  # by whichever signal the scheduler does it
+        code = _CODES[JobState.CANCELLED]  # whichever signal the scheduler used
     ended_at = int(time.time())
     end = _find_end(store, submission, code, ended_at, began, entry=entry, left=False)
     store.write(folder / "end.json", codec.to_json(end))
@@ -559,7 +560,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
 
 
 def _with_end(store: Store, status: Status, entry: QueueEntry | None) -> Status:
-    """A failed run with the cause of its end, which is found once and kept."""
+    """Add the cause to a failed run, which is found once and stored."""
     run_id = status.submission.run_id
     told = status.end is not None or os.path.lexists(store.run(run_id) / "ended_because")
     if not status.exit_code or told:
@@ -585,7 +586,7 @@ def _find_end(
     run_id = submission.run_id
     try:
         log = untrusted.read_tail(output_log(store, run_id), limit=_LOG_BYTES).decode(errors="replace")
-    except OSError:  # there is none, or the job put something else in its place
+    except OSError:  # missing, or replaced by the job
         log = ""
     end = causes.find(
         causes.Evidence(
@@ -603,21 +604,21 @@ def _find_end(
             store=str(store.root),
         )
     )
-    assert end is not None  # of a code that is not 0
+    assert end is not None  # the code is not 0
     return end
 
 
 class Outage:
-    """The time in which a scheduler does not answer who looks again and again."""
+    """Tolerate a scheduler that does not answer for a while."""
 
     def __init__(self) -> None:
         self._began: float | None = None
 
     def endure(self, error: ToolError) -> None:
-        """Raises the error when it has lasted too long."""
+        """Raise the error when it has lasted too long."""
         if self._began is None:
             self._began = time.monotonic()
-            log.warning("%s; asking again for %.0f minutes", error.message, _OUTAGE_S / 60)
+            log.warning("%s; retrying for %.0f minutes", error.message, _OUTAGE_S / 60)
         if time.monotonic() - self._began > _OUTAGE_S:
             raise error
 
@@ -633,7 +634,7 @@ def wait(
     poll_s: float = 2.0,
     look: Callable[[Store, Sequence[str]], list[Status]] = look,
 ) -> Status:
-    """Look until the run is over, and tell `each` of every look. Raises ToolError for one nobody knows, and
+    """Poll until the run ends, and call `each` with every status. Raises ToolError for an unknown run, and
     when the scheduler does not answer for a quarter of an hour."""
     unknown = 0
     outage = Outage()
@@ -655,7 +656,7 @@ def wait(
 
 
 def record(store: Store, status: Status) -> Record | None:
-    """The run's record, written once when it is over."""
+    """The run's record, written once when it ended."""
     if status.exit_code is None:
         return None
     submission = status.submission
@@ -694,14 +695,14 @@ def record(store: Store, status: Status) -> Record | None:
 
 
 def cancel(store: Store, run_id: str) -> None:
-    """Tell the scheduler to end the job. A job that is over already is left as it is."""
+    """Cancel the job, unless it already ended."""
     (status,) = look(store, [run_id])
     if status.over:
         return
     job_id = job_id_now(store, status.submission)
     if job_id is None:
-        raise ToolError(status.reason, remedy="look for the job in the queue by its name")
-    with contextlib.suppress(StoreError):  # a full disk does not keep the job running
+        raise ToolError(status.reason, remedy="find the job in the queue by its name")
+    with contextlib.suppress(StoreError):  # a full disk must not keep the job running
         store.write(store.run(run_id) / "cancelled", b"")
     outcome = cancel_by(registry.scheduler(status.submission.scheduler).cancel(job_id))
     if not outcome.ok:
@@ -712,8 +713,8 @@ def cancel(store: Store, run_id: str) -> None:
 
 
 def attach(store: Store, run_id: str, *, host: bool = False) -> int:
-    """A shell on the job's first node, in this terminal: in the job's container, or the node's own; its exit
-    code."""
+    """Open a shell on the job's first node in this terminal, in the job's container or on the node itself;
+    return its exit code."""
     (status,) = look(store, [run_id])
     if status.state is not JobState.RUNNING:
         raise BareboatError(
@@ -725,27 +726,27 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
     if argv is None:
         way = "" if words is None else f" {shlex.join(words)}"
         raise BareboatError(
-            f"{scheduler.NAME} has no way to a running job" + ("" if host else "'s container"),
+            f"{scheduler.NAME} cannot open a shell in a running job" + ("" if host else "'s container"),
             remedy=f"ssh -t {status.starts[-1].node}{way}" if status.starts else f"bareboat status {run_id}",
         )
     return execute.run_in_terminal(argv)
 
 
 def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:
-    """The words that open a shell in the container of a run, on a node of its job."""
+    """The command that opens a shell in a run's container, on a node of its job."""
     folder = store.run(run_id)
     own, whole = folder / run_folder.CONTROL / SHELL, folder.parent.parent / SHELL
     script = whole if folder.parent.name == "points" and os.path.lexists(whole) else own
     if not os.path.lexists(script):
         raise BareboatError(
-            f"{run_id} was submitted by an earlier Bareboat: nothing is kept of its container",
+            f"an earlier version of Bareboat submitted {run_id} and stored nothing about its container",
             remedy=f"bareboat attach --host {run_id}",
         )
     return ("bash", str(script), run_id, str(folder / run_folder.CONTROL))
 
 
 def write_shell(store: Store, plan: Plan, folder: Path) -> None:
-    """The script by which `attach` opens a shell in the job's container."""
+    """Write the script with which `attach` opens a shell in the job's container."""
     text = render.shell_script(plan)
     if text is not None:
         store.write(folder / SHELL, os.fsencode(text))

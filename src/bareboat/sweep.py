@@ -1,8 +1,8 @@
-"""A sweep: one job at many points. The points, the placeholders that stand for their values, and the table
-that the job script reads them from. Pure.
+"""Pure: a sweep, which is one job at many points: the points, the placeholders for their values, and the
+table that the job script reads.
 
-The job script of a sweep is one for all points and does not grow with them: it finds its point's number in
-its run's name, SWEEP.NUMBER, and the values in the table's line. Nothing of theirs is ever evaluated.
+A sweep has one job script, whose size does not depend on the points: it takes its point's number from its
+run's name, SWEEP.NUMBER, and the values from the table's line. Values are never evaluated.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from bareboat import ranges
 from bareboat.errors import UsageError
 from bareboat.nearest import nearest
 
-#: What the command finds: the point's number, from 0, and each value, by its name in capitals.
+#: Variables for the command: the point's number from 0, and each value under its name in capitals.
 PREFIX = "BAREBOAT_SWEEP_"
 INDEX = "index"
-#: Under [sweep]: the points one by one, instead of lists whose combinations are the points.
+#: Under [sweep]: the points themselves, instead of lists to combine.
 POINTS = "points"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -30,14 +30,14 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class Field(Struct, frozen=True):
-    """A placeholder: a point's value of this name."""
+    """A placeholder for a point's value of this name."""
 
     name: str
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
-    """`points`: the values of each, as text, in the order of `names`. `at_once`: so many of them may run at
-    the same time; None: as many as the scheduler lets."""
+    """`points`: the values of each point as text, in the order of `names`. `at_once`: how many may run at the
+    same time; None: no limit but the scheduler's."""
 
     names: tuple[str, ...]
     points: tuple[tuple[str, ...], ...]
@@ -60,8 +60,8 @@ def variable(name: str) -> str:
 
 
 def read(table: Mapping[str, Any]) -> Sweep:
-    """Of the table [sweep] of a job file: lists, whose combinations are the points, the last one's values
-    changing first; or `points`, tables of values one by one."""
+    """Read the table [sweep] of a job file: lists, whose combinations are the points, the last list varying
+    fastest; or `points`, one table of values each."""
     if POINTS not in table:
         names = tuple(table)
         for name, values in table.items():
@@ -75,7 +75,7 @@ def read(table: Mapping[str, Any]) -> Sweep:
     if len(table) > 1:
         raise UsageError(
             "[sweep] has both points and lists of values",
-            remedy="write the lists' combinations out under points, or leave points out",
+            remedy="write the lists' combinations out under points, or remove points",
         )
     rows = table[POINTS]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and row for row in rows):
@@ -93,7 +93,7 @@ def read(table: Mapping[str, Any]) -> Sweep:
 
 
 def _check_count(points: int) -> None:
-    """Before they are built: lists of a hundred values have soon a million combinations."""
+    """Check before they are built: few lists of a hundred values give a million combinations."""
     if points > ranges.MOST_POINTS:
         count = f"{points:,}" if points < 10**18 else "more than 10^18"
         raise UsageError(
@@ -112,7 +112,7 @@ def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
         if name.lower() == INDEX or name.lower() in seen:
             other = seen.get(name.lower())
             why = "the number of each point" if other is None else f"the same variable as {other!r}"
-            raise UsageError(f"{name!r} under [sweep] would be {why}", remedy="take another name")
+            raise UsageError(f"{name!r} under [sweep] conflicts with {why}", remedy="use another name")
         seen[name.lower()] = name
     return names
 
@@ -129,14 +129,14 @@ def _text(name: str, value: Any) -> str:
         )
     if "\0" in value:
         raise UsageError(
-            f"a value of sweep.{name} holds a NUL byte, which no program can be given",
+            f"a value of sweep.{name} holds a NUL byte, which cannot be passed to a program",
             remedy=f"write the values to files, and their paths under sweep.{name}",
         )
     return value
 
 
 def parse(text: str, names: Sequence[str]) -> tuple[str | Field, ...]:
-    """A word with placeholders. `{lr}` is the value of lr; `{{` and `}}` are braces."""
+    """Parse a word with placeholders. `{lr}` is the value of lr; `{{` and `}}` are braces."""
     parts: list[str | Field] = []
     position = 0
     for found in _BRACES.finditer(text):
@@ -146,15 +146,14 @@ def parse(text: str, names: Sequence[str]) -> tuple[str | Field, ...]:
             parts.append(found[0][0])
         elif found[1] is None:
             raise UsageError(
-                f"a brace stands alone in {text!r}, and in a sweep braces are for placeholders",
+                f"single brace in {text!r}: in a sweep, braces mark placeholders",
                 remedy=f"write {found[0] * 2} for a brace",
             )
         elif found[1] not in (*names, INDEX):
             near = nearest(found[1], (*names, INDEX))
             raise UsageError(
-                f"there is no {found[0]} under [sweep] for {text!r}"
-                + (f"; did you mean {{{near}}}?" if near else ""),
-                remedy=f"one of: {', '.join(f'{{{name}}}' for name in (*names, INDEX))}; "
+                f"no {found[0]} under [sweep] for {text!r}" + (f"; did you mean {{{near}}}?" if near else ""),
+                remedy=f"use one of:  {', '.join(f'{{{name}}}' for name in (*names, INDEX))}; "
                 f"or {{{{{found[1]}}}}} for braces",
             )
         else:
@@ -164,14 +163,14 @@ def parse(text: str, names: Sequence[str]) -> tuple[str | Field, ...]:
 
 
 def fill(text: str, sweep: Sweep, index: int) -> str:
-    """The word as this point has it."""
+    """The word with this point's values."""
     values = {**sweep.values(index), INDEX: str(index)}
     return "".join(part if isinstance(part, str) else values[part.name] for part in parse(text, sweep.names))
 
 
 def table(sweep: Sweep) -> bytes:
-    """The table: a line of names, then one for each point; values between bars. What could end a line or a
-    value is written as bash's `printf %b` reads it."""
+    """The table: a line of names, then one line per point, values between bars. Special characters are
+    escaped for bash's `printf %b`."""
     lines = [sweep.names, *(tuple(map(_encoded, point)) for point in sweep.points)]
     return "".join("|".join(line) + "\n" for line in lines).encode("ascii")
 
@@ -184,5 +183,5 @@ def _encoded(text: str) -> str:
 
 
 def told(sweep: Sweep, index: int) -> str:
-    """A point's values, for people."""
+    """A point's values, for display."""
     return " ".join(f"{name}={value}" for name, value in sweep.values(index).items())

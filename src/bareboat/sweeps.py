@@ -1,10 +1,10 @@
-"""Runs of sweeps: handed over as one array job, looked after point by point, told as one.
+"""Runs of sweeps: submitted as one array job, monitored point by point, reported as one.
 
-A sweep is a run whose points are runs of their own, named SWEEP.NUMBER, in folders below its own:
+A sweep is a run whose points are runs of their own, named SWEEP.NUMBER, in directories below its own:
 
-    sweep.json    names and values of the points          table          the same as the job script reads it
+    sweep.json    names and values of the points          table          the same for the job script
     job.sh        one script for all points                submission.json   the array job
-    points/N/     a run's folder: control/, ranks/, output.log, record.json …
+    points/N/     a run's directory: control/, ranks/, output.log, record.json …
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bareboat.sweep import Sweep
 
 
 def make(store: Store, plan: Plan) -> str:
-    """A sweep's folder, with its script and its table, before any point runs."""
+    """Make a sweep's directory, with its script and table, before any point runs."""
     assert plan.job.sweep is not UNSET
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
@@ -43,8 +43,8 @@ def make(store: Store, plan: Plan) -> str:
 
 
 def submit(store: Store, plan: Plan, site: Site) -> Submission:
-    """Hand the sweep to its scheduler: one array job, or where there are none a job for each point. Raises
-    PlanError, and leaves nothing, when that refuses it."""
+    """Submit the sweep as one array job, or as a job for each point where arrays are not supported. Raises
+    PlanError, and leaves nothing, when the scheduler refuses it."""
     assert plan.job.sweep is not UNSET
     scheduler = submission.queue_of(plan)
     run_id = make(store, plan)
@@ -72,7 +72,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
                 raise
             cancel(store, run_id)
             raise type(error)(
-                f"{error.message}; it had taken {index} of the {made.points} points, which were cancelled",
+                f"{error.message}; {index} of the {made.points} points were submitted and are now cancelled",
                 context=error.context,
                 remedy=error.remedy,
             ) from None
@@ -81,26 +81,26 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
 
 
 def find(store: Store, run_id: str) -> Sweep | None:
-    """The points of a sweep; None for any other run."""
+    """The points of a sweep; None for other runs."""
     path = store.run(run_id) / "sweep.json"
     return _read(store, path) if os.path.lexists(path) else None
 
 
 @functools.lru_cache(maxsize=4)
 def _read(store: Store, path: Path) -> Sweep:
-    """Once for all of its points: the file never changes."""
+    """Read once for all points, since the file never changes."""
     return store.read(path, Sweep)
 
 
 def of_point(store: Store, run_id: str) -> tuple[Sweep, int] | None:
-    """The sweep that a point belongs to, and its number there; None for any other run."""
+    """The sweep of a point and the point's number; None for other runs."""
     name, _, number = run_id.rpartition(".")
     found = find(store, name) if name and number.isdecimal() else None
     return None if found is None else (found, int(number))
 
 
 def points(store: Store, run_id: str) -> list[str]:
-    """The runs that a name stands for: a sweep's points, or itself."""
+    """The runs of a name: a sweep's points, or the run itself."""
     found = find(store, run_id)
     return [run_id] if found is None else list(_names(run_id, len(found.points)))
 
@@ -110,7 +110,7 @@ def _names(run_id: str, count: int) -> Iterator[str]:
 
 
 def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
-    """As `submission.look`; of a sweep one status for all of its points."""
+    """Like `submission.look`, with one status for all points of a sweep."""
     wanted: dict[str, list[str]] = {}
     damaged: dict[str, Status] = {}
     for run_id in run_ids:
@@ -144,7 +144,7 @@ def _check_points(store: Store, run_id: str, count: int) -> None:
 
 
 def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
-    """One status for a sweep. Its exit code is 0, or that of its first point that has another."""
+    """Summarise a sweep. Its exit code is that of its first failed point, else 0."""
     made = submission.read(store, run_id)
     failed = [status for status in found if status.exit_code not in (None, 0)]
     open_states = {status.state for status in found if not status.over}
@@ -178,19 +178,19 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
 
 
 def wait(store: Store, run_id: str, *, each: Callable[[Status], None], poll_s: float = 2.0) -> Status:
-    """As `submission.wait`, until the last point is over."""
+    """Like `submission.wait`, until the last point ended."""
     return submission.wait(store, run_id, each=each, poll_s=poll_s, look=look)
 
 
 def records(store: Store, status: Status) -> list[Record]:
-    """The records of what is over: a run's, or those of a sweep's points."""
+    """The records of a run, or of a sweep's points, that ended."""
     made = [submission.record(store, each) for each in (status.points or (status,))]
     return [record for record in made if record is not None]
 
 
 def cancel(store: Store, run_id: str) -> None:
-    """End a run, or all points of a sweep: in one word to the scheduler, but for those that went on under
-    numbers of their own."""
+    """Cancel a run, or all points of a sweep: in one command, except for points that were resubmitted under
+    IDs of their own."""
     found = find(store, run_id)
     made = submission.read(store, run_id)
     if found is None:
@@ -198,7 +198,7 @@ def cancel(store: Store, run_id: str) -> None:
         return
     if made.job_id is None:
         own = [p for p in points(store, run_id) if os.path.lexists(store.run(p) / "submission.json")]
-        # Without any it is an array whose number nobody heard: the first point says so.
+        # Without any, the array's job ID is unknown: the first point reports that.
         for name in own or [f"{run_id}.0"]:
             submission.cancel(store, name)
         return
@@ -221,6 +221,6 @@ def cancel(store: Store, run_id: str) -> None:
 
 
 def logs(store: Store, run_id: str) -> list[tuple[str, Path]]:
-    """What each point that has printed something printed."""
+    """The output of each point that printed something."""
     found = [(name, submission.output_log(store, name)) for name in points(store, run_id)]
     return [(name, path) for name, path in found if os.path.lexists(path)]

@@ -1,4 +1,4 @@
-"""TOML files of the user's: read, checked key by key, with errors that name the line."""
+"""The user's TOML files: parsed and checked key by key, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from bareboat.printable import one_line
 
 T = TypeVar("T")
 
-#: A sweep of a hundred thousand points fits.
+#: Enough for a sweep of a hundred thousand points.
 _LARGEST = 16 * 2**20
-#: Types as TOML has them, and a value of each.
+#: TOML's types, with an example of each.
 _KINDS: dict[Any, tuple[str, str]] = {
     str: ("text in quotes", '"text"'),
     int: ("a whole number", "1"),
@@ -33,26 +33,26 @@ _KINDS: dict[Any, tuple[str, str]] = {
     tuple: ("a list", '["a", "b"]'),
     dict: ("a table", "{ NAME = 1 }"),
 }
-#: What tomllib's errors begin with -> what is wrong, and what to do.
+#: Start of tomllib's message -> our message and remedy.
 _MISTAKES = (
-    (r".*at end of document", "it ends within a value", "close its quotes and brackets"),
+    (r".*at end of document", "it ends inside a value", "close its quotes and brackets"),
     (r"Invalid value", "a value is neither a number, true, false, a list, a table nor text in quotes",
      'write text in quotes: name = "digits"'),
     (r"Expected '='", "a key has no value", 'write KEY = VALUE, such as name = "digits"'),
     (r"Cannot|Duplicate", "a key or table is set twice", "keep one of the two"),
     (r"Unclosed|Unterminated|Illegal character '\\n'|Expected '\]", "a quote or bracket is not closed",
      "close it, on the same line for text in single quotation marks or brackets of tables"),
-    (r"Unescaped|Invalid hex|Invalid Unicode", "text in double quotes has a backslash that begins no escape",
+    (r"Unescaped|Invalid hex|Invalid Unicode", "text in double quotes has an invalid backslash escape",
      "write such text in single quotes: 'C:\\data'"),
 )  # fmt: skip
 
 
 class TomlFile:
-    """A parsed file that knows the line on which each of its keys is set."""
+    """A parsed file with the line of each key."""
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
-        """Raises UsageError when the file is missing, no regular file, not TOML, or has a number that is
-        none. `content`: what was read of the file, and agreed to."""
+        """Raises UsageError when the file is missing, not a regular file, not TOML, or has a number that is
+        not finite. `content`: the file's content, if it was already read for the user's consent."""
         self.path = path
         self.agreed = content is not None
         try:
@@ -65,7 +65,7 @@ class TomlFile:
             raise UsageError(
                 f"{path} is not a text file in UTF-8",
                 context=f"{path}, line {line}",
-                remedy="name a TOML file, saved as UTF-8",
+                remedy="use a TOML file, saved as UTF-8",
             ) from None
         try:
             self.values: dict[str, Any] = tomllib.loads(self._text)
@@ -74,7 +74,7 @@ class TomlFile:
         self._check_numbers()
 
     def line(self, *keys: str) -> int | None:
-        """The line, from 1, on which the key is set first; None when it is not in the file."""
+        """The line, from 1, on which the key is first set; None when it is missing."""
         for line, table, values in self._statements:
             if values is None:
                 if table[: len(keys)] == keys:
@@ -84,12 +84,12 @@ class TomlFile:
         return None
 
     def at(self, *keys: str) -> str:
-        """The place of a key, for people; of no key, or of one that is not there, the file."""
+        """The place of a key for messages; the file, where the key is missing."""
         line = self.line(*keys) if keys else None
         return str(self.path) if line is None else f"{self.path}, line {line}"
 
     def check_keys(self, table: dict[str, Any], known: Collection[str], *parents: str) -> None:
-        """Raise UsageError for the first key that is not known, with the likeliest meaning."""
+        """Raise UsageError for the first unknown key, with the most similar known one."""
         for key in table:
             if key in known:
                 continue
@@ -98,7 +98,7 @@ class TomlFile:
             raise UsageError(
                 f"unknown key {one_line(key)!r}{where}" + (f"; did you mean {near!r}?" if near else ""),
                 context=self.at(*parents, key),
-                remedy=f"the keys{where or ' here'} are: {', '.join(sorted(known))}",
+                remedy=f"known keys{where}: {', '.join(sorted(known))}",
             )
 
     def convert(self, value: Any, kind: type[T], *keys: str) -> T:
@@ -113,7 +113,7 @@ class TomlFile:
             raise self.placed(error, *keys) from None
 
     def placed(self, error: BareboatError, *keys: str) -> BareboatError:
-        """The same error, with the place in this file added: of the key that it names, or of these."""
+        """Add to an error the place in this file of the key that it names, or of `keys`."""
         named = tuple(error.key.split(".")) if isinstance(error, UsageError) and error.key else ()
         place = self.at(*named) if named and self.line(*named) else self.at(*keys)
         return type(error)(
@@ -122,10 +122,10 @@ class TomlFile:
 
     @functools.cached_property
     def _statements(self) -> list[tuple[int, tuple[str, ...], dict[str, Any] | None]]:
-        """Line, table and values of each statement; of a table's header the table, and no values.
+        """Line, table and values of each statement; for a table's header, the table without values.
 
-        tomllib keeps no positions. So the file, which is valid, is cut where a line ends outside of strings
-        and brackets, and each piece is parsed alone.
+        tomllib keeps no positions, so the file, which is valid, is cut at line ends outside of strings and
+        brackets, and each piece is parsed alone.
         """
         found: list[tuple[int, tuple[str, ...], dict[str, Any] | None]] = []
         table: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class TomlFile:
                 found.append((line, table, values))
                 continue
             path = []
-            while values:  # {"a": {"b": {}}}, of an array of tables {"a": {"b": [{}]}}
+            while values:  # {"a": {"b": {}}}, for an array of tables {"a": {"b": [{}]}}
                 ((key, values),) = values.items()
                 values = values[0] if isinstance(values, list) else values
                 path.append(key)
@@ -146,7 +146,7 @@ class TomlFile:
         return found
 
     def _not_toml(self, error: Exception) -> UsageError:
-        """What tomllib could not read, with the line and what to do."""
+        """The error for invalid TOML, with line and remedy."""
         text = str(error)
         position = re.search(r"\(at line (\d+)", text)
         lines = self._text.split("\n")
@@ -163,7 +163,7 @@ class TomlFile:
         return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
 
     def _check_numbers(self) -> None:
-        """Raise UsageError for a number that a job cannot have, under whichever key."""
+        """Raise UsageError for a number that no key allows."""
         rest: list[tuple[tuple[str, ...], Any]] = [((), self.values)]
         while rest:
             keys, value = rest.pop()
@@ -178,11 +178,11 @@ class TomlFile:
                     f"{'.'.join(keys)} is {ranges.shown(value)}; a number has at most 64 bits, and is not "
                     "nan or inf",
                     context=self.at(*keys),
-                    remedy=f"set {keys[-1]} = 1; text for a command stands in quotes",
+                    remedy=f"set {keys[-1]} = 1; write text for a command in quotes",
                 )
 
     def _explain(self, value: Any, kind: Any, name: str, keys: tuple[str, ...]) -> NoReturn:
-        """Raise UsageError for a value that is not of its kind: for the first part of it that is not."""
+        """Raise UsageError for the first part of a value that has the wrong type."""
         origin, of = get_origin(kind), get_args(kind)
         if origin in (Union, UnionType):
             kind = next(each for each in of if each not in (type(None), msgspec.UnsetType))
@@ -215,7 +215,7 @@ class TomlFile:
 
 
 def _cut(text: str) -> Iterator[tuple[int, str]]:
-    """The statements of a valid document, and its comments, each with the line on which it begins."""
+    """Split a valid document into statements and comments, each with its first line."""
     tokens = re.compile(
         r'"""[^"\\]*(?:(?:\\.|"{1,2}(?!"))[^"\\]*)*"{3,5}'
         r"|'''.*?'{3,5}"

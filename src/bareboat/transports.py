@@ -1,4 +1,5 @@
-"""The way between nodes that a run's ranks took: read from what their libraries left in the run's folder."""
+"""The transports between nodes that a run's ranks used, from the logs of their libraries in the run's
+directory."""
 
 from __future__ import annotations
 
@@ -10,37 +11,37 @@ from bareboat.fabric import told
 from bareboat.fabric.facts import FabricWatch, Transport
 from bareboat.files import untrusted
 
-#: NCCL leaves a file for each rank, and they all say the same but for its numbers.
+#: NCCL writes a file for each rank; all agree except for numbers.
 _MOST_FILES = 1024
-#: Of one file, and of all. What libraries say of themselves they say when they begin.
+#: Limits for one file and for all; libraries report at their start.
 _MOST_BYTES = 1 << 20
 _MOST_BYTES_IN_ALL = 16 << 20
 
 
 def read(folder: Path) -> tuple[Transport, ...]:
-    """`folder`: the run's."""
-    # The script runs the proof, or the image's own mpirun does, in the container.
+    """Read the logs. `folder`: the run's."""
+    # The MPI check is run by the script, or in the container by the image's own mpirun.
     proof = _text([run_folder.control(folder) / "proof.log"]) or _text(
         [folder / run_folder.RANKS / "proof.log"]
     )
     files = run_folder.files_of(folder / run_folder.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
-    # Apart, because an MPI and NCCL may both use libfabric.
+    # Separate, because an MPI and NCCL may both use libfabric.
     return (*told.read(proof), *told.read(_text(files)))
 
 
 def mark(watch: FabricWatch | None, ways: Iterable[Transport]) -> str:
-    """What is wrong with these ways, on nodes with a fabric; "" when nothing is."""
+    """The warning about transports that do not use the nodes' fabric; "" when all do."""
     if watch is None or not watch.there:
         return ""
     ways = tuple(ways)
     fallen = [way for way in ways if way.fabric is False]
     if fallen:
-        said = ", ".join(f"{way.by} by {way.way}" for way in fallen)
-        return f"the ranks spoke by sockets ({said}) although the nodes have {watch.there}"
+        said = ", ".join(f"{way.by}: {way.way}" for way in fallen)
+        return f"ranks fell back to TCP ({said}) although the nodes have {watch.there}"
     if watch.sockets:
-        return f"the ranks spoke by {watch.sockets}, which is TCP although the nodes have {watch.there}"
+        return f"ranks used {watch.sockets}, which is TCP, although the nodes have {watch.there}"
     if not ways and (watch.proof or watch.nccl):
-        return f"no library said which way the ranks took; the nodes have {watch.there}"
+        return f"transport unknown: no library reported it; the nodes have {watch.there}"
     return ""
 
 

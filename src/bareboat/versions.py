@@ -1,4 +1,4 @@
-"""Versions, as far as they can be compared by their numbers. Pure."""
+"""Pure: versions, compared by their numbers."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_grid_engine(gridengine: Cluster, tmp_path: Path, python: Path) -> None:
         full: ("failed", "full file system", "", "No space left on device"),
         crashes: ("failed", "signal", "", r"signal 11 \(SIGSEGV\)"),
         ends: ("failed", "exit code", "", "ended with 3"),
-        other: ("failed", "signal", "", "its sender is not known"),
+        other: ("failed", "signal", "", "sender unknown"),
         mine: ("cancelled", "cancelled", "", "by bareboat cancel"),
     }
     told = {run: found(desk, run) for run in expected}

@@ -79,7 +79,7 @@ def test_sockets_where_a_fabric_is(with_fabric: Cluster) -> None:
     marked = run_job(up, write_job(up, "marked", python("debian"), HELLO))
     assert marked.code == 0, marked.log
     assert f"WARNING: the ranks speak by sockets although the nodes have {there}" in marked.log
-    wanted = f"the ranks spoke by sockets (OpenMPI by tcp) although the nodes have {there}"
+    wanted = f"ranks fell back to TCP (OpenMPI: tcp) although the nodes have {there}"
     assert record(up, marked)["fabric_mark"] == wanted
     assert wanted in up.login(["bareboat", "status", marked.run_id]).stdout
 

@@ -253,8 +253,8 @@ def test_run_uses_the_nodes_of_the_job_that_it_is_called_in(small: Desk) -> None
     assert "[rank 1] rank 1 of 2 on c2" in said
     assert "code 1" in said
     assert "\nc1\n" in said
-    assert "the job asks for 3 nodes, and slurm job" in said
-    assert "submit asks for a new job" in said
+    assert "the job needs 3 nodes, but slurm job" in said
+    assert "submit starts a new job" in said
     status = small.status("two")
     assert (status["state"], status["exit_code"], status["end"]["cause"]) == ("failed", 1, "exit code")
     assert "rank 1 of 2" in small.bareboat("logs", "two").stdout
@@ -273,17 +273,17 @@ def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:
 @pytest.mark.parametrize(
     ("table", "topology", "said", "remedy"),
     [
-        ('partition = "nowhere"', {}, "there is no partition 'nowhere'", "--partition NAME, one of: "),
-        ('partition = "retired"', {}, "the partition retired takes no jobs now", "--partition NAME"),
+        ('partition = "nowhere"', {}, "partition 'nowhere' does not exist", "--partition NAME, one of: "),
+        ('partition = "retired"', {}, "the partition retired does not accept jobs now", "--partition NAME"),
         ('partition = "small"', {}, "the partition small gives 1", "take another partition"),
-        ("", {"nodes": 4}, "the job asks for 4 nodes", "set nodes = 3"),
-        ("", {"cpus_per_rank": 40}, "asks for 80 CPUs on a node", "fewer ranks_per_node"),
-        ("", {"gpus_per_rank": 2}, "asks for 4 GPUs on a node", "fewer ranks_per_node"),
+        ("", {"nodes": 4}, "the job requires 4 nodes", "set nodes = 3"),
+        ("", {"cpus_per_rank": 40}, "requires 80 CPUs per node", "fewer ranks_per_node"),
+        ("", {"gpus_per_rank": 2}, "requires 4 GPUs per node", "fewer ranks_per_node"),
         ("mem_per_node_bytes = 99000000000", {}, "bytes of memory", "mem_per_node_bytes = "),
         ('account = "nobody"', {}, "cannot charge the account 'nobody'", "--account NAME, one of: "),
-        ('account = "expired"', {}, "Slurm refuses the job", "take another --account"),
-        ('qos = "none"', {}, "Slurm refuses the job", "sacctmgr show qos"),
-        ('options = ["--gres=tpu:1"]', {}, "Slurm refuses the job", "try: "),
+        ('account = "expired"', {}, "Slurm rejected the job", "use another --account"),
+        ('qos = "none"', {}, "Slurm rejected the job", "sacctmgr show qos"),
+        ('options = ["--gres=tpu:1"]', {}, "Slurm rejected the job", "try: "),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_with_a_remedy_and_leaves_nothing(
@@ -342,7 +342,7 @@ def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:
 def test_a_node_that_does_not_see_the_store_is_known_beforehand(small: Desk, tmp_path: Path) -> None:
     store = tmp_path / "own-store"
     done = small.bareboat("doctor", "--compute", "--store", store, code=3)
-    assert f"{store} is not there on the compute node" in done.stdout
+    assert f"{store} does not exist on the compute node" in done.stdout
     refused = small.bareboat("submit", "--store", store, small.job("unseen", SLEEPS), code=3)
     assert f"the compute nodes do not see {store}" in refused.stderr
     assert "--store DIR on a file system that all nodes share" in refused.stderr
@@ -366,7 +366,7 @@ def test_a_job_waits_for_the_runs_that_it_names(small: Desk) -> None:
         more = f'[scheduling]\nafter = ["{unknown}"]'
         job = small.job("third", words, nodes=1, ranks_per_node=1, more=more)
         refused = small.bareboat("submit", job, code=2)
-        assert f'scheduling.after names "{unknown}", which is no run of this store' in refused.stderr
+        assert f'scheduling.after: "{unknown}" is neither a run in this store' in refused.stderr
     assert set((small.store / "runs").iterdir()) == runs
 
 

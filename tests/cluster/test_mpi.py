@@ -347,7 +347,7 @@ def test_on_a_site_with_a_broken_plugin_the_first_job_of_an_image_succeeds(
     without_pmix.login("bareboat doctor --fresh", check=False)
     assert why not in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
     said = without_pmix.login("bareboat doctor --compute", check=False).stdout
-    assert "srun --mpi=pmix starts nothing on the compute node: srun: error: mpi/pmix_v4" in said
+    assert "srun --mpi=pmix cannot start processes on the compute node: srun: error: mpi/pmix_v4" in said
     assert "srun --mpi=pmi2 starts nothing" not in said
     assert why in without_pmix.login(["bareboat", "plan", other], cwd=other.parent).stdout
 
@@ -375,7 +375,7 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     assert re.search(r"its proof failed here: \d of 4 ranks were each alone", again)
     assert f"run {ended.run_id}" in again
     assert "mpiexec (Hydra) 5.0.2: its proof failed here" in again, "it was tried next, in the same job"
-    assert "proofs of MPI" in slurm.login(["bareboat", "doctor", "--fresh"]).stderr
+    assert "MPI check results" in slurm.login(["bareboat", "doctor", "--fresh"]).stderr
     anew = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     assert "its proof failed here" not in anew
     assert "srun, outside the container" in anew

@@ -79,7 +79,7 @@ def _forgotten(desk: Desk, run: str) -> None:
     (folder / "control" / "exit_code").unlink()
     status = desk.status(copy)
     assert (status["state"], status["exit_code"]) == ("unknown", None)
-    assert "does not know the job any more, and it left no exit code" in status["reason"]
+    assert "no longer knows the job, and there is no exit code" in status["reason"]
     shutil.rmtree(folder)
 
 
@@ -120,7 +120,7 @@ def test_one_runs_and_one_waits_and_both_are_cancelled(desk: Desk) -> None:
         assert desk.status(run)["state"] == "cancelled"
     assert "never started" in desk.status(second)["reason"]
     desk.up.wait(lambda: not desk.left(first), "no process left on any node")
-    assert "is over already, with exit code 143" in desk.bareboat("cancel", first).stderr
+    assert "already finished with exit code 143" in desk.bareboat("cancel", first).stderr
 
 
 def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None:

@@ -122,7 +122,7 @@ def test_all_points_are_cancelled_at_once(desk: Desk) -> None:
 def test_more_points_than_the_cluster_takes(desk: Desk) -> None:
     more = SWEEP.partition("[sweep]")[0].replace("{what}", "") + f"[sweep]\nn = {list(range(1002))}\n"
     done = desk.bareboat("submit", desk.job("many", ["true"], nodes=1, more=more), code=3)
-    assert "the sweep has 1002 points, and an array job of this cluster at most 1001" in done.stderr
+    assert "the sweep has 1002 points; an array job on this cluster has at most 1001" in done.stderr
 
 
 #: Without a word to MPI: ranks that wait in it would keep the machine's CPUs busy.

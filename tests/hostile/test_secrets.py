@@ -332,7 +332,7 @@ def test_what_cannot_be_passed_on_by_name_is_refused(name: str) -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    with pytest.raises(UsageError, match=r"A_KEY is in environment_from and under \[environment\]"):
+    with pytest.raises(UsageError, match=r"A_KEY is both in environment_from and under \[environment\]"):
         Job(
             name="job",
             command=("true",),

@@ -51,7 +51,7 @@ FILES = {
     "[sweep]\n" + "\n".join(f"x{n} = [0,1,2,3,4,5,6,7,8,9]" for n in range(9)): (
         "the sweep has 1,000,000,000 points; at most 100,000 are supported", 2,
     ),
-    'mounts = ["/usr:/data", "/etc:/data/"]': ("two mounts have the target /data", 2),
+    'mounts = ["/usr:/data", "/etc:/data/"]': ("two mounts have the same target /data", 2),
     'name = "a\\u0007b"': ("name is 'a\\x07b', with a control character", 2),
     'name = ""': ("name is empty", 2),
     'engine = ""': ("engine is empty", 2),
@@ -59,7 +59,7 @@ FILES = {
     '[scheduling]\npartition = "a\\nb"': ("scheduling.partition is 'a\\nb', with a control character", 3),
     '[scheduling]\noptions = ["--a\\n#SBATCH --b"]': ("scheduling.options is '--a\\n#SBATCH --b'", 3),
     'form = "disk"': ('form is \'disk\'; it must be "tree" or "file"', 2),
-    'engine = "apptaner"': ("there is no engine 'apptaner'; did you mean 'apptainer'?", 2),
+    'engine = "apptaner"': ("unknown engine 'apptaner'; did you mean 'apptainer'?", 2),
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ FILES = {
 def test_job_file(capsys: pytest.CaptureFixture[str], text: str, more: list[str]) -> None:
     Path("job.toml").write_text(f'command = ["true"]\n{text}\n')
     message, line = FILES[text]
-    lines = refused(capsys, "plan", *more, "job.toml", code=3 if "there is no" in message else 2)
+    lines = refused(capsys, "plan", *more, "job.toml", code=3 if message.startswith("unknown engine") else 2)
     assert message in lines[0]
     assert lines[1] == f"  job.toml, line {line}"
     assert len(lines[0]) < 300
@@ -81,7 +81,7 @@ SETTINGS = {
     'store = "s3://bucket/x"': "the store is 's3://bucket/x'",
     'engine = " "': "engine is empty",
     'delivery = "both"': "delivery is 'both'; it must be one of: auto, shared, node",
-    "repeats = [": "is not valid TOML: it ends within a value",
+    "repeats = [": "is not valid TOML: it ends inside a value",
     "repeats = ten": "is not valid TOML: a value is neither a number",
     "repeats 10": "is not valid TOML: a key has no value",
 }

@@ -177,7 +177,7 @@ def test_a_training_that_diverged_is_a_result_and_no_equivalence(study: Study, r
     found = analysis.analyse(study, diverged(records, arms, 3))
     assert found.word == "training diverged"
     assert found.sentence.startswith(
-        "the training diverged: loss: not a number from step 121 in 3 of 4 runs of both arms"
+        "the training diverged: loss: not finite from step 121 in 3 of 4 runs of both arms"
     )
     json.loads(codec.to_json(found), parse_constant=pytest.fail)
     page = render_report([(study, diverged(records, arms, 3), found)])

@@ -48,6 +48,6 @@ def test_schedulers_without_a_way_name_none() -> None:
 
 def test_a_run_of_an_earlier_version_has_no_script(store: Store) -> None:
     run = store.new_run("train")
-    with pytest.raises(BareboatError, match="earlier Bareboat") as raised:
+    with pytest.raises(BareboatError, match="an earlier version of Bareboat") as raised:
         submission._shell_words(store, run)
     assert raised.value.remedy == f"bareboat attach --host {run}"

@@ -45,15 +45,19 @@ def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, 
 @pytest.mark.parametrize(
     ("asked", "said", "remedy"),
     [
-        (job(partition="nowhere"), "there is no partition 'nowhere'", "one of: main, small, retired"),
-        (job(partition="retired"), "takes no jobs now", "one of: main, small"),
-        (job(nodes=4), "asks for 4 nodes, and the partition main gives 3", "nodes = 3"),
-        (job(nodes=2, partition="small"), "gives 1; main has as many", "nodes = 1"),
-        (job(ranks_per_node=5), "asks for 5 CPUs on a node, and a node of the partition main has 4", "fewer"),
-        (job(gpus_per_rank=3), "asks for 3 GPUs", "gpus_per_rank"),
-        (job(walltime_s=90000), "asks for 25:00:00, and the partition main gives 24:00:00", "86400"),
+        (job(partition="nowhere"), "partition 'nowhere' does not exist", "one of: main, small, retired"),
+        (job(partition="retired"), "does not accept jobs now", "one of: main, small"),
+        (job(nodes=4), "requires 4 nodes; the partition main allows 3", "nodes = 3"),
+        (job(nodes=2, partition="small"), "allows 1; enough nodes in: main", "nodes = 1"),
+        (job(ranks_per_node=5), "requires 5 CPUs per node; nodes of the partition main have 4", "fewer"),
+        (job(gpus_per_rank=3), "requires 3 GPUs", "gpus_per_rank"),
+        (job(walltime_s=90000), "requires 25:00:00; the partition main allows 24:00:00", "86400"),
         (job(mem_per_node_bytes=2**35), "bytes of memory", f"mem_per_node_bytes = {2**34}"),
-        (job(partition="small", account="physics"), "is not for the account 'physics'", "one of: research"),
+        (
+            job(partition="small", account="physics"),
+            "does not accept the account 'physics'",
+            "one of: research",
+        ),
         (job(account="biology"), "cannot charge the account 'biology'", "one of: research, physics"),
     ],
 )
@@ -66,7 +70,7 @@ def test_what_cannot_be_had_is_said_with_a_remedy(asked: Job, said: str, remedy:
 
 def test_a_site_without_the_scheduler_an_account_or_a_default() -> None:
     one = job()
-    assert "there is no slurm" in reason(one, make_site())
+    assert "slurm is not installed" in reason(one, make_site())
     down = make_site(schedulers=(SchedulerFacts(name="slurm", version="", works=False, detail="mute"),))
     assert reason(one, down) == "mute"
     assert "no default partition" in reason(one, site(SMALL))

@@ -162,7 +162,7 @@ def test_no_verb_is_refused(bareboat: Bareboat) -> None:
         ("prov", "bareboat prove --help"),
         ("frobnicate", "bareboat --help"),
         ("--bogus", "bareboat --help"),
-        ("", "leave it out, or set the variable"),
+        ("", "remove it, or set the environment variable"),
         ("-", "bareboat --help"),
     ],
 )
@@ -195,7 +195,7 @@ def test_an_unknown_action_is_refused(bareboat: Bareboat) -> None:
 
 @pytest.mark.parametrize("flag", [("-v",), ("--store", "elsewhere"), ("--bogus",)])
 def test_a_flag_before_the_verb_is_told_as_that(bareboat: Bareboat, flag: tuple[str, ...]) -> None:
-    refused(bareboat(*flag, "config"), f"{flag[0]} stands before the verb")
+    refused(bareboat(*flag, "config"), f"{flag[0]} is a flag of")
 
 
 @pytest.mark.parametrize(
@@ -207,23 +207,23 @@ def test_a_flag_of_the_wrong_type_is_refused(bareboat: Bareboat, flag: tuple[str
 
 @pytest.mark.parametrize("verb", ["plan", "run", "prove"])
 def test_a_job_file_that_is_not_there_is_refused(bareboat: Bareboat, verb: str) -> None:
-    refused(bareboat(verb, "gone.toml"), "there is no file gone.toml")
+    refused(bareboat(verb, "gone.toml"), "file gone.toml not found")
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "prove"])
 def test_a_file_and_a_command_together_are_refused(bareboat: Bareboat, verb: str) -> None:
-    refused(bareboat(verb, "job.toml", "--", "true"), "both a job file and a command were given")
+    refused(bareboat(verb, "job.toml", "--", "true"), "a job file and a command were both given")
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "prove"])
 @pytest.mark.parametrize("rest", [[], ["--"]])
 def test_neither_a_file_nor_a_command_is_refused(bareboat: Bareboat, verb: str, rest: list[str]) -> None:
-    refused(bareboat(verb, *rest), "there is nothing to run")
+    refused(bareboat(verb, *rest), "nothing to run")
 
 
 @pytest.mark.parametrize("verb", ["doctor", "capture", "report", "config"])
 def test_a_command_for_a_verb_that_runs_none_is_refused(bareboat: Bareboat, verb: str) -> None:
-    refused(bareboat(verb, "--", "true"), f"{verb} takes no command after --")
+    refused(bareboat(verb, "--", "true"), f"{verb} does not take a command after --")
 
 
 def test_a_mistake_in_a_job_file_is_told_with_its_line(bareboat: Bareboat) -> None:
@@ -268,7 +268,7 @@ def test_a_run_that_is_not_there_is_refused(bareboat: Bareboat, name: str) -> No
 
 def test_an_image_that_is_not_there_is_refused(bareboat: Bareboat) -> None:
     Path("job.toml").write_text("command = ['true']\nimage = 'gone'\n")
-    refused(bareboat("plan", "job.toml"), "there is no image 'gone' in the store", code=4)
+    refused(bareboat("plan", "job.toml"), "image 'gone' not found in the store", code=4)
 
 
 def test_a_bug_is_told_as_one_and_not_as_a_traceback(
@@ -325,16 +325,16 @@ def test_doctors_exit_code_says_whether_a_container_can_be_run(
 
 @pytest.mark.parametrize("flag", [["--dry-run"], ["--tarball", "x"]])
 def test_doctor_without_fix_changes_nothing_and_says_so(bareboat: Bareboat, flag: list[str]) -> None:
-    refused(bareboat("doctor", *flag), f"{flag[0]} goes with --fix: without it doctor only looks")
+    refused(bareboat("doctor", *flag), f"{flag[0]} requires --fix: without it, doctor changes nothing")
 
 
 @pytest.mark.parametrize("flag", [["--partition", "gpu"], ["--node-scratch", "/scratch"]])
 def test_doctor_without_compute_submits_nothing_and_says_so(bareboat: Bareboat, flag: list[str]) -> None:
-    refused(bareboat("doctor", *flag), f"{flag[0]} goes with --compute: without it no job is submitted")
+    refused(bareboat("doctor", *flag), f"{flag[0]} requires --compute: without it, no job is submitted")
 
 
 def test_a_page_of_no_study_is_refused(bareboat: Bareboat) -> None:
-    refused(bareboat("report", "-o", "report.html"), "--output is for the page of a study")
+    refused(bareboat("report", "-o", "report.html"), "--output requires a study")
 
 
 @pytest.mark.parametrize("machine", ["x86-64", "", "a" * 33, "arm\n"])
@@ -354,14 +354,14 @@ def test_certificates_are_read_although_no_registry_is_asked(
 ) -> None:
     image = kept(Store(tmp_path / "store"))
     said = bareboat("image", words[0], image.digest, words[1], "--ca-file", "gone.pem")
-    refused(said, "there is no file gone.pem")
+    refused(said, "file gone.pem not found")
 
 
 def test_one_misspelled_image_keeps_the_others(bareboat: Bareboat, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     image = kept(store)
     store.name_image("mine", image.digest)
-    refused(bareboat("image", "rm", "mine", "mien"), "there is no image 'mien'", code=4)
+    refused(bareboat("image", "rm", "mine", "mien"), "image 'mien' not found in the store", code=4)
     assert store.names() == {"mine": image.digest}
 
 
@@ -433,7 +433,7 @@ def test_config_tells_people_the_same(bareboat: Bareboat) -> None:
 def test_the_list_of_no_runs_says_how_to_make_one(bareboat: Bareboat, tmp_path: Path) -> None:
     said = bareboat("report")
     assert (said.code, said.out) == (0, "")
-    assert f"there are no runs in {tmp_path}/store; make one: bareboat prove FILE" in said.err
+    assert f"no runs in {tmp_path}/store; start one: bareboat prove FILE" in said.err
     assert bareboat("report", "--json") == Said(0, "[]\n", "")
     assert not (tmp_path / "store").exists()
 
@@ -450,7 +450,7 @@ sys.exit(main(sys.argv[1:]))
 def test_studies_without_what_they_need_say_how_to_get_it(words: tuple[str, ...], tmp_path: Path) -> None:
     words = [sys.executable, "-c", WITHOUT_SCIPY, *words]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    refused(Said(done.returncode, done.stdout, done.stderr), "a study needs scipy")
+    refused(Said(done.returncode, done.stdout, done.stderr), "required for a study: scipy")
     assert "  try: pip install 'bareboat[study]'" in done.stderr
 
 

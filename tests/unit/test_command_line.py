@@ -45,23 +45,24 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
          "bareboat prove --repeats 3 --engine native -- python train.py --epochs 3"),
         ("submit ./train.sh -x", "./train.sh is a shell script, not a job file",
          "bareboat submit -- ./train.sh -x"),
-        ("run a.toml b.toml", "bareboat run takes no further 'b.toml'", "bareboat run examples/digits.toml"),
+        ("run a.toml b.toml", "bareboat run: too many arguments: 'b.toml'",
+         "bareboat run examples/digits.toml"),
         ("prove --reapeats 3 a.toml", "bareboat prove has no flag --reapeats; did you mean --repeats?",
          "bareboat prove --help"),
         ("image push --plan-http a b",
          "bareboat image push has no flag --plan-http; did you mean --plain-http?",
          "bareboat image push --help"),
-        ("rnu a.toml", "there is no verb 'rnu' of bareboat; did you mean 'run'?", "bareboat run --help"),
-        ("image pul x", "there is no action 'pul' of bareboat image; did you mean 'pull'?",
+        ("rnu a.toml", "bareboat has no verb 'rnu'; did you mean 'run'?", "bareboat run --help"),
+        ("image pul x", "bareboat image has no action 'pul'; did you mean 'pull'?",
          "bareboat image pull --help"),
         ("plan --form disk a.toml", "--form is 'disk'; it must be one of: tree, file", "--form tree"),
         ("plan --form=fil a.toml", "--form is 'fil'; it must be one of: tree, file", "--form file"),
-        ("image push", "missing: IMAGE, REFERENCE",
+        ("image push", "missing argument: IMAGE, REFERENCE",
          "bareboat image push digits registry.example.org/me/digits:1"),
         ("run --engine", "--engine has no value", "--engine NAME[:MODE]"),
         ("run --json=1", "--json takes no value", "bareboat run --json"),
-        ("store --group g --private", "--private and --group exclude each other", "leave one of them out"),
-        ("plan --script --json -- true", "--script and --json exclude each other", "leave one of them out"),
+        ("store --group g --private", "--private and --group cannot be used together", "leave one of them"),
+        ("plan --script --json -- true", "--script and --json cannot be used together", "remove one of them"),
         ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
          "--margin 0.02"),
         ("prove --seed 1e3 -- true", "--seed is '1e3'; it must be a whole number from 0 to", "--seed 1"),
@@ -120,8 +121,8 @@ def test_empty_values_are_refused(capsys: pytest.CaptureFixture[str], words: lis
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("ENGINE", "apptaner", "there is no engine 'apptaner'; did you mean 'apptainer'?"),
-        ("LAUNCHER", "torchrnu", "there is no launcher 'torchrnu'; did you mean 'torchrun'?"),
+        ("ENGINE", "apptaner", "unknown engine 'apptaner'; did you mean 'apptainer'?"),
+        ("LAUNCHER", "torchrnu", "unknown launcher 'torchrnu'; did you mean 'torchrun'?"),
         ("DELIVERY", "both", "delivery is 'both'; it must be one of: auto, shared, node"),
         ("NODE_SCRATCH", "tmp", "node_scratch is 'tmp'; it must be an absolute path"),
         ("STORE", "https://x/y", "the store is 'https://x/y'; it must be a directory"),
@@ -138,7 +139,7 @@ def test_the_source_of_a_setting_is_blamed(
     message: str,
 ) -> None:
     Path("job.toml").write_text('command = ["true"]\n[prove]\nrepeats = 3\n')
-    code = 3 if "there is no" in message else 2
+    code = 3 if message.startswith("unknown ") else 2
     monkeypatch.setenv(f"BAREBOAT_{name}", value)
     lines = refused(capsys, "plan", "job.toml", code=code)
     assert lines[0].startswith(f"bareboat: {message}")
@@ -178,7 +179,7 @@ def test_output_of_a_tool_is_shown_in_part_and_without_escape_codes(
     assert len(lines) == 1 + 20 + 1
     assert max(map(len, lines)) <= 202
     assert lines[1].startswith("  red xxx")
-    assert "lines left out)" in lines[6]
+    assert "lines omitted)" in lines[6]
     assert "\\x1b" not in "".join(lines)
 
 

@@ -130,7 +130,7 @@ def test_the_default_store_follows_the_xdg_specification(home: Path, project: Pa
     del environment["XDG_DATA_HOME"]
     found = config.resolve({}, folder=project, environment=environment)
     assert found.store == home / ".local/share/bareboat"
-    assert found.settings["store"].source.startswith("default: the home folder has ")
+    assert found.settings["store"].source.startswith("default: the home directory has ")
 
 
 def test_the_nearest_project_file_above_counts(home: Path, project: Path) -> None:

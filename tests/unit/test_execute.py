@@ -224,7 +224,7 @@ def test_a_script_that_will_not_end_is_killed(
     live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
     assert wait_until(lambda: len(list(execute.processes_of(mark))) == 2)
     assert live.stop() == 137
-    assert f"the job script {live.pid} did not end by itself: killing it" in caplog.messages
+    assert f"the job script {live.pid} did not exit after SIGTERM: killing it" in caplog.messages
     assert wait_until(lambda: processes_with(mark) == [])
 
 
@@ -267,7 +267,7 @@ def test_without_bash_it_is_said_what_to_install(
 ) -> None:
     path = script(tmp_path, "exit 0")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolError, match="there is no bash on PATH") as caught:
+    with pytest.raises(ToolError, match="bash not found on PATH") as caught:
         execute.Live(path, run_id=mark, environment={})
     assert caught.value.remedy
 

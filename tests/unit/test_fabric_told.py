@@ -79,7 +79,7 @@ def test_each_family_is_asked_in_its_words() -> None:
 def test_a_run_s_folder_is_read_and_marked(tmp_path: Path) -> None:
     watch = FabricWatch(there="InfiniBand (mlx5_0)", proof=True)
     assert transports.read(tmp_path) == ()
-    assert "no library said which way" in transports.mark(watch, ())
+    assert "transport unknown: no library reported it" in transports.mark(watch, ())
     ranks = tmp_path / "ranks"
     (ranks / told.NCCL_FOLDER).mkdir(parents=True)
     (ranks / "proof.log").write_text(said.MPICH_UCX)
@@ -87,9 +87,7 @@ def test_a_run_s_folder_is_read_and_marked(tmp_path: Path) -> None:
     ways = transports.read(tmp_path)
     assert [(way.by, way.fabric) for way in ways] == [("UCX", False), ("NCCL", True)]
     mark = transports.mark(watch, ways)
-    assert mark == (
-        "the ranks spoke by sockets (UCX by tcp/eth0) although the nodes have InfiniBand (mlx5_0)"
-    )
+    assert mark == ("ranks fell back to TCP (UCX: tcp/eth0) although the nodes have InfiniBand (mlx5_0)")
     assert transports.mark(watch, ways[1:]) == ""
     assert transports.mark(FabricWatch(there=""), ways) == ""  # nothing else was to be had
     assert transports.mark(None, ways) == ""
@@ -98,5 +96,5 @@ def test_a_run_s_folder_is_read_and_marked(tmp_path: Path) -> None:
 def test_gloo_is_tcp_by_nature() -> None:
     watch = FabricWatch(there="InfiniBand (mlx5_0)", sockets="gloo")
     assert transports.mark(watch, ()) == (
-        "the ranks spoke by gloo, which is TCP although the nodes have InfiniBand (mlx5_0)"
+        "ranks used gloo, which is TCP, although the nodes have InfiniBand (mlx5_0)"
     )

@@ -26,7 +26,7 @@ def refusal(code: int, *paths: str) -> OSError:
         (errno.EIO, StoreError, "input/output error"),
         (errno.ESTALE, StoreError, "stale"),
         (errno.EACCES, UsageError, "permission"),
-        (errno.EPERM, UsageError, "does not permit"),
+        (errno.EPERM, UsageError, "not permitted"),
         (errno.ENOENT, UsageError, "does not exist"),
         (errno.ENOTDIR, UsageError, "not a directory"),
         (errno.EISDIR, UsageError, "is a directory"),
@@ -101,7 +101,7 @@ def test_an_output_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
             raise error
 
     outputs.write(path, b"first")
-    with pytest.raises(StoreError, match="nothing half-made was kept") as caught:
+    with pytest.raises(StoreError, match="no partial data was kept") as caught:
         stop(refusal(errno.ENOSPC))
     assert str(path) in caught.value.message
     with pytest.raises(KeyboardInterrupt):

@@ -112,7 +112,7 @@ def test_the_tree_is_the_relinked_one() -> None:
 
 
 def test_a_mode_that_is_none_is_answered_with_those_that_are_and_what_they_say_here() -> None:
-    with pytest.raises(PlanError, match="there is no engine udocker:R1") as caught:
+    with pytest.raises(PlanError, match="unknown engine udocker:R1") as caught:
         make_plan(engine="udocker:R1")
     assert caught.value.context.splitlines() == [
         "udocker:S1: there is no Apptainer or Singularity",

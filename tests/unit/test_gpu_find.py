@@ -113,7 +113,7 @@ def test_libraries_that_an_update_left_behind_are_not_taken(root: Path) -> None:
     driver = nvidia(root)
     assert (driver.version, driver.libraries) == ("570.86.15", ())
     assert any("libcuda.so.1" in note and "the kernel module is 570.86.15" in note for note in driver.notes)
-    assert any("libcuda.so.1 was not found" in note for note in driver.notes)
+    assert any("libcuda.so.1 not found" in note for note in driver.notes)
     make_library(root / LIBRARIES / "libcuda.so.570.86.15", soname="libcuda.so.1")
     index(root)
     assert nvidia(root).libraries[0].path == f"{root}/{LIBRARIES}/libcuda.so.570.86.15"
@@ -168,7 +168,7 @@ def test_a_damaged_cache_is_told_and_the_folders_serve(root: Path) -> None:
     cache = root / "etc/ld.so.cache"
     cache.write_bytes(cache.read_bytes()[:60])
     driver = nvidia(root)
-    assert any("/etc/ld.so.cache is not understood" in note for note in driver.notes)
+    assert any("/etc/ld.so.cache cannot be parsed" in note for note in driver.notes)
     assert driver.source == f"/{LIBRARIES}"
     assert names(driver) >= ALL
 
@@ -267,7 +267,7 @@ def test_a_cdi_file_of_a_driver_that_has_been_updated_is_not_used(root: Path) ->
     driver = nvidia(root)
     assert driver.source == "the loader's cache"
     assert any(
-        "nvidia.json is not used" in note and "535.54.03 is not there" in note for note in driver.notes
+        "nvidia.json is not used" in note and "535.54.03 does not exist" in note for note in driver.notes
     )
     assert names(driver) == ALL
 
@@ -290,7 +290,7 @@ def test_what_is_no_cdi_file_is_told(root: Path, name: str, text: str) -> None:
     (root / "etc/cdi" / name).write_text(text)
     edits, (note,) = cdi.read(Root(str(root)), "nvidia.com/gpu")
     assert edits is None
-    assert note.startswith(f"/etc/cdi/{name} is not understood: ")
+    assert note.startswith(f"/etc/cdi/{name} cannot be parsed: ")
     assert names(nvidia(root)) == ALL
 
 

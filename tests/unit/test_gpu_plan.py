@@ -130,7 +130,7 @@ def test_an_image_with_cuda_gets_it_unasked_and_others_do_not() -> None:
     made = planned(job(topology=Topology()), make_image(cuda="12.1"))
     decided = driver_decision(made)
     assert decided is not None
-    assert decided.reason == "driver 550.54.15 serves CUDA up to 12.4, and the image has 12.1"
+    assert decided.reason == "driver 550.54.15 supports CUDA up to 12.4, and the image has 12.1"
     build = make_image(frameworks={"torch": "2.3.0+cu121"})
     assert driver_decision(planned(job(topology=Topology()), build)) is not None
     without = planned(job(topology=Topology()))
@@ -277,8 +277,8 @@ def test_apptainer_is_given_places_for_sockets_that_an_image_may_have_a_folder_f
         ({}, site(make_driver(devices=())), "but no device of a GPU", "run it on a node with GPUs"),
         ({}, site(make_driver(libraries=())), "libcuda.so.1 of the driver was not found", "bareboat doctor"),
         ({"glibc": "2.12"}, site(), "libcuda.so.550.54.15 needs glibc 2.17, and the image has 2.12", "2.17"),
-        ({"glibc": None}, site(), "the image has none that is known", "musl"),
-        ({"cuda": "13.0"}, site(), "serves CUDA up to 12.4, and the image has 13.0", "580.65.06 or newer"),
+        ({"glibc": None}, site(), "the image has no known glibc", "musl"),
+        ({"cuda": "13.0"}, site(), "supports CUDA up to 12.4, and the image has 13.0", "580.65.06 or newer"),
         ({"cuda": "12.1"}, site(AMD), "the image has CUDA 12.1, and here is amd 6.1.2", "made for these"),
         ({"rocm": "6.0"}, site(), "the image has ROCm 6.0, and here is nvidia 550.54.15", "made for these"),
         ({"glibc": "2.31"}, site(AMD), "libamdhip64.so.6 needs glibc 2.34", "2.34"),
@@ -299,7 +299,7 @@ def test_an_image_that_could_use_gpus_but_not_these_runs_without_and_says_so() -
     assert decided.choice == "none"
     assert decided.rejected[0].choice == "nvidia 550.54.15"
     (warning,) = made.warnings
-    assert warning.startswith("the job runs without GPUs: driver 550.54.15 serves CUDA up to 12.4")
+    assert warning.startswith("the job runs without GPUs: driver 550.54.15 supports CUDA up to 12.4")
     assert "bareboat/driver" not in render.script(made)
 
 
@@ -326,11 +326,11 @@ COMPAT = CudaCompat(folder="/usr/local/cuda/compat", driver="580.65.06")
 @pytest.mark.parametrize(
     ("cuda", "driver", "how"),
     [
-        ("12.4", {}, "serves CUDA up to 12.4"),
-        ("11.8", {}, "serves CUDA up to 12.4"),
+        ("12.4", {}, "supports CUDA up to 12.4"),
+        ("11.8", {}, "supports CUDA up to 12.4"),
         ("12.9", {}, "within CUDA 12 that works, except for what is compiled from PTX"),
         ("11.8", {"version": "450.80.02"}, "within CUDA 11 that works"),
-        ("14.2", {"version": "640.10"}, "newer than any that Bareboat knows"),
+        ("14.2", {"version": "640.10"}, "newer than any known to Bareboat"),
         ("13.0", {"version": ""}, "is not known"),
     ],
 )  # fmt: skip
@@ -346,10 +346,10 @@ def test_what_a_driver_serves(cuda: str, driver: dict[str, str], how: str) -> No
     [
         ("13.0", None, {}, "without a forward-compatibility package"),
         ("12.0", None, {"version": "520.61.05"}, "CUDA up to 11.8, and the image has 12.0"),
-        ("13.0", CudaCompat(folder="/c", driver="560.28.03"), {}, "560.28.03 is too old for that"),
+        ("13.0", CudaCompat(folder="/c", driver="560.28.03"), {}, "560.28.03 is too old for this"),
         ("13.0", COMPAT, {"models": ("NVIDIA GeForce RTX 4090",)}, "here is NVIDIA GeForce RTX 4090"),
         ("13.0", COMPAT, {"models": ("NVIDIA RTX A6000", "Tesla T4")}, "here is NVIDIA RTX A6000"),
-        ("13.0", COMPAT, {"models": ()}, "a GPU whose name cannot be told"),
+        ("13.0", COMPAT, {"models": ()}, "a GPU of unknown model"),
         ("13.0", COMPAT, {"version": "410.48"}, "needs driver 418.40 or newer"),
     ],
 )  # fmt: skip

@@ -102,7 +102,7 @@ def test_the_parallel_environment_is_the_one_with_so_many_slots_a_node() -> None
         job = make_job(topology=Topology(nodes=nodes, ranks_per_node=ranks_per_node))
         objection = gridengine.objection(job, site(**rules))
         assert objection is not None
-        assert f"no parallel environment gives {ranks_per_node} slots on each of 3 nodes" in objection.reason
+        assert f"no parallel environment has {ranks_per_node} slots on each of 3 nodes" in objection.reason
         assert "each2 (2)" in objection.remedy
 
 

@@ -201,8 +201,8 @@ def test_a_script_of_the_image_is_not_looked_for_on_this_machine(folder: Path) -
     read(folder, 'command = ["/no/such/run.sh"]\nimage = "debian:12"\n')
     read(folder, 'command = ["./run.sh"]\nimage = "debian:12"\nworkdir = "image"\n')
     read(folder, 'command = ["./arguments"]\nimage = "debian:12"\nentrypoint = true\n')
-    refused(folder, 'command = ["/no/such/run.sh"]\n', "there is no /no/such/run.sh", line=1)
-    refused(folder, 'command = ["./run.sh"]\nimage = "debian:12"\n', "there is no ./run.sh", line=1)
+    refused(folder, 'command = ["/no/such/run.sh"]\n', "/no/such/run.sh not found", line=1)
+    refused(folder, 'command = ["./run.sh"]\nimage = "debian:12"\n', "./run.sh not found", line=1)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_missing_script_is_told_before_anything_is_done(folder: Path, command:
     refused(
         folder,
         f"name = 'x'\ncommand = {command}\n",
-        f"there is no {script} in {folder}",
+        f"{script} not found in {folder}",
         line=2,
         remedy="ls ",
     )
@@ -304,7 +304,7 @@ def test_only_what_is_surely_a_script_must_be_there(folder: Path, command: str) 
 
 def test_the_script_is_sought_in_the_working_folder(folder: Path) -> None:
     text = 'command = ["python", "{}"]\nworkdir = "data"\n'
-    refused(folder, text.format("train.py"), f"there is no train.py in {folder}/data", line=1)
+    refused(folder, text.format("train.py"), f"train.py not found in {folder}/data", line=1)
     assert read(folder, text.format("../train.py")).workdir == str(folder / "data")
 
 
@@ -337,7 +337,7 @@ def test_an_unknown_key_is_refused_with_what_was_meant(
 def test_the_keys_of_a_table_are_listed(folder: Path, table: str) -> None:
     text = f"command = ['true']\n[{table}]\nzzzzzz = 1\n"
     error = refused(folder, text, f"unknown key 'zzzzzz' under [{table}]", line=3)
-    assert error.remedy.startswith(f"the keys under [{table}] are: ")
+    assert error.remedy.startswith(f"known keys under [{table}]: ")
     assert "did you mean" not in error.message
 
 
@@ -442,7 +442,7 @@ def test_what_the_job_script_sets_is_not_the_jobs(folder: Path, name: str, table
 @pytest.mark.parametrize("name", ["MY-VAR", "1ST", "", "A B", "A=B"])
 def test_a_name_that_no_shell_could_set_is_refused(folder: Path, name: str) -> None:
     text = f"command = ['true']\n[environment]\nFINE = '1'\n\"{name}\" = '1'\n"
-    refused(folder, text, "is not a name for an environment variable", line=4)
+    refused(folder, text, "is not a valid name of an environment variable", line=4)
 
 
 @pytest.mark.parametrize("statement", ['form = "sif"', 'writable = true\nform = "file"'])
@@ -461,13 +461,13 @@ def test_a_nul_byte_in_a_variable_is_refused(folder: Path) -> None:
 def test_a_missing_working_folder_is_refused(folder: Path) -> None:
     text = "command = ['true']\nworkdir = 'not here'\n"
     refused(
-        folder, text, f"the working folder {folder}/not here does not exist", line=2,
+        folder, text, f"the working directory {folder}/not here does not exist", line=2,
         remedy=f"mkdir -p '{folder}/not here'",
     )  # fmt: skip
 
 
 def test_a_working_folder_that_is_a_file_is_refused(folder: Path) -> None:
-    refused(folder, "command = ['true']\nworkdir = 'train.py'\n", "the working folder", line=2)
+    refused(folder, "command = ['true']\nworkdir = 'train.py'\n", "the working directory", line=2)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ def test_a_mistake_in_a_variable_is_not_blamed_on_a_line_of_the_file(folder: Pat
 
 
 def test_a_file_that_is_not_there(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no file .*gone.toml") as caught:
+    with pytest.raises(UsageError, match=r"file .*gone.toml not found") as caught:
         read_job(folder / "gone.toml", settings(folder))
     assert caught.value.remedy
 
@@ -558,7 +558,7 @@ def test_a_folder_instead_of_a_file(folder: Path) -> None:
 
 
 def test_a_file_below_a_file(folder: Path) -> None:
-    with pytest.raises(UsageError, match="there is no file "):
+    with pytest.raises(UsageError, match=r"file .* not found"):
         read_job(folder / "train.py" / "job.toml", settings(folder))
 
 
@@ -595,5 +595,5 @@ def test_no_command_after_the_dashes_is_refused(folder: Path, command: list[str]
 
 
 def test_a_command_whose_script_is_missing_is_refused(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no gone.py"):
+    with pytest.raises(UsageError, match=r"gone.py not found"):
         job_of_command(["python", "gone.py"], settings(folder), workdir=str(folder))

@@ -156,8 +156,8 @@ def test_a_rank_that_trains_alone_says_so_and_is_no_measurement(
         assert said == ""
         assert read_rank(folder, 0).steps == 2
         return
-    assert said.count("2 ranks were started, and the framework of rank 0 knows a world of 1") == 1
-    with pytest.raises(RunError, match="rank 0 trained in a world of 1, and 2 ranks were started"):
+    assert said.count("2 ranks were started, but rank 0's framework has world size 1") == 1
+    with pytest.raises(RunError, match="rank 0 trained with world size 1, but 2 ranks were started"):
         read_rank(folder, 0)
 
 
@@ -235,7 +235,7 @@ def test_a_damaged_log_is_one_clear_error(folder: Path, damage: object) -> None:
 
 
 def test_a_missing_log_is_one_clear_error(folder: Path) -> None:
-    with pytest.raises(RunError, match="rank 5 left no meter log"):
+    with pytest.raises(RunError, match="rank 5 wrote no meter log"):
         read_rank(folder, 5)
 
 

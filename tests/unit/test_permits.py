@@ -74,7 +74,7 @@ def test_a_machine_that_does_not_answer_in_time_is_blamed_for_nothing(tmp_path: 
     assert host.user_namespace_obstacle() is None
     found = {check.name: check for check in permits.checks(host.trials, (NFS,), engine_in_namespace=False)}
     assert found[PROGRAMS_IN_STORE].works
-    assert "not tried to its end" in found[PTRACE].detail
+    assert "did not finish" in found[PTRACE].detail
 
 
 def test_lines_are_read_as_they_were_written() -> None:
@@ -84,7 +84,7 @@ def test_lines_are_read_as_they_were_written() -> None:
     )
     assert found["a"] == Answer("", 0, "7")
     assert found["b"].reason == "mount(x): Operation not permitted"
-    assert found["c"].reason == "it was ended by signal 31, as a seccomp filter does"
+    assert found["c"].reason == "it was killed by signal 31, possibly by a seccomp filter"
     assert found["d"].text == "newuidmap: a\tb"
     assert found["start in /x y"].ok
     assert not found["e"].ok, "it died without a word"
@@ -106,13 +106,13 @@ REFUSED = Answer("unshare(CLONE_NEWUSER)", errno.EPERM)
          "kernel.apparmor_restrict_unprivileged_userns=1",
          "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
         (Answer("unshare(CLONE_NEWUSER)", errno.ENOSPC), {"max_user_namespaces": "15000\n"},
-         "too many one inside the other", "leave the container"),
+         "nested too deeply", "leave the outer container"),
         (Answer("mount(tmpfs)", errno.EPERM), {"status": "Name:\tx\nSeccomp:\t2\n"},
          "a seccomp filter is on this process, as in a container, and forbids user namespaces or mounts in "
          "them: mount(tmpfs)", "start the outer container with --security-opt seccomp=unconfined"),
         (REFUSED, {"mountinfo": "30 1 8:1 /srv/root /proc rw - proc none rw\n"}, "in a chroot",
          "leave the chroot"),
-        (REFUSED, {"status": "Seccomp:\t0\n"}, "by a security module perhaps: unshare",
+        (REFUSED, {"status": "Seccomp:\t0\n"}, "possibly by a security module: unshare",
          "ask the administrator"),
     ],
 )  # fmt: skip
@@ -132,7 +132,7 @@ def test_a_setting_or_a_filter_that_forbids_nothing_is_no_obstacle() -> None:
 def test_a_security_module_may_let_an_engine_through() -> None:
     check = permits.user_namespaces(Refusal("forbidden", "do"), engine_in_namespace=True)
     assert check.works
-    assert "an engine's program may use them" in check.detail
+    assert "allowed only for an engine's program" in check.detail
     assert not permits.user_namespaces(Refusal("forbidden", "do"), engine_in_namespace=False).works
 
 
@@ -144,8 +144,8 @@ NFS = FileSystem(purpose="store", path="/scratch", kind="nfs4", free_bytes=1, fr
 @pytest.mark.parametrize(
     ("answers", "detail", "remedy"),
     [
-        ({"overlay": OK}, "layers were stacked", ""),
-        ({"user namespace": REFUSED, "overlay": REFUSED}, "not without user namespaces", ""),
+        ({"overlay": OK}, "stacked layers", ""),
+        ({"user namespace": REFUSED, "overlay": REFUSED}, "requires user namespaces", ""),
         ({"overlay": Answer("mount(overlay)", errno.ENODEV)}, "no overlayfs", "sudo modprobe overlay"),
         ({"overlay": Answer("mount(overlay)", errno.EINVAL), "overlay on tmpfs": OK},
          "the store's file system (nfs4) cannot be a layer, a tmpfs can", "none needed"),
@@ -167,10 +167,10 @@ def test_overlay(answers: dict[str, Answer], detail: str, remedy: str) -> None:
         (Answer("", 0, "65536 and 65536"), "mapped 65536 and 65536 ids", ""),
         (
             Answer("/etc/subgid", errno.ENOENT),
-            "ada has no range in /etc/subgid",
+            "no range for ada in /etc/subgid",
             "sudo usermod --add-subuids",
         ),
-        (Answer("newuidmap", errno.ENOENT), "there is no newuidmap", "sudo apt-get install uidmap"),
+        (Answer("newuidmap", errno.ENOENT), "newuidmap is not installed", "sudo apt-get install uidmap"),
         (Answer("newuidmap", errno.EPERM, "newuidmap: write failed"), "newuidmap: write failed", ""),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_trial_that_could_not_be_made_refuses_nothing() -> None:
     for answer in (Answer("write", errno.ENOSPC), Answer("execve", errno.ENOENT)):
         check = permits.programs_in(PROGRAMS_IN_STORE, {"start in /s": answer}, "/s", NFS, "/home/ada")
         assert check.works
-        assert "could not be tried" in check.detail
+        assert "could not be tested" in check.detail
     assert permits.programs_in(PROGRAMS_IN_STORE, {}, "/s", NFS, "").works
 
 
@@ -303,7 +303,7 @@ def test_a_run_waits_for_no_trial_that_nobody_needs(tmp_path: Path) -> None:
     found = permits.checks(host.trials, (NFS,), engine_in_namespace=True, thorough=False)
     assert not host.trials.asked
     assert {check.name for check in found} == {
-        "seccomp", "home folder", "/dev/shm", "file system of the store",
+        "seccomp", "home directory", "/dev/shm", "file system of the store",
     }  # fmt: skip
     noexec = msgspec.structs.replace(NFS, options=("noexec",))
     found = permits.checks(host.trials, (noexec,), engine_in_namespace=True, thorough=False)

@@ -71,7 +71,7 @@ def test_home_serves_where_there_is_nothing_else() -> None:
     site = Site(spots={DATA: spot(folder=False, kind="ext4")})
     found = choose(USER, HOME, site)
     assert found.path == f"{DATA}/bareboat"
-    assert found.reason.startswith("the home folder has")
+    assert found.reason.startswith("the home directory has")
 
 
 def test_a_store_that_is_there_wins_and_nothing_is_measured() -> None:
@@ -80,7 +80,7 @@ def test_a_store_that_is_there_wins_and_nothing_is_measured() -> None:
     )
     found = choose(USER | {"SCRATCH": "/scratch/ada", "WORK": "/work/ada"}, HOME, site)
     assert found.path == f"{DATA}/bareboat"
-    assert found.reason == "there is one already, in the home folder"
+    assert found.reason == "it already exists in the home directory"
     assert site.asked == []
     site.stores = ("/work/ada/bareboat", f"{DATA}/bareboat")
     assert choose(USER | {"WORK": "/work/ada"}, HOME, site).path == "/work/ada/bareboat"
@@ -90,9 +90,9 @@ def test_a_store_that_is_there_wins_and_nothing_is_measured() -> None:
     ("seen", "reason"),
     [
         (spot(options=("ro",)), "read-only"),
-        (spot(folder=False), "no such folder"),
+        (spot(folder=False), "it does not exist"),
         (spot(writable=False), "cannot write"),
-        (spot(kind="tmpfs"), "in memory (tmpfs) and does not last"),
+        (spot(kind="tmpfs"), "in memory (tmpfs) and is not permanent"),
         (spot(options=("noexec", "nosuid")), "noexec"),
     ],
 )
@@ -129,13 +129,13 @@ def test_without_enough_room_anywhere_the_most_is_taken() -> None:
     )
     found = choose(USER | {"SCRATCH": "/scratch/ada"}, HOME, site)
     assert found.path == "/scratch/ada/bareboat"
-    assert "the most of all places" in found.reason
+    assert "the most of all directories" in found.reason
     assert [avoided.choice for avoided in found.rejected] == [f"{DATA}/bareboat"]
 
 
 def test_without_any_place_home_is_named() -> None:
     found = choose(USER, HOME, Site(spots={DATA: spot(options=("ro",))}))
-    assert (found.path, found.reason) == (f"{DATA}/bareboat", "no other place can be written")
+    assert (found.path, found.reason) == (f"{DATA}/bareboat", "no other directory is writable")
     assert found.free_bytes is None
 
 
@@ -151,7 +151,7 @@ def test_a_place_of_the_job_alone_is_not_taken() -> None:
     environment = USER | {"SCRATCH": "/local/job-4711", "WORK": "/work/ada", "SLURM_JOB_ID": "4711"}
     found = choose(environment, HOME, site)
     assert found.path == "/work/ada/bareboat"
-    assert found.rejected[0].reason == "$SCRATCH goes when the job ends"
+    assert found.rejected[0].reason == "$SCRATCH is removed when the job ends"
 
 
 def test_odd_values_of_variables_are_passed_over() -> None:
@@ -190,10 +190,10 @@ def test_a_store_is_found_and_a_strangers_is_not(tmp_path: Path, monkeypatch: py
     environment = {"SCRATCH": str(scratch), "USER": "ada"}
     found = choose(environment, str(home), Machine())
     assert found.path == str(scratch / "bareboat")
-    assert found.reason == "there is one already, in $SCRATCH"
+    assert found.reason == "it already exists in $SCRATCH"
     monkeypatch.setattr("bareboat.place.os.getuid", lambda: os.stat(tmp_path).st_uid + 1)
     stranger = choose(environment, str(home), Machine())
-    assert "there is one already" not in stranger.reason
+    assert "it already exists" not in stranger.reason
 
 
 def test_room_of_a_path_that_is_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

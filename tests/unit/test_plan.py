@@ -219,7 +219,7 @@ def test_a_job_without_an_image_is_told_to_capture_one() -> None:
 )
 def test_an_unknown_name_is_refused_with_what_was_meant(field: str, wrong: str, right: str) -> None:
     error = refused(make_job(**{field: wrong}))
-    assert f"there is no {field} {wrong!r}; did you mean {right!r}?" in error.message
+    assert f"unknown {field} {wrong!r}; did you mean {right!r}?" in error.message
     assert right in error.remedy
 
 
@@ -292,7 +292,7 @@ def test_a_python_by_any_path_is_a_python(program: str) -> None:
 @pytest.mark.parametrize(
     ("topology", "message", "remedy"),
     [
-        (Topology(nodes=2), "asks for 2 nodes, and this machine is one", "set nodes = 1"),
+        (Topology(nodes=2), "requires 2 nodes; this machine is one", "set nodes = 1"),
         (
             Topology(ranks_per_node=2, cpus_per_rank=33),
             "2 ranks with 33 CPUs each need 66, and node017 has 64",
@@ -308,10 +308,10 @@ def test_a_python_by_any_path_is_a_python(program: str) -> None:
             "100 ranks with 65 CPUs each need 6500, and node017 has 64",
             "set cpus_per_rank = 1 and ranks_per_node = 64 or fewer",
         ),
-        (Topology(gpus_per_rank=1), "asks for 1 GPUs on a node, and node017 has 0", "set gpus_per_rank = 0"),
+        (Topology(gpus_per_rank=1), "requires 1 GPUs per node; node017 has 0", "set gpus_per_rank = 0"),
         (
             Topology(ranks_per_node=3, gpus_per_rank=2),
-            "asks for 6 GPUs on a node, and node017 has 0",
+            "requires 6 GPUs per node; node017 has 0",
             "set gpus_per_rank = 0",
         ),
     ],

@@ -262,7 +262,7 @@ def test_an_image_is_found_by_all_its_names(store: Store) -> None:
     for text in ("mine", image.digest, "d" * 8, "debian:12", "docker://debian:12", "docker.io/debian:12"):
         assert locate.in_store(text, store, folder="/") == image
     assert locate.in_store("debian:11", store, folder="/") is None
-    with pytest.raises(StoreError, match="there is no image 'Not A Reference'"):
+    with pytest.raises(StoreError, match="image 'Not A Reference' not found"):
         locate.in_store("Not A Reference", store, folder="/")
 
 

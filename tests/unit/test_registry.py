@@ -65,19 +65,19 @@ def test_every_launcher_says_who_starts_the_ranks() -> None:
 def test_an_unknown_name_is_refused_with_what_was_meant(group: str, wrong: str, right: str) -> None:
     with pytest.raises(PlanError) as caught:
         LOADERS[group](wrong)
-    assert caught.value.message == f"there is no {group[:-1]} {wrong!r}; did you mean {right!r}?"
+    assert caught.value.message == f"unknown {group[:-1]} {wrong!r}; did you mean {right!r}?"
     assert caught.value.remedy == f"the {group} are: {', '.join(registry.names(group))}"
 
 
 def test_nothing_is_guessed_when_nothing_is_near() -> None:
     with pytest.raises(PlanError) as caught:
         registry.engine("zzz")
-    assert caught.value.message == "there is no engine 'zzz'"
+    assert caught.value.message == "unknown engine 'zzz'"
 
 
 @pytest.mark.parametrize("name", ["", "../x", "bareboat.engines.native", "Native"])
 def test_only_a_name_is_a_name(name: str) -> None:
-    with pytest.raises(PlanError, match="there is no engine"):
+    with pytest.raises(PlanError, match="unknown engine"):
         registry.engine(name)
 
 
@@ -101,6 +101,6 @@ def test_a_package_cannot_take_the_name_of_another(group: str, monkeypatch: pyte
     with pytest.raises(UsageError) as caught:
         registry.names(group)
     assert caught.value.message == (
-        f"the package behind 'their_module' adds {group[:-1]} {name!r}, which exists already"
+        f"the package of 'their_module' adds the {group[:-1]} {name!r}, which already exists"
     )
     assert caught.value.remedy

@@ -165,7 +165,7 @@ def test_every_number_of_the_verdict_is_on_the_page() -> None:
     assert f"{c.runs} of 10 planned" in text
     for metric in analysis.metrics:
         assert metric.name in text
-    assert "told beside, not the verdict" in text
+    assert "secondary metric" in text
     assert "The frequency could not be fixed." in text
 
 
@@ -240,7 +240,7 @@ def test_a_phase_of_no_time_and_a_lone_hiccup_do_not_break_the_axes() -> None:
         phases = msgspec.structs.replace(r.phases, process_start_s=0.0)
         changed.append(msgspec.structs.replace(r, phases=phases, windows=(slow, *r.windows[1:])))
     page = Page(render_report([(study, changed, make_analysis(study, changed))]))
-    assert "lie beyond the axis" in page.text
+    assert "are beyond the axis" in page.text
 
 
 def test_several_studies_stand_under_one_overview() -> None:

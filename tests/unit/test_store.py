@@ -290,10 +290,10 @@ def test_two_images_of_one_beginning_are_not_one(store: Store) -> None:
     "name", ["", ".", "..", "-x", "a/b", "/etc/passwd", "a b", "ü", "a\n", "x" * 129, "\0"]
 )
 def test_bad_names_are_refused(store: Store, name: str) -> None:
-    with pytest.raises(UsageError, match="is not a name for an image") as caught:
+    with pytest.raises(UsageError, match="is not a valid image name") as caught:
         store.name_image(name, fake_digest("a"))
     assert caught.value.remedy
-    with pytest.raises(UsageError, match="is not the name of a run"):
+    with pytest.raises(UsageError, match="is not a run name"):
         store.run(name)
     assert not store.root.exists()
 
@@ -383,7 +383,7 @@ def test_an_image_without_its_layer_is_no_image(store: Store) -> None:
     lost = store.layer(image.layers[0].diff_id)
     lost.rename(lost.with_name("gone"))
     assert not store.has_image(image.digest)
-    with pytest.raises(StoreError, match="lacks layer") as caught:
+    with pytest.raises(StoreError, match="is missing from the store") as caught:
         store.image(image.digest)
     assert caught.value.remedy == "bareboat capture --fresh"
 
@@ -416,7 +416,7 @@ def test_a_name_that_was_half_written_when_the_machine_went_down_is_unknown(stor
     image = put(store, file="x")
     store.name_image("digits", image.digest)
     (store.root / "names" / "digits").write_bytes(b"")
-    with pytest.raises(StoreError, match="there is no image 'digits'"):
+    with pytest.raises(StoreError, match="image 'digits' not found"):
         store.image("digits")
 
 
@@ -442,7 +442,7 @@ def test_canonical_json_is_canonical() -> None:
 
 
 def test_a_missing_record_is_told(store: Store) -> None:
-    with pytest.raises(StoreError, match=r"there is no study\.json") as caught:
+    with pytest.raises(StoreError, match=r"study\.json not found") as caught:
         store.read(store.run("r") / "study.json", Image)
     assert caught.value.remedy
 
@@ -567,7 +567,7 @@ def test_a_store_of_somebody_else_is_refused(store: Store, mode: int, use: str) 
     finally:
         for folder in reversed(folders):
             folder.chmod(0o700)
-    assert stdout.startswith(f"4 this user may not use the store {store.root} | "), stdout + stderr
+    assert stdout.startswith(f"4 you may not use the store {store.root} | "), stdout + stderr
     assert "BAREBOAT_STORE" in stdout
 
 
@@ -611,7 +611,7 @@ def test_the_second_of_two_is_refused_and_a_kill_releases(store: Store) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
         with (
-            pytest.raises(StoreError, match=f"another bareboat is at work on {run_id}"),
+            pytest.raises(StoreError, match=f"another bareboat process uses {run_id}"),
             store.locked(run_id),
         ):
             pass

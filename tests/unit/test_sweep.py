@@ -68,12 +68,12 @@ def test_placeholders_and_braces() -> None:
     assert "".join(map(str, sweep.parse('{{"a": {{}}}}', names))) == '{"a": {}}'
     assert sweep.parse("", names) == ()
     for text, message in (
-        ("{lrr}", "there is no {lrr} under \\[sweep\\] for '{lrr}'; did you mean {lr}\\?"),
-        ("${HOME}", "there is no {HOME}"),
-        ("{}", "there is no {}"),
-        ("a{", "a brace stands alone"),
-        ("}", "a brace stands alone"),
-        ("{lr", "a brace stands alone"),
+        ("{lrr}", "no {lrr} under \\[sweep\\] for '{lrr}'; did you mean {lr}\\?"),
+        ("${HOME}", "no {HOME} under"),
+        ("{}", "no {} under"),
+        ("a{", "single brace"),
+        ("}", "single brace"),
+        ("{lr", "single brace"),
     ):
         with pytest.raises(UsageError, match=message) as caught:
             sweep.parse(text, names)
@@ -143,11 +143,11 @@ def test_a_job_file_with_a_sweep(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "line"),
     [
-        ('command = ["true", "{rl}"]\n[sweep]\nlr = [1]', "there is no {rl}", None),
-        ('command = ["true"]\n[environment]\nA = "{x}"\n[sweep]\nlr = [1]', "there is no {x}", 3),
+        ('command = ["true", "{rl}"]\n[sweep]\nlr = [1]', "no {rl} under", None),
+        ('command = ["true"]\n[environment]\nA = "{x}"\n[sweep]\nlr = [1]', "no {x} under", 3),
         ('command = ["true"]\n\n[sweep]\nlr = 1', "sweep.lr is not a list", 3),
         ('sweep = 3\ncommand = ["true"]', "sweep must be a table", 1),
-        ('command = ["python", "{what}.py"]\n[sweep]\nwhat = ["here", "gone"]', "there is no gone.py", None),
+        ('command = ["python", "{what}.py"]\n[sweep]\nwhat = ["here", "gone"]', "gone.py not found", None),
     ],
 )
 def test_a_mistake_in_a_sweep_is_told_with_its_line(
@@ -235,7 +235,7 @@ def test_no_limit_where_there_are_no_arrays(facts: dict[str, Any]) -> None:
 def test_more_points_than_an_array_may_have_are_refused_beforehand() -> None:
     facts = {"settings": {"max_array": "5"}}
     for name in ("slurm", "gridengine"):
-        with pytest.raises(PlanError, match="6 points, and an array job of this cluster at most 5") as caught:
+        with pytest.raises(PlanError, match="6 points; an array job on this cluster has at most 5") as caught:
             planned(name, facts=facts)
         assert "5 points or fewer" in (caught.value.remedy or "")
 

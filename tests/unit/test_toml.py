@@ -185,7 +185,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_likeliest_meaning(tmp_pat
     with pytest.raises(UsageError, match=r"unknown key 'comand'; did you mean 'command'\?") as caught:
         file.check_keys(file.values, ["command", "name"])
     assert caught.value.context == f"{file.path}, line 3"
-    assert caught.value.remedy == "the keys here are: command, name"
+    assert caught.value.remedy == "known keys: command, name"
 
 
 def test_an_unknown_key_of_a_table_is_sought_in_that_table(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_an_unknown_key_of_a_table_is_sought_in_that_table(tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"unknown key 'node' under \[topology\]; did you mean") as caught:
         file.check_keys(file.values["topology"], ["nodes", "ranks"], "topology")
     assert caught.value.context == f"{file.path}, line 4"
-    assert caught.value.remedy == "the keys under [topology] are: nodes, ranks"
+    assert caught.value.remedy == "known keys under [topology]: nodes, ranks"
 
 
 def test_nothing_is_guessed_when_nothing_is_near(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_an_odd_line_costs_no_good_one(odd: str, at: int) -> None:
     )
     assert [(each.name, each.nodes, each.cpus_per_node) for each in found] == [("main", 4, 64), ("gpu", 2, 8)]
     assert len(remarks) == 2
-    assert all("printed a line that is not understood" in remark for remark in remarks)
+    assert all("printed a line that cannot be parsed" in remark for remark in remarks)
 
 
 def test_many_odd_lines_are_counted() -> None:

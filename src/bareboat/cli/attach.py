@@ -18,12 +18,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """The exit code is that of the shell."""
+    """Exit with the shell's exit code."""
     from bareboat import submission, sweeps
 
     if context.options.json:
-        raise UsageError("attach is a shell: there is nothing to print as JSON", remedy="leave --json out")
+        raise UsageError("attach opens a shell and has no JSON output", remedy="leave --json out")
     run_id = newest(context)
     if sweeps.find(context.store, run_id) is not None:
-        raise UsageError(f"{run_id} is a sweep", remedy=f"name one of its points: bareboat attach {run_id}.0")
+        raise UsageError(
+            f"cannot attach to the sweep {run_id}",
+            remedy=f"name one of its points: bareboat attach {run_id}.0",
+        )
     return submission.attach(context.store, run_id, host=context.options.host)

@@ -1,4 +1,4 @@
-"""bareboat cancel: end runs that wait or run."""
+"""bareboat cancel: cancel pending or running runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLE = "bareboat cancel digits-20261120-101500"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs, or names of jobs (default: the newest)")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs or job names (default: the newest)")
     add_dry_run(parser)
 
 
@@ -26,17 +26,17 @@ def run(context: Context) -> int:
     for status in found:
         run_id = status.submission.run_id
         if status.over:
-            console.note(f"{run_id} is over already, with exit code {status.exit_code}")
+            console.note(f"{run_id} already finished with exit code {status.exit_code}")
         elif context.options.dry_run:
             for each in [status] if status.submission.job_id else status.points or [status]:
                 made = each.submission
                 argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
-                console.note(f"would end {made.run_id}: {' '.join(argv)}")
+                console.note(f"would cancel {made.run_id}: {' '.join(argv)}")
                 ended.append(made)
         else:
             sweeps.cancel(context.store, run_id)
             ended.append(status.submission)
-            console.note(f"told {status.submission.scheduler} to end {run_id}")
+            console.note(f"requested cancellation of {run_id}")
     if context.options.json:
         console.result_json(
             [{"run_id": each.run_id, "scheduler": each.scheduler, "job_id": each.job_id} for each in ended]

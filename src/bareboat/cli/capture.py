@@ -1,4 +1,4 @@
-"""bareboat capture: the environment as it stands, as an OCI image in the store."""
+"""bareboat capture: store the active environment as an OCI image."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="a file or folder to take along (repeatable)",
+        help="include this file or directory (repeatable)",
     )
     parser.add_argument(
         "--compiler",
         action="store_true",
-        help="take along this machine's C and C++ compiler, for torch.compile, Triton and others",
+        help="include this machine's C and C++ compilers, e.g. for torch.compile or Triton",
     )
-    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
-    parser.add_argument("--save", metavar="FILE", help="also write it as an OCI archive, for other tools")
-    parser.add_argument("--fresh", action="store_true", help="read every file again, changed or not")
+    parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
+    parser.add_argument("--save", metavar="FILE", help="also write an OCI archive for other tools")
+    parser.add_argument("--fresh", action="store_true", help="read all files again, even unchanged ones")
     add_dry_run(parser)
 
 
@@ -88,7 +88,8 @@ def _dry_run(context: Context, request: CaptureRequest) -> int:
     else:
         console.result(
             f"would capture {found.interpreter.executable} (Python {found.interpreter.version}): "
-            f"{found.size_bytes / 1e6:,.0f} MB, {found.inodes:,} files and folders, into {context.store.root}"
+            f"{found.size_bytes / 1e6:,.0f} MB, {found.inodes:,} files and directories, "
+            f"into {context.store.root}"
         )
     return 0
 
@@ -96,8 +97,8 @@ def _dry_run(context: Context, request: CaptureRequest) -> int:
 def _text(image: Image, *, made: bool, saved: str | None) -> str:
     lines = [
         console.bold(image.digest),
-        f"  {'captured' if made else 'unchanged since it was captured'}: Python {image.python_version}, "
-        f"glibc {image.glibc}, {image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders",
+        f"  {'captured' if made else 'unchanged since the last capture'}: Python {image.python_version}, "
+        f"glibc {image.glibc}, {image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories",
     ]
     for layer in image.layers:
         lines.append(
@@ -107,8 +108,8 @@ def _text(image: Image, *, made: bool, saved: str | None) -> str:
     if image.frameworks:
         lines.append("  " + ", ".join(f"{name} {version}" for name, version in image.frameworks.items()))
     if image.unresolved_libraries:
-        lines.append(f"  libraries that are nowhere on this machine: {', '.join(image.unresolved_libraries)}")
-    lines += [f"  left out: {text}" for text in image.notes]
+        lines.append(f"  libraries not found on this machine:  {', '.join(image.unresolved_libraries)}")
+    lines += [f"  not included:  {text}" for text in image.notes]
     if saved:
-        lines.append(f"  written to {saved}")
+        lines.append(f"  wrote {saved}")
     return "\n".join(lines)

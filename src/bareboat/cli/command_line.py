@@ -1,4 +1,4 @@
-"""The command line, read with argparse. Its mistakes are errors in our own words, with what is allowed."""
+"""The command line, parsed with argparse. Mistakes are UsageErrors that list the allowed values."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from bareboat.nearest import nearest
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-#: What argparse says about a flag -> what is wrong, and what to do.
+#: argparse's message about a flag -> our message and remedy.
 _MISTAKES = (
     (r"argument (?P<flag>\S+): expected (one|at least one|\d+) argument", "{flag} has no value",
      "{flag} {value}"),
     (r"argument (?P<flag>\S+): ignored explicit argument", "{flag} takes no value", "{prog} {flag}"),
     (r"argument (?P<flag>\S+): not allowed with argument (?P<other>\S+)",
-     "{flag} and {other} exclude each other", "leave one of them out"),
-    (r"the following arguments are required: (?P<flag>.+)", "missing: {flag}", "{example}"),
-    (r"one of the arguments (?P<flag>.+) is required", "missing: one of {flag}", "{example}"),
+     "{flag} and {other} cannot be used together", "remove one of them out"),
+    (r"the following arguments are required: (?P<flag>.+)", "missing argument: {flag}", "{example}"),
+    (r"one of the arguments (?P<flag>.+) is required", "missing argument: one of {flag}", "{example}"),
 )  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
-    """Mistakes are UsageErrors, which name what is likely meant."""
+    """Raise UsageErrors with suggestions instead of exiting."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         found, left = super().parse_known_args(given, namespace)
         if left:
             self._check_flags(left)
-            raise UsageError(f"{self.prog} takes no further {left[0]!r}", remedy=self._example())
+            raise UsageError(f"{self.prog}: too many arguments: {left[0]!r}", remedy=self._example())
         return found, left
 
     def error(self, message: str) -> NoReturn:
@@ -55,10 +55,10 @@ class Parser(argparse.ArgumentParser):
                 words |= {"value": str(action.metavar) if action else "VALUE", "example": self._example()}
                 words["prog"] = self.prog
                 raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
-        raise UsageError(f"these arguments of {self.prog} do not go together", remedy=self._example())
+        raise UsageError(f"{self.prog}: these arguments cannot be combined", remedy=self._example())
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        """Help and the version: argparse would ignore that they cannot be written."""
+        """Print help or the version. argparse would ignore write errors."""
         show = console.note if file is sys.stderr else console.result
         show(message.rstrip("\n"))
 
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         if near is None and os.path.isfile(value):
             raise UsageError(f"{value!r} is a file, not a verb", remedy=f"bareboat run {shlex.quote(value)}")
         raise UsageError(
-            f"there is no {str(action.metavar).lower()} {value!r} of {self.prog}"
+            f"{self.prog} has no {str(action.metavar).lower()} {value!r}"
             + (f"; did you mean {near!r}?" if near else ""),
             remedy=f"{self.prog} {near} --help" if near else f"{self.prog} --help",
         )
@@ -111,12 +111,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def number(flag: str, key: str = "") -> Callable[[str], Any]:
-    """Reads the number of a flag; its range is that of the job file's key, or the flag's own."""
+    """The parser of a flag's number, in the range of the job file's key or of the flag."""
     return lambda text: ranges.parse(key or flag, text, name=flag)
 
 
 def check_empty(argv: Sequence[str]) -> None:
-    """Raise UsageError for an empty value: mostly an environment variable that is not set."""
+    """Raise UsageError for an empty value, usually from an environment variable that is not set."""
     for at, word in enumerate(argv):
         flag, equals, value = word.partition("=") if word.startswith("--") else ("", "=", word)
         if not equals or value.strip():
@@ -124,14 +124,16 @@ def check_empty(argv: Sequence[str]) -> None:
         if not flag and at and argv[at - 1].startswith("-"):
             flag = argv[at - 1]
         raise UsageError(
-            f"{flag or 'an argument'} is empty; is an environment variable not set?",
+            f"{flag or 'an argument'} is empty; check that your environment variables are set",
             context=f"{shlex.join(['bareboat', *argv])[:1000]}",
-            remedy=f"give {flag} a value, or leave it out" if flag else "leave it out, or set the variable",
+            remedy=f"give {flag} a value, or remove it"
+            if flag
+            else "remove it, or set the environment variable",
         )
 
 
 def _not_a_job(word: str) -> str | None:
-    """What the word is instead of a job file; None where it may be one."""
+    """What the argument is instead of a job file; None where it may be a job file."""
     if word.endswith(".py"):
         return "is a Python script"
     if word.endswith(".sh"):

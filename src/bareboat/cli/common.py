@@ -1,4 +1,4 @@
-"""What several verbs share: their flags, and the way from a job file to a plan."""
+"""Flags shared by several commands, and the steps from a job file to a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.errors import ImageError, StoreError, UsageError
 
-if TYPE_CHECKING:  # `bareboat --help` builds every verb's parser, and must stay quick on a login node
+if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
     from bareboat.config import Settings
     from bareboat.images.oci.reference import Reference
     from bareboat.images.transfer.locate import Access
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `bareboat --help` builds every verb's parser, and must stay
 
 
 class Context(NamedTuple):
-    """What every verb is given."""
+    """The arguments of every command."""
 
     options: argparse.Namespace
     settings: Settings
@@ -33,35 +33,35 @@ class Context(NamedTuple):
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """The flags that every verb has."""
+    """Add the flags of every command."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--store", metavar="DIR", help="where images, runs and records are kept")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every command that is run")
+    parser.add_argument("--store", metavar="DIR", help="directory of images, runs and records")
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not show progress")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show each command that Bareboat runs")
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """What the job is run with: its engine and its launcher."""
+    """Add the flags of the engine and the launcher."""
     parser.add_argument(
         "--engine",
         metavar="NAME[:MODE]",
-        help="run with this engine, in this of its modes; native is no container",
+        help="engine to use, optionally in a given mode; native: no container",
     )
-    parser.add_argument("--launcher", metavar="NAME", help="start the ranks with this launcher")
+    parser.add_argument("--launcher", metavar="NAME", help="launcher that starts the ranks")
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--writable", action="store_true", help="let the command write anywhere; what it writes vanishes"
+        "--writable", action="store_true", help="let the command write anywhere; changes are discarded"
     )
     parser.add_argument(
         "--form",
         choices=("tree", "file"),
-        help="the image as a tree of files, or as one file (SIF, squashfs) for engines that run that",
+        help="image as a directory, or as one file (SIF, squashfs) where the engine supports it",
     )
 
 
@@ -72,23 +72,23 @@ SCHEDULING = (
 
 
 def add_scheduling(parser: argparse.ArgumentParser) -> None:
-    """What is asked of a scheduler; each goes over the job file."""
+    """Add the scheduler flags; each overrides the job file."""
     for name, meaning in (
-        ("scheduler", "hand the job to this scheduler"),
+        ("scheduler", "submit to this scheduler"),
         ("partition", "partition or queue"),
-        ("account", "account or project that pays"),
+        ("account", "account or project to charge"),
         ("qos", "quality of service"),
         ("reservation", "reservation to run in"),
-        ("constraint", "features that the nodes must have"),
+        ("constraint", "required node features"),
     ):
         parser.add_argument(f"--{name}", metavar="NAME", help=meaning)
     parser.add_argument(
         "--delivery",
         choices=("auto", "shared", "node"),
-        help="ranks read the image from the shared store, or each node brings it to itself once",
+        help="read the image from the shared store, or copy it to node-local storage",
     )
     parser.add_argument(
-        "--node-scratch", metavar="DIR", help="the folder of each node that images are brought to (/tmp)"
+        "--node-scratch", metavar="DIR", help="node-local directory for image copies (default: /tmp)"
     )
 
 
@@ -97,24 +97,24 @@ def add_at_once(parser: argparse.ArgumentParser) -> None:
         "--at-once",
         metavar="N",
         type=number("--at-once"),
-        help="of a sweep's points no more than N at the same time",
+        help="run at most N sweep points at a time",
     )
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Which images are accepted."""
+    """Add the flags that decide which images are accepted."""
     parser.add_argument(
         "--require-digest",
         action="store_true",
         default=None,
-        help="refuse references to images without a digest",
+        help="reject image references without a digest",
     )
     add_policy(parser)
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--policy", metavar="FILE", help="the signature policy, in the form of containers-policy.json(5)"
+        "--policy", metavar="FILE", help="signature policy, in the format of containers-policy.json(5)"
     )
 
 
@@ -122,27 +122,29 @@ def add_python(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python",
         metavar="PATH",
-        help="the interpreter whose environment is captured (default: the active one)",
+        help="Python interpreter of the environment to capture (default: the active one)",
     )
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE | -- COMMAND", nargs="?", help="the job file, in TOML; or any command, after --"
+        "file", metavar="FILE | -- COMMAND", nargs="?", help="job file (TOML), or a command after --"
     )
     parser.add_argument(
-        "--image", metavar="REF", help="run in this image; without a FILE or a command, what the image runs"
+        "--image",
+        metavar="REF",
+        help="image to run in; without FILE or a command, run the image's own command",
     )
     parser.add_argument(
         "--env-from",
         metavar="NAME",
         action="append",
-        help="pass this environment variable on by name; its value is written down nowhere",
+        help="pass this environment variable to the job; its value is never stored",
     )
 
 
 def read_job(context: Context) -> Job:
-    """The job of FILE or of `-- COMMAND`, with the flags over it."""
+    """The job of FILE or `-- COMMAND`, with the flags applied."""
     import msgspec
 
     from bareboat import jobfile
@@ -150,7 +152,7 @@ def read_job(context: Context) -> Job:
     options = context.options
     command = getattr(options, "command", None)
     if options.file and command:
-        raise UsageError("both a job file and a command were given", remedy="give one: FILE, or -- COMMAND")
+        raise UsageError("a job file and a command were both given", remedy="give one: FILE, or -- COMMAND")
     if options.file:
         job = jobfile.read_job(Path(options.file), context.settings, image=options.image)
     elif command or options.image:
@@ -158,7 +160,7 @@ def read_job(context: Context) -> Job:
             command or (), context.settings, workdir=os.getcwd(), image=options.image
         )
     else:
-        raise UsageError("there is nothing to run", remedy="name a job file, or a command after --")
+        raise UsageError("nothing to run", remedy="give a job file, or a command after --")
     if named := getattr(options, "env_from", None):
         names = tuple(dict.fromkeys((*job.environment_from, *named)))
         job = msgspec.structs.replace(job, environment_from=names)
@@ -168,7 +170,7 @@ def read_job(context: Context) -> Job:
         job = msgspec.structs.replace(job, form=options.form)
     if (at_once := getattr(options, "at_once", None)) is not None:
         if job.sweep is msgspec.UNSET:
-            raise UsageError("--at-once is for sweeps, and the job has no [sweep]", remedy="leave it out")
+            raise UsageError("--at-once needs a sweep, and the job has no [sweep]", remedy="remove --at-once")
         job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
     for name in ("engine", "launcher", "scheduler"):
         if name != "scheduler" or hasattr(options, "scheduler"):
@@ -193,7 +195,8 @@ def read_job(context: Context) -> Job:
 
 
 def _over(context: Context, name: str, value: str | None) -> str | None:
-    """A setting over the job's value: a flag's or a variable's always, a file's where the job has none."""
+    """Combine a setting with the job's value: flags and environment variables override it; a file's setting
+    applies only where the job has none."""
     setting = context.settings.settings[name]
     if not setting.value or (value is not None and not setting.source.startswith(("flag", "environment"))):
         return value
@@ -214,7 +217,7 @@ def probe_site(context: Context, *, thorough: bool = False) -> Site:
 
 
 def registry_access(context: Context) -> Access:
-    """How this site's registries are reached, by its settings."""
+    """How to reach this site's registries, from the settings."""
     from bareboat.images.transfer import locate
 
     settings = context.settings
@@ -228,8 +231,8 @@ def registry_access(context: Context) -> Access:
 
 
 def _bring(context: Context, job: Job, machine: str) -> Image:
-    """The image that the job names: the one in the store, or pulled now for this `machine` (uname -m), unless
-    the verb only looks."""
+    """The image that the job names: from the store, or pulled for this `machine` (uname -m) unless nothing
+    may be changed."""
     from bareboat.images.transfer import locate
 
     folder = os.getcwd()
@@ -247,8 +250,8 @@ def _bring(context: Context, job: Job, machine: str) -> Image:
             return image
         if is_only_looking(context):
             raise ImageError(
-                f"the signature policy does not accept {job.image} as it is in the store",
-                context="it was not checked by the policy that holds now, or the policy rejects it",
+                f"the signature policy has not accepted the stored image {job.image}",
+                context="it was not checked against the current policy, or the policy rejects it",
                 remedy=f"bareboat image pull {shlex.quote(str(source))}   # checks it",
             )
         found = source
@@ -256,8 +259,8 @@ def _bring(context: Context, job: Job, machine: str) -> Image:
         found = locate.read(job.image, folder=folder)
     if image is None and is_only_looking(context):
         raise StoreError(
-            f"there is no image {job.image!r} in the store {context.store.root}",
-            remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit, prove do it too",
+            f"image {job.image!r} not found in the store {context.store.root}",
+            remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
         )
     from bareboat.images.layers.limits import Limits
     from bareboat.images.transfer.obtain import obtain
@@ -277,8 +280,8 @@ def _bring(context: Context, job: Job, machine: str) -> Image:
 
 
 def _policy_source(context: Context, text: str, image: Image) -> Reference | None:
-    """Where an image of the store must be checked again, since the signature policy has not accepted it;
-    None when it has, or when the image was made here."""
+    """Where to pull a stored image from to check it against the signature policy; None when the policy has
+    accepted it or the image was made here."""
     from bareboat.images.signatures import place
 
     if place.requires_nothing(context.settings["policy"], os.environ):
@@ -301,11 +304,11 @@ def _policy_source(context: Context, text: str, image: Image) -> Reference | Non
 
 
 def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image]:
-    """The job, this site, and the job's image: what a plan is made of.
+    """The job, this site, and the job's image: the inputs of a plan.
 
-    `capture` takes the environment as it stands, unless that is in the store. A job for bare metal needs
-    no more than a description of it, unless it is wanted `always`. What cannot run is refused before time
-    and space are spent on a capture.
+    `capture` stores the active environment unless it is stored already. A bare-metal job needs only a
+    description of it, unless `always`. Jobs that cannot run are refused before a capture spends time and
+    space.
     """
     import msgspec
 
@@ -318,7 +321,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
         check_set(job)
     if context.options.verb == "prove" and job.sweep is not msgspec.UNSET:
         raise UsageError(
-            "a proof measures one job, and this is a sweep of many", remedy="take [sweep] out of the job file"
+            "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
         )
     site = probe_site(context)
     if context.options.verb == "submit" and job.scheduler in (None, "local"):
@@ -353,14 +356,14 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     if made and not context.options.quiet:
         console.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
-            f"{image.inodes:,} files and folders"
+            f"{image.inodes:,} files and directories"
         )
     return job, site, _with_site_layer(context, job, image, site)
 
 
 def in_allocation(context: Context, job: Job) -> Job:
-    """The job as it runs in the scheduler's job in which this command was called: `run` uses its nodes, and
-    the other verbs say what they use instead."""
+    """The job inside the scheduler job in which this command was called: `run` uses its nodes; the other
+    commands note what they use instead."""
     from bareboat import allocation
 
     verb, found = context.options.verb, allocation.find(os.environ)
@@ -369,11 +372,11 @@ def in_allocation(context: Context, job: Job) -> Job:
     where = f"{found.scheduler} job {found.job_id}"
     if verb == "submit" and not context.options.quiet:
         console.note(
-            f"this shell is in {where}: submit asks for a new job, bareboat run uses this one's nodes"
+            f"this shell is in {where}: submit starts a new job; bareboat run uses the nodes of this one"
         )
     if verb == "prove" and not found.here:
         raise UsageError(
-            f"this shell is in {where}, and this machine is none of its nodes: prove would measure here",
+            f"this shell is in {where}, but not on one of its nodes: prove would measure this machine",
             remedy=shlex.join([*found.start, "--pty", "bareboat", "prove"]) + " …",
         )
     if verb != "run" or (found.here and job.topology.nodes == 1 and job.scheduler is None):
@@ -384,21 +387,21 @@ def in_allocation(context: Context, job: Job) -> Job:
 
     if job.topology.nodes > found.nodes:
         raise PlanError(
-            f"the job asks for {job.topology.nodes} nodes, and {where} has {found.nodes}",
+            f"the job needs {job.topology.nodes} nodes, but {where} has {found.nodes}",
             remedy=f"set nodes = {found.nodes} under [topology], or bareboat submit",
         )
     if job.sweep is not msgspec.UNSET:
         raise UsageError(
-            f"this shell is in {where}, whose nodes a sweep does not share out",
+            f"a sweep cannot share the nodes of {where}, in which this shell runs",
             remedy="bareboat submit, or bareboat run on a node of the job",
         )
-    # What would put the job back into the queue would end this shell.
+    # Requeueing the job would terminate this shell.
     scheduling = msgspec.structs.replace(job.scheduling, requeue=False)
     return msgspec.structs.replace(job, scheduler=found.scheduler, scheduling=scheduling)
 
 
 def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Image:
-    """The image, with what is to be added to it for this site. A verb that only looks gets a description."""
+    """The image with this site's layer; only a description of it where nothing may be changed."""
     import msgspec
 
     seen = _with_linked(context, job, image, site)
@@ -425,7 +428,7 @@ def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Im
 
 
 def _with_linked(context: Context, job: Job, image: Image, site: Site) -> Image:
-    """The image with what the files of the job's command say of MPI, which only several ranks depend on."""
+    """The image with MPI facts from the files of the job's command; needed only for several ranks."""
     if job.topology.world_size == 1:
         return image
     import msgspec
@@ -458,7 +461,7 @@ def make_site_layer(
     given: tuple[Path, ...] = (),
     fresh: bool = False,
 ) -> Image:
-    """The image with the layer; what is done is told."""
+    """Make the layer, report it, and return the image with it."""
     from bareboat import site_layer
 
     try:
@@ -476,7 +479,7 @@ def make_site_layer(
 
 
 def _described_with_site_layer(context: Context, job: Job, described: Image, site: Site) -> Image:
-    """What a capture will be like, with what will be added to it."""
+    """The description of a capture with the planned site layer."""
     described = _with_linked(context, job, described, site)
     if not (job.site_layer or described.mpi_users or described.program):
         return described
@@ -495,8 +498,8 @@ def check_set(job: Job) -> None:
     missing = [name for name in job.environment_from if name not in os.environ]
     if missing:
         raise UsageError(
-            f"environment_from names what is not set in this shell: {', '.join(missing)}",
-            remedy=f"export {missing[0]}=…, or leave it out of environment_from",
+            f"environment_from: not set in this shell: {', '.join(missing)}",
+            remedy=f"export {missing[0]}=…, or remove it from environment_from",
         )
 
 
@@ -507,14 +510,14 @@ def is_only_looking(context: Context) -> bool:
 def scheduler_here(site: Site) -> str:
     if not site.schedulers:
         raise UsageError(
-            "there is no scheduler on this machine",
-            remedy="log in to the cluster, or run the job here: bareboat run",
+            "no scheduler found on this machine",
+            remedy="log in to the cluster, or run the job on this machine: bareboat run",
         )
     return site.schedulers[0].name
 
 
 def compute_node(context: Context, job: Job, login: Site) -> Site | None:
-    """What `doctor --compute` saw of the nodes that the job is for; None when it did not look."""
+    """The facts that `doctor --compute` stored about the job's nodes; None where it did not run."""
     from bareboat.model import Site
 
     if job.scheduler in (None, "local"):
@@ -536,7 +539,7 @@ def with_filters(context: Context, site: Site) -> Site:
 
 
 def _with_program(job: Job) -> CaptureRequest:
-    """A command that is no part of the Python environment is captured with it."""
+    """Capture a command outside of the Python environment along with it."""
     import msgspec
 
     from bareboat import execute
@@ -551,7 +554,7 @@ def _with_program(job: Job) -> CaptureRequest:
 
 
 def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
-    """The plan; when it needs the image's flat tree, or the image as one file, that is made."""
+    """Plan the job; unpack the image or write it as one file where the plan needs that."""
 
     import msgspec
 
@@ -562,7 +565,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
     from bareboat.plan import plan
 
     node = compute_node(context, job, site)
-    rootfs = None  # of an environment that was only described, not captured
+    rootfs = None  # None for an environment that is described but not captured
     if image.digest:
         rootfs = present(context.store, image, site, job, node=node)
     before = proofs.gather(context.store) if image.mpis or needs_mpi(image) else ()
@@ -574,7 +577,7 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
         from bareboat.images.deployment import roots
 
         if not context.store.flat(image.digest).is_dir():
-            context.progress.say("making a flat tree of the image")
+            context.progress.say("unpacking the image")
         made = roots.settle(
             context.store,
             image,

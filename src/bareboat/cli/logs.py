@@ -1,4 +1,4 @@
-"""bareboat logs: what a run printed, or prints."""
+"""bareboat logs: show a run's output."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 EXAMPLE = "bareboat logs -f digits-20261120-101500"
 _POLL_S = 0.5
-#: As job scripts and torchrun put a rank's number before its lines.
+#: The prefix with which job scripts and torchrun mark a rank's lines.
 _RANK = re.compile(r"\[rank (\d+)\] (.*)", re.DOTALL)
-#: While there is nothing new, the scheduler is asked so seldom whether the run is over.
+#: Interval of scheduler queries while there is no new output, in seconds.
 _ASK_S = 5.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_run(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run is over")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow the output until the run ends")
     parser.add_argument(
-        "--rank", metavar="N", type=number("--rank"), help="what this rank printed, its errors after it"
+        "--rank", metavar="N", type=number("--rank"), help="show this rank's output, then its error output"
     )
 
 
@@ -49,8 +49,8 @@ def run(context: Context) -> int:
     if made.points:
         if options.follow or options.rank is not None:
             raise UsageError(
-                f"{run_id} is a sweep of {made.points} points",
-                remedy=f"name one of them: bareboat logs -f {run_id}.0",
+                f"{run_id} is a sweep with {made.points} points",
+                remedy=f"name one point: bareboat logs -f {run_id}.0",
             )
         return _of_points(sweeps.logs(context.store, run_id), _Lines() if options.json else None)
     if options.rank is not None:
@@ -63,7 +63,7 @@ def run(context: Context) -> int:
                 _copy(path, 0, _Lines(options.rank) if options.json else None)
         if not any(os.path.lexists(path) for path in paths):
             raise UsageError(
-                f"nothing is kept of rank {options.rank}", remedy="bareboat logs, without --rank"
+                f"no output of rank {options.rank} was kept", remedy="bareboat logs, without --rank"
             )
         return code
     path = submission.output_log(context.store, run_id)
@@ -71,14 +71,14 @@ def run(context: Context) -> int:
         if not os.path.lexists(path):
             (status,) = submission.look(context.store, [run_id])
             if status.over:
-                # Not even Slurm's own words: whoever writes them has to see the folder.
+                # Not even messages from Slurm, which the nodes write into the same directory.
                 raise StoreError(
-                    f"{run_id} has printed nothing: it is {status.state.value}",
+                    f"no output from {run_id}, which is {status.state.value}",
                     context=status.reason,
-                    remedy="bareboat doctor --compute   # whether the nodes see the store",
+                    remedy="bareboat doctor --compute   # checks that the nodes see the store",
                 )
             raise StoreError(
-                f"{run_id} has printed nothing yet: it is {status.state.value}",
+                f"no output yet from {run_id}, which is {status.state.value}",
                 context=status.reason,
                 remedy=f"bareboat logs -f {run_id}",
             )
@@ -88,8 +88,8 @@ def run(context: Context) -> int:
 
 
 class _Lines:
-    """What was printed, as JSON lines {"rank": …, "line": …}; rank is null for what no rank is known to have
-    printed. `more` stands in each of them; `rank`: of all lines."""
+    """Output as JSON lines {"rank": …, "line": …}; rank is null where unknown. `more`: keys of every line;
+    `rank`: of all lines."""
 
     def __init__(self, rank: int | None = None, **more: str) -> None:
         self._rank, self._more, self._rest = rank, more, b""
@@ -100,7 +100,7 @@ class _Lines:
             self._say(line)
 
     def end(self) -> None:
-        """The last line, which may have no end."""
+        """Print the last line, which may lack a newline."""
         if self._rest:
             self._say(self._rest)
             self._rest = b""
@@ -113,7 +113,7 @@ class _Lines:
 
 
 def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
-    """The points' output, one after another, each below its name."""
+    """Print the points' output, one after another, each below its name."""
     for name, path in logs:
         if lines is None:
             console.result(f"==> {name} <==")
@@ -158,12 +158,12 @@ def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank:
 
 
 def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = True) -> int:
-    """What stands in the file from there on goes to stdout as it is; the position behind it. `to_end`: no
-    more will come. Raises StoreError for what is no regular file: a job may put anything in its place."""
+    """Copy the file from `position` on to stdout unchanged; return the new position. `to_end`: the file is
+    complete. Raises StoreError for what is not a regular file, since a job may replace it."""
     try:
         with open(untrusted.open_regular(path), "rb") as stream:
             if os.fstat(stream.fileno()).st_size < position:
-                position = 0  # the job began anew, and so did the file
+                position = 0  # the job restarted and so did its log
             stream.seek(position)
             while data := stream.read(1 << 16):
                 position += len(data)
@@ -184,19 +184,19 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
 
 
 def _of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
-    """Where its output and its errors are."""
+    """The paths of the rank's output and errors."""
     from bareboat import submission
 
     if not 0 <= rank < made.world_size:
         raise UsageError(
-            f"{made.run_id} has {made.world_size} ranks, and no rank {rank}",
+            f"{made.run_id} has no rank {rank}: it has {made.world_size} ranks",
             remedy=f"--rank N, from 0 to {made.world_size - 1}",
         )
-    # The script writes them, or the ranks do, from inside their container.
+    # Written by the script, or by the ranks inside their container.
     folders = [submission.control_folder(store, made.run_id), store.run(made.run_id) / run_folder.RANKS]
     names = [f"{rank}.out", f"{rank}.err"]
     by_ranks = not any(os.path.lexists(folders[0] / "logs" / name) for name in names)
     logs = folders[by_ranks] / "logs"
     if os.path.islink(logs):
-        raise StoreError(f"{logs} is a symbolic link", remedy=f"look at it: ls -l {logs}")
+        raise StoreError(f"{logs} is a symbolic link", remedy=f"ls -l {logs}   # then remove it")
     return [logs / name for name in names]

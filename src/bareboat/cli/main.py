@@ -1,4 +1,4 @@
-"""`bareboat VERB`: reads the command line, runs the verb, and alone turns errors into messages."""
+"""`bareboat COMMAND`: parse the command line and run the command. The only place that prints errors."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from bareboat.cli import command_line, common, console
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.files import failures
 
-#: In the order in which a newcomer meets them. Only the verb asked for is imported: it has `EXAMPLE`,
+#: In the order in which new users need them. Only the requested module is imported: it has `EXAMPLE`,
 #: `add(parser)` for its flags, and `run(context) -> int`.
 VERBS = {
-    "doctor": "what this machine can do, what blocks what, and the command that mends it",
-    "capture": "take the environment as it stands into an OCI image, without Docker",
-    "image": "pull, look at, push, carry and remove images",
-    "plan": "the decisions for a job, with their reasons and the alternatives",
-    "run": "run a job here, and keep a record of it",
-    "submit": "hand a job to the cluster's queue",
-    "status": "how the runs stand that were handed to a queue",
-    "logs": "what a run printed, or prints",
-    "wait": "wait for a run's end, and end with its exit code",
-    "cancel": "end runs that wait or run",
+    "doctor": "show what this machine supports, and how to fix what is missing",
+    "capture": "store the active environment as an OCI image, without Docker",
+    "image": "pull, inspect, push, copy and remove images",
+    "plan": "show the decisions for a job, their reasons and the alternatives",
+    "run": "run a job on this machine and record it",
+    "submit": "submit a job",
+    "status": "show submitted runs",
+    "logs": "show a run's output",
+    "wait": "wait for a run and exit with its exit code",
+    "cancel": "cancel pending or running runs",
     "attach": "open a shell in the container of a running job",
-    "site": "this cluster's settings, once for all jobs, in one file to share",
-    "prove": "measure what the container costs a job, against bare metal",
-    "report": "what studies found, as text and as one HTML page; without a name, the list of runs",
-    "config": "every setting, its value, and where it came from",
-    "store": "where images and runs are kept, and who may use it",
-    "trust": "believe a project's settings, or a place that others may write to",
+    "site": "manage site settings shared by all jobs",
+    "prove": "measure a container's cost for a job, compared with bare metal",
+    "report": "show a study's results as text and HTML; without a name, list runs",
+    "config": "show settings and where each comes from",
+    "store": "show or create a store of images and runs, and set who may use it",
+    "trust": "trust a project's settings, or a store below directories that others can write to",
 }
 
 
 def main(argv: list[str]) -> int:
-    """Run one verb; return the exit code."""
+    """Run one command; return the exit code."""
     argv, command = _split(argv)
     console.log_to_stderr()
     store = None
@@ -52,9 +52,9 @@ def main(argv: list[str]) -> int:
             logging.getLogger("bareboat").setLevel(logging.DEBUG)
         if command and options.verb not in ("prove", "run", "plan", "submit"):
             raise UsageError(
-                f"{options.verb} takes no command after --", remedy=f"bareboat {options.verb} --help"
+                f"{options.verb} does not take a command after --", remedy=f"bareboat {options.verb} --help"
             )
-        if options.verb == "trust":  # it is there for those whose settings are not believed
+        if options.verb == "trust":  # it must work where settings are not trusted
             return int(_module("trust").run(options))
         from bareboat import access, config, execute
         from bareboat.store import Store
@@ -65,9 +65,9 @@ def main(argv: list[str]) -> int:
         try:
             settings = config.resolve(vars(options), folder=here, environment=os.environ, ask=ask)
         except BareboatError as error:
-            if options.verb != "doctor":  # which shows what is wrong here: this is a part of it
+            if options.verb != "doctor":  # doctor reports the problem itself
                 raise
-            # A flag's mistake is not one of a file, and is raised here.
+            # Mistakes in flags, unlike those in files, are raised here.
             settings = config.resolve(vars(options), folder=None, environment=os.environ, with_site=False)
             console.show_error(error)
             damage = error.code
@@ -86,13 +86,13 @@ def main(argv: list[str]) -> int:
         console.show_error(error)
         return error.code
     except Terminated as error:
-        _tell_stop("told to end", error)
+        _note_stop("terminated", error)
         return error.code
     except KeyboardInterrupt as error:
-        _tell_stop("stopped", error)
+        _note_stop("stopped", error)
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone: nobody is left to tell. https://docs.python.org/3/library/signal.html
+        # The reader closed the pipe. https://docs.python.org/3/library/signal.html
         console.discard(sys.stdout)
         return 141
     except Exception as error:
@@ -104,31 +104,31 @@ def main(argv: list[str]) -> int:
         console.show_error(
             BareboatError(
                 f"unexpected {type(error).__name__}: {error}",
-                remedy="repeat with --verbose, and report what it prints: this is a bug in Bareboat",
+                remedy="this is a bug in Bareboat: repeat with --verbose and report the output",
             )
         )
         return 70
 
 
 def entry() -> None:
-    """The console script."""
+    """Entry point of the console script."""
     console.open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # An argument or a path that is not UTF-8 is printed as the bytes that it is. What another encoding
-        # (of LC_ALL=C, with Python's UTF-8 mode off) cannot take is escaped as JSON escapes it.
+        # Arguments and paths that are not UTF-8 are printed as their bytes. What the encoding cannot hold
+        # (LC_ALL=C with Python's UTF-8 mode off) is escaped as in JSON.
         utf8 = sys.stdout.encoding.lower() == "utf-8"
         sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
     sys.exit(console.exit_code(main(sys.argv[1:])))
 
 
-def _tell_stop(how: str, error: BaseException) -> None:
-    """A scheduler's runs, whose names are the notes of the exception, do not end with Bareboat."""
-    left = getattr(error, "__notes__", None) or ["everything it had started has ended"]
+def _note_stop(how: str, error: BaseException) -> None:
+    """Note what goes on: a scheduler's runs, the notes of the exception, do not end with Bareboat."""
+    left = getattr(error, "__notes__", None) or ["all processes that it started have ended"]
     console.note(f"\nbareboat: {how}; {'; '.join(left)}")
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--`, and the command after it."""
+    """The arguments before the first `--`, and the command after it."""
     if "--" not in argv:
         return argv, []
     at = argv.index("--")
@@ -136,16 +136,18 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_order(argv: list[str]) -> None:
-    """A flag of a verb's before it would be told of as an unknown flag, or its value as an unknown verb."""
+    """Raise UsageError for a command's flag before the command, which argparse would call unknown."""
     verb = next((word for word in argv if word in VERBS), None)
     if verb and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version"):
-        raise UsageError(f"{argv[0]} stands before the verb", remedy=f"bareboat {verb} {argv[0]} …")
+        raise UsageError(
+            f"{argv[0]} is a flag of {verb!r} and goes after it", remedy=f"bareboat {verb} {argv[0]} …"
+        )
 
 
 def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = command_line.Parser(
         prog="bareboat",
-        description="Run any environment on any cluster, rootless, and prove what the container costs.",
+        description="Run any environment on any cluster, rootless, and measure the container's cost.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"bareboat {__version__}")

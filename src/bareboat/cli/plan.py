@@ -1,4 +1,4 @@
-"""bareboat plan: the decisions with their reasons, or the job script."""
+"""bareboat plan: show the decisions with their reasons, or the job script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLE = "bareboat plan --script job.toml > job.sh && bash job.sh"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_job(parser)
-    parser.add_argument("--script", action="store_true", help="print the job script, in plain bash")
+    parser.add_argument("--script", action="store_true", help="print the job script (bash)")
     add_engine(parser)
     add_scheduling(parser)
     add_at_once(parser)
@@ -40,20 +40,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     if context.options.script and context.options.json:
-        raise UsageError("--script and --json exclude each other", remedy="leave one of them out")
+        raise UsageError("--script and --json cannot be used together", remedy="remove one of them")
     job, site, image = prepare(context)
     if context.options.script and image.site_layer is not None and not image.site_layer.made:
         raise StoreError(
-            "there is no script before the site layer is made: it leads to the image's files",
+            "no script without the site layer: the script needs its path",
             remedy=context.store.how_to_get(image),
         )
     plan = make_plan(context, job, image, site)
     if context.options.script:
-        # A container can write to the working folder; the store is kept from it.
+        # The container can write to the working directory, so it must not hold the store.
         runs = None if plan.image_digest is None else str(context.store.own / "by-hand")
         console.script(render.script(plan, runs=runs))
         if job.sweep is not UNSET and not context.options.quiet:
-            console.note("its points are in a table beside it, which run and submit write")
+            console.note("the script reads the points from a table that run and submit write")
     elif context.options.json:
         console.result_json(render.shown(plan))
     else:

@@ -1,4 +1,4 @@
-"""bareboat prove: what does the container cost this job? Measured against bare metal."""
+"""bareboat prove: measure the container's cost for a job, compared with bare metal."""
 
 from __future__ import annotations
 
@@ -43,36 +43,40 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--repeats",
         type=number("--repeats", "prove.repeats"),
         metavar="N",
-        help="measured runs, beside the warm-up",
+        help="number of measured runs, without the warm-up",
     )
     parser.add_argument(
         "--margin",
         type=number("--margin", "prove.margin"),
         metavar="X",
-        help="relative difference that counts as none",
+        help="largest relative difference that counts as equal",
     )
     parser.add_argument(
         "--confidence",
         type=number("--confidence", "prove.confidence"),
         metavar="X",
-        help="confidence of interval and tests",
+        help="confidence level of intervals and tests",
     )
     parser.add_argument(
-        "--seed", type=number("--seed", "prove.seed"), metavar="N", help="seed of the order of the arms"
+        "--seed", type=number("--seed", "prove.seed"), metavar="N", help="random seed of the arms' order"
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the newest unfinished study, of FILE, or with STUDY itself",
+        help="resume STUDY, or the newest unfinished study (of FILE)",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", default="report.html", help="the report (report.html)"
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="report.html",
+        help="path of the report (default: report.html)",
     )
     add_dry_run(parser)
 
 
 def run(context: Context) -> int:
-    """Exit code 0 when the study is complete, whatever its verdict."""
+    """Exit with 0 when the study is complete, whatever its verdict."""
     options = context.options
     options.output = outputs.check(options.output)
     from bareboat.cli.report import check_library
@@ -102,7 +106,7 @@ def run(context: Context) -> int:
 
 
 def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
-    """Raise UsageError for a flag that would change the design of a study, which is fixed."""
+    """Raise UsageError for a flag that would change a study's design, which is fixed."""
     job = study.job
     designed = {
         "engine": job.engine,
@@ -125,12 +129,12 @@ def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
         was = f"it has {name} = {designed[name]}" if name in designed else "its images were checked before"
         raise UsageError(
             f"{flag} cannot change the study {study.id}: {was}",
-            remedy=f"leave {flag} out, or leave --resume out to start a new study",
+            remedy=f"remove {flag}, or remove --resume to start a new study",
         )
 
 
 def _study_to_resume(context: Context) -> Study:
-    """The study named, or the newest one with runs left to do: of the job given, or of any."""
+    """The named study, or the newest one with runs left: of the given job, or of any."""
     from bareboat.study import prove
 
     asked = context.options.file
@@ -141,8 +145,8 @@ def _study_to_resume(context: Context) -> Study:
 
 
 def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:
-    """The same job on bare metal and in the container. `--engine native` compares bare metal with itself.
-    A watchdog is left out: the arms wait for each other."""
+    """Plan the job on bare metal and in the container. `--engine native` compares bare metal with itself. The
+    watchdog is off, because the arms wait for each other."""
     job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, watchdog_s=UNSET))
     bare = make_plan(context, msgspec.structs.replace(job, engine="native"), image, site)
     return bare, make_plan(context, job, image, site)
@@ -161,22 +165,22 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
 
 
 def _measure(context: Context, study: Study) -> int:
-    from bareboat.cli.report import tell, write_report
+    from bareboat.cli.report import show, write_report
     from bareboat.study import prove
 
     if not context.options.quiet:
-        console.note(f"study {study.id}: {study.arms[0].name} against {study.arms[1].name}")
+        console.note(f"study {study.id}: {study.arms[0].name} versus {study.arms[1].name}")
     try:
         study = prove.conduct(context.store, study, say=context.progress.say)
     except (KeyboardInterrupt, Terminated, BareboatError):
         context.progress.end()
         done = study.job.prove.repeats + 1 - len(prove.missing_runs(context.store, study))
         console.note(
-            f"\nstopped after {done} of {study.job.prove.repeats + 1} runs; they are kept. "
-            f"Go on with: bareboat prove --resume {study.id}"
+            f"\nstopped after {done} of {study.job.prove.repeats + 1} runs, which are kept\n"
+            f"resume with: bareboat prove --resume {study.id}"
         )
         raise
     context.progress.end()
     found = write_report(context.store, [study.id], context.options.output)
-    tell(context, found, context.options.output)
+    show(context, found, context.options.output)
     return 0

@@ -1,4 +1,4 @@
-"""bareboat report: what studies found, as text and as one HTML page; a sweep's points, as a table."""
+"""bareboat report: show a study's results as text and one HTML page, or a sweep's points as a table."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ EXAMPLE = "bareboat report digits-20261120-101500 -o report.html"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="studies or one sweep, or their job names")
+    parser.add_argument("-o", "--output", metavar="FILE", help="path of the page, or of the table with --csv")
     parser.add_argument(
-        "runs", metavar="RUN", nargs="*", help="studies, or a sweep, or the names of their jobs"
+        "--csv", action="store_true", help="for a sweep: write the table as comma-separated values"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the page here, or with --csv the table")
-    parser.add_argument("--csv", action="store_true", help="of a sweep: the table as comma-separated values")
 
 
 def run(context: Context) -> int:
     options = context.options
     if not options.runs and options.output is not None:
-        raise UsageError("--output is for the page of a study, and none is named", remedy=EXAMPLE)
+        raise UsageError("--output requires a study", remedy=EXAMPLE)
     if not options.runs:
         return _list(context)
     from bareboat import sweeps
@@ -51,13 +51,16 @@ def run(context: Context) -> int:
         from bareboat.cli import report_sweep
 
         if len(runs) > 1:
-            raise UsageError(f"{whole[0]} is a sweep", remedy=f"bareboat report {whole[0]}   # by itself")
+            raise UsageError(
+                f"{whole[0]} is a sweep and cannot be combined with other runs",
+                remedy=f"bareboat report {whole[0]}   # alone",
+            )
         return report_sweep.run(context, whole[0], output)
     if options.csv:
-        raise UsageError(f"{runs[0]} is no sweep: --csv is for the points of one", remedy="leave --csv out")
+        raise UsageError(f"{runs[0]} is not a sweep, and --csv is for sweeps", remedy="remove --csv")
     check_library()
     found = write_report(context.store, runs, output)
-    tell(context, found, output)
+    show(context, found, output)
     return 0
 
 
@@ -65,26 +68,29 @@ _LIBRARY = ("numpy", "scipy", "matplotlib")
 
 
 def check_library() -> None:
-    """Raises UsageError where what a study is analysed and drawn with is not installed, or does not work."""
+    """Raise UsageError where a library for analysis and plots is not installed or does not work."""
     from importlib import import_module
     from importlib.util import find_spec
 
     missing = [name for name in _LIBRARY if find_spec(name) is None]
     if missing:
-        raise UsageError(f"a study needs {', '.join(missing)}", remedy="pip install 'bareboat[study]'")
+        raise UsageError(
+            f"not installed, but required for a study: {', '.join(missing)}",
+            remedy="pip install 'bareboat[study]'",
+        )
     for name in _LIBRARY:
         try:
             import_module(name)
-        except Exception as error:  # a library of another version, say
+        except Exception as error:  # for example an incompatible version
             raise UsageError(
-                f"a study needs {name}, and it cannot be imported",
+                f"{name}, required for a study, cannot be imported",
                 context=one_line(f"{type(error).__name__}: {error}"),
                 remedy=f"pip install --force-reinstall {name}",
             ) from None
 
 
 def write_report(store: Store, runs: Sequence[str], output: Path | None) -> list[Finding]:
-    """Analyse the studies again from their raw records; write the page whole, or not at all."""
+    """Analyse the studies from their raw records; write the page completely or not at all."""
     from bareboat.study import analysis, prove
 
     found: list[Finding] = []
@@ -99,8 +105,8 @@ def write_report(store: Store, runs: Sequence[str], output: Path | None) -> list
     return found
 
 
-def tell(context: Context, found: Sequence[Finding], output: Path | None) -> None:
-    """The verdicts, on stdout."""
+def show(context: Context, found: Sequence[Finding], output: Path | None) -> None:
+    """Print the verdicts."""
     if context.options.json:
         console.result_json([analysis for _, _, analysis in found])
         return
@@ -118,11 +124,11 @@ def _text(study: Study, analysis: Analysis) -> str:
     ]
     lines += [f"  {_row(metric)}" for metric in analysis.metrics]
     for goal in analysis.goals:
-        lowest = "not reported" if goal.lowest is None else f"{goal.lowest:.4f} at the lowest"
+        lowest = "not reported" if goal.lowest is None else f"lowest {goal.lowest:.4f}"
         if goal.not_numbers:
-            lowest = f"not a number in {goal.not_numbers} of {len(analysis.primary.baseline)} runs"
-        word = "reached" if goal.reached else "NOT reached"
-        lines.append(f"  goal {goal.name} >= {goal.least:g} {word} by {goal.arm}: {lowest}")
+            lowest = f"not finite in {goal.not_numbers} of {len(analysis.primary.baseline)} runs"
+        reached = "reached" if goal.reached else "NOT reached"
+        lines.append(f"  goal {goal.name} >= {goal.least:g} {reached} by {goal.arm}: {lowest}")
     return "\n".join(lines)
 
 
@@ -146,12 +152,12 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _list(context: Context) -> int:
-    """Exit code 4 where a run is damaged."""
+    """List the runs; exit with 4 where one is damaged."""
     shown = {run_id: _shown(context.store, run_id) for run_id in context.store.runs()}
     if context.options.json:
         console.result_json([{"run_id": run_id, "state": state} for run_id, (state, _) in shown.items()])
     elif not shown:
-        console.note(f"there are no runs in {context.store.root}; make one: bareboat prove FILE")
+        console.note(f"no runs in {context.store.root}; start one: bareboat prove FILE")
     else:
         for run_id, (state, _) in shown.items():
             console.result(f"{run_id}  {state}")
@@ -159,10 +165,10 @@ def _list(context: Context) -> int:
 
 
 def _shown(store: Store, run_id: str) -> tuple[str, int]:
-    """The state of a run, and 0; of a damaged one why it cannot be read, and the exit code for that."""
+    """The state of a run and 0; for a damaged one, the reason and its exit code."""
     try:
         return _state(store, run_id), 0
-    except BareboatError as error:  # the others are listed all the same
+    except BareboatError as error:  # the other runs are still listed
         return f"damaged: {one_line(error.message)}", StoreError.code
 
 
@@ -173,9 +179,9 @@ def _state(store: Store, run_id: str) -> str:
         over = sum(os.path.lexists(store.run(name) / "record.json") for name in sweeps.points(store, run_id))
         return f"sweep, {over} of {len(found.points)} points recorded"
     if not os.path.lexists(store.run(run_id) / "study.json"):
-        return "run" if os.path.lexists(store.run(run_id) / "record.json") else "stopped before it was done"
+        return "run" if os.path.lexists(store.run(run_id) / "record.json") else "stopped before it finished"
     from bareboat.study import prove
 
     study = prove.read_study(store, run_id)
     missing = len(prove.missing_runs(store, study))
-    return f"study, {missing} runs to do: bareboat prove --resume {run_id}" if missing else "study, complete"
+    return f"study, {missing} runs left:  bareboat prove --resume {run_id}" if missing else "study, complete"

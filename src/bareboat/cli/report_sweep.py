@@ -1,4 +1,4 @@
-"""The table of a sweep's points: their values, how they ended, and what they reported."""
+"""The table of a sweep's points: values, exit codes and reported results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_CELL = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Point:
-    """`state`: of a point without a record, where a scheduler has it."""
+    """`state`: the scheduler's state of a point without a record."""
 
     run_id: str
     index: int
@@ -40,8 +40,8 @@ def run(context: Context, run_id: str, output: Path | None) -> int:
     options = context.options
     if output is not None and not options.csv:
         raise UsageError(
-            f"{run_id} is a sweep, of which no page is made",
-            remedy=f"--csv writes its table: --csv -o {output}",
+            f"{run_id} is a sweep, for which no HTML page is available",
+            remedy=f"write its table: --csv -o {output}",
         )
     sweep = sweeps.find(context.store, run_id)
     assert sweep is not None
@@ -60,7 +60,7 @@ def run(context: Context, run_id: str, output: Path | None) -> int:
 
 
 def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
-    """As they stand now: the records of points that ended since somebody looked are written."""
+    """The points' current states; records of points that ended are written."""
     from bareboat import sweeps
     from bareboat.model import Record
 
@@ -129,14 +129,14 @@ def _rows(sweep: Sweep, points: list[_Point], metrics: list[str], *, exact: bool
 
 
 def _result(value: float | str, *, exact: bool) -> str:
-    """A text is what is not finite."""
+    """One result; non-finite numbers come as text."""
     if isinstance(value, str):
         return value
     return repr(value) if exact else f"{value:.6g}"
 
 
 def _write_csv(rows: list[list[str]], output: Path | None) -> None:
-    """On stdout, or whole into a file or not at all."""
+    """Write to stdout, or to a file completely or not at all."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     if output is None:

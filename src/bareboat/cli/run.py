@@ -1,4 +1,4 @@
-"""bareboat run: one job, now, with a record of it."""
+"""bareboat run: run one job now, and record it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bareboat.progress import look_for_straggler
 from bareboat.sweep import Sweep
 
 _SAMPLE_S = 0.5
-#: Shows what a command prints, and keeps it in the file $0; Ctrl-C is for the command.
+#: Shows a command's output and appends it to the file $0; Ctrl-C goes to the command.
 _KEPT = 'set -o pipefail; "$@" 2>&1 | tee -i -a "$0"'
 
 
@@ -49,12 +49,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """The exit code is that of the job, of its first rank that failed; of a sweep that of the first point
-    with another than 0."""
+    """Exit with the code of the job's first rank that failed; for a sweep, with the code of the first point
+    that failed."""
     try:
         job, site, image = prepare(context)
         plan = make_plan(context, job, image, site)
-    except ProgramError as error:  # as a shell would end
+    except ProgramError as error:  # the exit code that a shell gives
         error.code = error.status
         raise
     if context.options.dry_run:
@@ -85,14 +85,14 @@ def run(context: Context) -> int:
 
 
 def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
-    """The job script on the nodes of the scheduler's job in which this command was called."""
+    """Run the job script on the nodes of the scheduler job in which this command was called."""
     from bareboat import allocation, submission
 
     found = allocation.find(os.environ)
     if found is None or found.scheduler != plan.scheduler:
         raise UsageError(
-            f"this shell is in no job of {plan.scheduler}, whose nodes run would use",
-            remedy="bareboat submit, or leave scheduler out of the job file",
+            f"this shell is not in a {plan.scheduler} job, whose nodes run would use",
+            remedy="bareboat submit, or remove scheduler from the job file",
         )
     made = submission.begin(context.store, plan, site, job_id=found.job_id)
     if not context.options.quiet:
@@ -115,7 +115,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
 
 
 def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
-    """One point after another. One that fails does not stop the others; Ctrl-C does."""
+    """Run one point after another. A failed point does not stop the others; Ctrl-C does."""
     from bareboat import sweep, sweeps
 
     run_id = sweeps.make(context.store, plan)
@@ -145,7 +145,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
 
 
 def _shown(text: str) -> str:
-    """On one line, whatever it holds."""
+    """The text on one line."""
     return text.encode("unicode_escape").decode()
 
 
@@ -206,9 +206,9 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
     try:
         store.write(folder / "record.json", codec.to_json(record))
     except StoreError as error:
-        message = f"{error.message}: the job ended with exit code {code}, and there is no record of it"
+        message = f"{error.message}: the job ended with exit code {code}, but its record was not written"
         raise StoreError(message, context=error.context, remedy=error.remedy) from None
     if plan.proves is not None:
-        # As a job script leaves it for a scheduler's runs.
+        # The same file that a job script writes for a scheduler's run.
         store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
     return record

@@ -1,4 +1,4 @@
-"""bareboat site: this cluster's settings, once for all jobs, in one file to share."""
+"""bareboat site: manage site settings shared by all jobs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _FLAGS = (
 
 #: Action -> what it does, and an example.
 ACTIONS = {
-    "add": ("write settings that all jobs here get", EXAMPLE),
-    "show": ("the settings that were written", "bareboat site show --json"),
-    "layer": ("add to an image what this cluster needs", site_layer.EXAMPLE),
+    "add": ("write settings for all jobs on this cluster", EXAMPLE),
+    "show": ("show the site settings", "bareboat site show --json"),
+    "layer": ("add what this cluster requires to an image", site_layer.EXAMPLE),
 }
 
 
@@ -56,10 +56,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         if name == "layer":
             site_layer.add(action)
         else:
-            action.add_argument(
-                "file", metavar="FILE", nargs="?", help="take them over from a colleague's file"
-            )
-            action.add_argument("--modules", metavar="NAMES", help="environment modules, with commas between")
+            action.add_argument("file", metavar="FILE", nargs="?", help="import settings from a file")
+            action.add_argument("--modules", metavar="NAMES", help="environment modules, separated by commas")
 
 
 def run(context: Context) -> int:
@@ -68,7 +66,7 @@ def run(context: Context) -> int:
     path = config.user_site_file(os.environ)
     if context.options.what == "show":
         if not path.exists():
-            raise UsageError("there are no settings for this cluster yet", remedy=EXAMPLE)
+            raise UsageError("no settings for this cluster yet", remedy=EXAMPLE)
         values = TomlFile(path).values
         if context.options.json:
             console.result_json(values)
@@ -77,7 +75,7 @@ def run(context: Context) -> int:
         return 0
     values = TomlFile(path).values if path.exists() else {}
     values |= _given(context)
-    text = "# Settings for this cluster; `bareboat site add FILE` takes them over.\n" + "".join(
+    text = "# Settings for this cluster; `bareboat site add FILE` imports them.\n" + "".join(
         f"{name} = {_toml(value)}\n" for name, value in sorted(values.items())
     )
     if context.options.dry_run:
@@ -87,14 +85,14 @@ def run(context: Context) -> int:
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     os.replace(part, path)
-    console.note(f"written to {path}; every job gets them unless its file or a flag says otherwise")
+    console.note(f"wrote {path}; job files and flags override these settings")
     if context.options.json:
         console.result_json(values)
     return 0
 
 
 def _given(context: Context) -> dict[str, object]:
-    """The settings of the file and of the flags; the flags go over the file."""
+    """The settings of the file and of the flags; flags override the file."""
     from bareboat import registry
 
     options = context.options
@@ -102,7 +100,7 @@ def _given(context: Context) -> dict[str, object]:
     if options.file:
         file = TomlFile(Path(options.file))
         file.check_keys(file.values, config.KNOWN)
-        # All of it is looked at now: a file that no verb can read would be in the way of mending it.
+        # Check all of it now: an unreadable file would block every command, also those that fix it.
         values |= {name: config.value_of(file, name) for name in file.values}
     flags = {name: getattr(options, name) for name in _FLAGS if getattr(options, name, None) is not None}
     if options.store:
@@ -115,7 +113,7 @@ def _given(context: Context) -> dict[str, object]:
             registry.engine(value)
     values |= flags
     if not values:
-        raise UsageError("there is nothing to write", remedy=EXAMPLE)
+        raise UsageError("no settings given", remedy=EXAMPLE)
     return values
 
 

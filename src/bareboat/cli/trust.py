@@ -1,4 +1,4 @@
-"""bareboat trust: believe a project's settings, or a place that others may write to."""
+"""bareboat trust: trust a project's settings, or a store below directories that others can write to."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ def add(parser: argparse.ArgumentParser) -> None:
         "path",
         metavar="FILE | DIR",
         nargs="?",
-        help=f"a project's {config.PROJECT_FILE}, or a store of yours below directories that others may "
-        "write to; without it: list what you trust",
+        help=f"a project's {config.PROJECT_FILE}, or your store below directories that others can "
+        "write to; without it: list trusted paths",
     )
-    parser.add_argument("--forget", action="store_true", help="trust it no longer")
+    parser.add_argument("--forget", action="store_true", help="stop trusting it")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.path is None:
         if options.forget:
-            raise UsageError("--forget requires a path", remedy="bareboat trust   # lists them")
+            raise UsageError("--forget requires a path", remedy="bareboat trust   # lists trusted paths")
         found = consent.paths(os.environ)
         if options.json:
             console.result_json(found)
         else:
-            console.result("\n".join(map(one_line, found)) or "you trust no file or directory of others")
+            console.result("\n".join(map(one_line, found)) or "no trusted files or directories")
         return 0
     path = Path(os.path.abspath(options.path))
     if options.forget:
         if not consent.take_back(path, os.environ):
-            raise UsageError(f"you do not trust {path}", remedy="bareboat trust   # lists what you trust")
-        console.note(f"{path} is not trusted any more")
+            raise UsageError(f"{path} is not trusted", remedy="bareboat trust   # lists trusted paths")
+        console.note(f"{path} is no longer trusted")
         return 0
     if not path.exists():
-        raise UsageError(f"there is no {path}", remedy="name a file or a directory")
+        raise UsageError(f"{path} does not exist", remedy="name a file or a directory")
     if path.is_dir():
         doubts = access.agree(path, os.environ)
         lines = [str(doubt) for doubt in doubts]
@@ -57,6 +57,6 @@ def run(options: argparse.Namespace) -> int:
         console.result_json(agreed)
     else:
         console.result(
-            "\n".join([f"you trust {one_line(str(path), limit=1000)}", *(f"  {each}" for each in lines)])
+            "\n".join([f"trusted: {one_line(str(path), limit=1000)}", *(f"  {each}" for each in lines)])
         )
     return 0

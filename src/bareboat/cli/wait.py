@@ -1,4 +1,4 @@
-"""bareboat wait: wait for a run's end, and end with its exit code."""
+"""bareboat wait: wait for a run and exit with its exit code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """The exit code is that of the job."""
+    """Exit with the job's exit code."""
     return until_over(context, newest(context))
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A run's record for JSON, with the run's name under the key that all verbs have."""
+    """A run's record for JSON, with its name under the key that all commands use."""
     from msgspec import to_builtins
 
     return {"run_id": record.study, **to_builtins(record)}
@@ -38,13 +38,13 @@ def until_over(context: Context, run_id: str) -> int:
 
     began = time.monotonic()
 
-    def tell(status: submission.Status) -> None:
+    def show(status: submission.Status) -> None:
         reason = f" ({status.reason})" if status.reason else ""
         context.progress.say(f"{run_id} {status.state.value}{reason}")
 
     try:
         with submission.going_on(run_id):
-            status = sweeps.wait(context.store, run_id, each=tell)
+            status = sweeps.wait(context.store, run_id, each=show)
     finally:
         context.progress.end()
     records = sweeps.records(context.store, status)
@@ -61,7 +61,7 @@ def until_over(context: Context, run_id: str) -> int:
             f", started {len(status.starts)} times" if len(status.starts) > 1 and not status.points else ""
         )
         console.note(
-            f"run {run_id}: exit code {status.exit_code}{reason}{again}; "
-            f"waited {time.monotonic() - began:.1f} s; bareboat logs {run_id}"
+            f"run {run_id}: exit code {status.exit_code}{reason}{again} "
+            f"(waited {time.monotonic() - began:.1f} s); output: bareboat logs {run_id}"
         )
     return status.exit_code

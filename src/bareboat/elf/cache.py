@@ -1,7 +1,7 @@
-"""/etc/ld.so.cache, as the dynamic loader reads it: which library is found by which name.
+"""/etc/ld.so.cache, as the dynamic loader reads it: library names and their files.
 
-Only glibc's own format is read, alone (since 2.32) or behind the old one, which ldconfig wrote before it
-until then. Source: sysdeps/generic/dl-cache.h, https://sourceware.org/git/?p=glibc.git
+Only glibc's own format is read, alone (since 2.32) or after the old one, which ldconfig wrote first until
+then. Source: sysdeps/generic/dl-cache.h, https://sourceware.org/git/?p=glibc.git
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 def parse(data: bytes, machine: str) -> tuple[Entry, ...]:
     """The entries for programs of this machine, in the cache's order, without those for special processors.
 
-    Raises ValueError for what is not understood.
+    Raises ValueError for data that cannot be parsed.
     """
     start = 0
     if data.startswith(_OLD):
@@ -58,5 +58,5 @@ def parse(data: bytes, machine: str) -> tuple[Entry, ...]:
 def _string(data: bytes, start: int) -> str:
     end = data.find(b"\0", start)
     if end < 0:
-        raise ValueError(f"a string at {start} has no end")
+        raise ValueError(f"the string at {start} is not terminated")
     return os.fsdecode(data[start:end])

@@ -1,3 +1,2 @@
-"""Fast networks: what a node has of them (facts), what is set because of that and why (settings), and which
-way the ranks really took (told, taken). All of it is pure; the node is looked at by
-`bareboat.probe.fabrics`."""
+"""Fast networks: a node's facts (facts), the settings that follow from them with reasons (settings), and the
+transport that the ranks used (told). All of it is pure; `bareboat.probe.fabrics` probes the node."""

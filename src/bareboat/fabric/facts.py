@@ -1,5 +1,4 @@
-"""What a machine has of networks, what an image has of their libraries, and what the ranks said of their
-way."""
+"""Facts about a machine's networks, an image's network libraries, and the transports that ranks reported."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from msgspec import Struct
 
 
 class Kind(StrEnum):
-    """What a port is of. The drivers of a kind stand in `bareboat.probe.fabrics`."""
+    """The kind of a port. `bareboat.probe.fabrics` lists each kind's drivers."""
 
     INFINIBAND = "InfiniBand"
     ROCE = "RoCE"
@@ -20,8 +19,8 @@ class Kind(StrEnum):
 
 
 class Port(Struct, frozen=True, kw_only=True):
-    """A port of an adapter. `state`: in the kernel's words; `rate_gbps`: gigabits a second, None when it does
-    not say. `interfaces`: the network interfaces of the same adapter."""
+    """A port of an adapter. `state`: the kernel's term; `rate_gbps`: gigabits per second, None where unknown.
+    `interfaces`: the network interfaces of the same adapter."""
 
     kind: Kind
     device: str
@@ -38,9 +37,9 @@ class Port(Struct, frozen=True, kw_only=True):
 
 
 class Interface(Struct, frozen=True, kw_only=True):
-    """A network interface. `routed`: it has an IPv4 network, as connections over it need. `ipoib`: its
-    packets go over InfiniBand. `private`: a bridge or a link that container and VM tools make for this
-    machine alone; it is no way to another one, though it has an address."""
+    """A network interface. `routed`: it has an IPv4 network, which connections need. `ipoib`: its packets go
+    over InfiniBand. `private`: a bridge or link that container and VM tools make for this machine only; it
+    does not reach other machines, though it has an address."""
 
     name: str
     up: bool
@@ -52,9 +51,9 @@ class Interface(Struct, frozen=True, kw_only=True):
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """What one machine has. `devices`: the nodes in /dev by which programs reach the adapters; `closed`:
-    those of them that this user cannot open. `locked_memory_bytes`: how much memory a process may lock, which
-    adapters need for what they read and write; None: any amount."""
+    """The networks of one machine. `devices`: the nodes in /dev through which programs reach the adapters;
+    `closed`: those that this user cannot open. `locked_memory_bytes`: how much memory a process may lock,
+    which adapters need for their buffers; None: no limit."""
 
     ports: tuple[Port, ...] = ()
     interfaces: tuple[Interface, ...] = ()
@@ -68,13 +67,13 @@ class Network(Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Of the active ports, the fastest first."""
+        """The kinds of the active ports, fastest first."""
         ranked = sorted(self.active, key=lambda port: -(port.rate_gbps or 0))
         return tuple(dict.fromkeys(port.kind for port in ranked))
 
     @property
     def title(self) -> str:
-        """The fabrics in words; "" when nothing is active."""
+        """The fabrics as text; "" when nothing is active."""
         found = []
         for kind in self.kinds:
             ports = [port for port in self.active if port.kind is kind]
@@ -85,9 +84,8 @@ class Network(Struct, frozen=True, kw_only=True):
 
 
 class FabricLibrary(Struct, frozen=True, kw_only=True):
-    """A library of an image that drives networks: "libibverbs", "libfabric", "UCX", "NCCL" or "NCCL plug-in".
-    `parts`: what it can drive: libibverbs' and libfabric's providers, UCX's transports, by their own
-    names."""
+    """A network library of an image: "libibverbs", "libfabric", "UCX", "NCCL" or "NCCL plug-in". `parts`:
+    what it supports: providers of libibverbs and libfabric, transports of UCX, by their own names."""
 
     name: str
     version: str | None = None
@@ -96,9 +94,8 @@ class FabricLibrary(Struct, frozen=True, kw_only=True):
 
 
 class Transport(Struct, frozen=True, kw_only=True):
-    """The way between nodes that the ranks took, as a library said of itself. `by`: the library; `way`: in
-    its own words, as short as they can be; `fabric`: whether that is a fabric (True) or sockets (False), None
-    when it cannot be told from them."""
+    """The transport between nodes, as reported by a library. `by`: the library; `way`: its own short name;
+    `fabric`: whether it is a fabric (True) or TCP (False), None when unknown."""
 
     by: str
     way: str
@@ -106,10 +103,10 @@ class Transport(Struct, frozen=True, kw_only=True):
 
 
 class FabricWatch(Struct, frozen=True, kw_only=True):
-    """What the job script does about the fabric of its nodes, which is `there` in words; "": none is known.
-    `required`: falling to sockets ends the job; else it is marked. `proof`: MPI tells its way in the proof;
-    `program`: which the job script runs itself. `nccl`: NCCL tells it in files of the run's folder.
-    `sockets`: what speaks by sockets whatever fabric there is."""
+    """What the job script does about the fabric `there` of its nodes; "": none is known. `required`: falling
+    back to TCP terminates the job; otherwise it is reported. `proof`: MPI reports its transport in the MPI
+    check; `program`: which the job script runs itself. `nccl`: NCCL reports it in files of the run's
+    directory. `sockets`: what uses TCP with any fabric."""
 
     there: str
     required: bool = False

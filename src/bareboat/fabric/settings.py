@@ -1,7 +1,8 @@
-"""What is set for the networks of a site, each with its reason, and what will keep the ranks from its fabric.
+"""Environment variables for a site's networks, each with its reason, and what prevents ranks from using the
+fabric.
 
-Nothing is set that no fact asks for. Ports that are down are no such fact: NCCL, UCX and libfabric leave them
-out by themselves. Sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and NCCL's
+Nothing is set without a fact that requires it. Ports that are down do not count: NCCL, UCX and libfabric skip
+them on their own. Sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and NCCL's
 src/misc/socket.cc, https://openucx.readthedocs.io/en/master/faq.html , fi_provider(7), OpenMPI's
 https://docs.open-mpi.org/en/main/tuning-apps/networking/tcp.html
 """
@@ -14,7 +15,7 @@ from bareboat import architectures
 from bareboat.fabric.facts import FabricLibrary, Kind, Network, Port
 from bareboat.model import MpiFamily
 
-#: Adapters that are driven through libibverbs, and those that libfabric has a provider for.
+#: Adapters used through libibverbs, and those with a libfabric provider.
 VERBS = frozenset({Kind.INFINIBAND, Kind.ROCE, Kind.IWARP})
 PROVIDERS = {Kind.SLINGSHOT: "cxi", Kind.EFA: "efa", Kind.OMNI_PATH: "psm2"}
 
@@ -24,14 +25,14 @@ _VERBS_DRIVERS = {
     "i40e": "irdma", "irdma": "irdma", "qede": "qedr", "cxgb4": "cxgb4", "hns3": "hns", "mana": "mana",
 }  # fmt: skip
 
-#: Less than this is a desktop's limit (8 MiB) or an old default (64 KiB), not one that a site has thought of.
+#: Smaller limits are a desktop's (8 MiB) or an old default (64 KiB), not a site's choice.
 _LEAST_LOCKED_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A variable of the ranks. A value of None: the interface that leads to the first node, which only the
-    node knows; `before` stands in front of it."""
+    """An environment variable of the ranks. A value of None: the interface that leads to the first node,
+    which only the node knows; `before` precedes it."""
 
     name: str
     value: str | None
@@ -45,7 +46,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What will keep the ranks from the fabric, and what mends it."""
+    """What prevents the ranks from using the fabric, and the remedy."""
 
     fault: str
     remedy: str
@@ -53,29 +54,30 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speakers:
-    """What the ranks speak through. `mpi`: whose; None: none. `libraries`: of the image; None: not known."""
+    """The ranks' communication libraries. `mpi`: its family, or None. `libraries`: the image's; None:
+    unknown."""
 
     mpi: MpiFamily | None
     nccl: bool
     libraries: tuple[FabricLibrary, ...] | None
 
     def parts(self, name: str) -> frozenset[str] | None:
-        """What all libraries of this name can drive; None when the image has none of it."""
+        """The parts that all libraries of this name support; None when the image has none."""
         found = [each for each in self.libraries or () if each.name == name]
         return frozenset(part for each in found for part in each.parts) if found else None
 
 
 def settings(network: Network, speakers: Speakers) -> tuple[Setting, ...]:
-    """What the facts ask for."""
+    """The settings that the facts require."""
     return (*_interfaces(network, speakers), *_adapters(network, speakers), *_provider(network, speakers))
 
 
 def _interfaces(network: Network, speakers: Speakers) -> list[Setting]:
-    """Bridges of container and VM tools have the same address on every node: who is told to meet a peer there
-    finds itself, or nobody, and waits for ever."""
+    """Bridges of container and VM tools have the same address on every node: a rank that connects to a peer
+    there reaches itself, or nothing, and waits for ever."""
     private = [each.name for each in network.interfaces if each.private and each.routed]
     found = []
-    # NCCL takes docker's only where there is no other, and interfaces named ib… before all.
+    # NCCL uses docker's interfaces only as a last resort, and prefers interfaces named ib….
     misleading = [name for name in private if not name.startswith("docker")]
     ipoib = any(each.ipoib and each.up and each.routed for each in network.interfaces)
     if speakers.nccl and misleading and not ipoib:
@@ -83,8 +85,8 @@ def _interfaces(network: Network, speakers: Speakers) -> list[Setting]:
             Setting(
                 name="NCCL_SOCKET_IFNAME",
                 value=None,
-                before="=",  # else it is the beginning of a name
-                reason=f"NCCL would take {_list(misleading)} too, which {_own(misleading)}",
+                before="=",  # otherwise it is a prefix
+                reason=f"NCCL would also use {_list(misleading)}, which {_own(misleading)}",
             )
         )
     if speakers.mpi is MpiFamily.OPENMPI and private:
@@ -92,7 +94,7 @@ def _interfaces(network: Network, speakers: Speakers) -> list[Setting]:
             Setting(
                 name="OMPI_MCA_btl_tcp_if_include",
                 value=None,
-                reason=f"OpenMPI would connect over {_list(private)} too, which {_own(private)}",
+                reason=f"OpenMPI would also connect over {_list(private)}, which {_own(private)}",
             )
         )
     by_ucx = speakers.parts("UCX")
@@ -101,15 +103,15 @@ def _interfaces(network: Network, speakers: Speakers) -> list[Setting]:
             Setting(
                 name="UCX_NET_DEVICES",
                 value=None,
-                reason=f"UCX would connect over {_list(private)} too, which {_own(private)}; "
-                "there is no port of InfiniBand or RoCE that this would exclude",
+                reason=f"UCX would also connect over {_list(private)}, which {_own(private)}; "
+                "no InfiniBand or RoCE port is excluded by this",
             )
         )
     return found
 
 
 def _adapters(network: Network, speakers: Speakers) -> list[Setting]:
-    """NCCL spreads over all active ports as if they were alike and reached each other."""
+    """NCCL uses all active ports as if they were equal and connected."""
     ports = [port for port in network.active if port.kind in VERBS]
     alike = {(port.kind, port.rate_gbps) for port in ports}
     if not speakers.nccl or len(alike) < 2:
@@ -121,36 +123,36 @@ def _adapters(network: Network, speakers: Speakers) -> list[Setting]:
         Setting(
             name="NCCL_IB_HCA",
             value="=" + ",".join(port.name for port in taken),
-            reason="NCCL would spread over all active ports as if they were alike, and "
-            f"{', '.join(map(_told, left))} {'is' if len(left) == 1 else 'are'} not like {_told(taken[0])}",
+            reason="NCCL would use all active ports as if they were equal, but "
+            f"{', '.join(map(_named, left))} {'is' if len(left) == 1 else 'are'} not like {_named(taken[0])}",
         )
     ]
 
 
 def _provider(network: Network, speakers: Speakers) -> list[Setting]:
-    """libfabric falls back to tcp without a word; told its provider, it fails instead."""
+    """libfabric falls back to TCP silently; with its provider set, it fails instead."""
     providers = speakers.parts("libfabric") or frozenset()
     uses = speakers.mpi is not None or (
         speakers.nccl and "libfabric" in (speakers.parts("NCCL plug-in") or frozenset())
     )
     for kind in network.kinds:
         if kind in VERBS:
-            return []  # where both are, MPI chooses by speed
+            return []  # with both, MPI chooses by speed
         if uses and PROVIDERS[kind] in providers:
             return [
                 Setting(
                     name="FI_PROVIDER",
                     value=PROVIDERS[kind],
-                    reason=f"the nodes have {kind.value} and the image's libfabric drives it; untold, "
-                    "libfabric falls back to tcp without a word",
+                    reason=f"the nodes have {kind.value}, which the image's libfabric supports; without it, "
+                    "libfabric falls back to TCP silently",
                 )
             ]
     return []
 
 
 def advice(network: Network, speakers: Speakers, *, captured: bool, machine: str) -> tuple[Advice, ...]:
-    """What will keep the ranks from the fabric that is there, as far as the facts tell. `captured`: the image
-    is an environment of this machine; `machine`: as uname(1) prints it."""
+    """What prevents the ranks from using the fabric, as far as known. `captured`: the image is an environment
+    of this machine; `machine`: as uname(1) prints it."""
     if not network.active or not (speakers.nccl or speakers.mpi is not None):
         return ()
     found = [*_of_node(network)]
@@ -166,14 +168,14 @@ def _of_node(network: Network) -> list[Advice]:
     if network.closed:
         found.append(
             Advice(
-                fault=f"this user cannot open {_list(network.closed)}, by which programs reach the adapter",
+                fault=f"you cannot open {_list(network.closed)}, through which programs reach the adapter",
                 remedy="ask the administrator: sudo chmod 666 " + " ".join(network.closed),
             )
         )
     if VERBS & set(network.kinds) and not any("uverbs" in path for path in network.devices):
         found.append(
             Advice(
-                fault="there is no /dev/infiniband/uverbs*, by which programs reach the adapter",
+                fault="/dev/infiniband/uverbs*, through which programs reach the adapter, does not exist",
                 remedy="ask the administrator: sudo modprobe ib_uverbs",
             )
         )
@@ -181,7 +183,7 @@ def _of_node(network: Network) -> list[Advice]:
     if locked is not None and locked < _LEAST_LOCKED_BYTES:
         found.append(
             Advice(
-                fault=f"a process may lock {locked / 2**20:,.3g} MiB of memory; adapters lock what they send",
+                fault=f"a process may lock {locked / 2**20:,.3g} MiB of memory; adapters need locked buffers",
                 remedy="ask the administrator for memlock unlimited in /etc/security/limits.d, under Slurm "
                 "also for PropagateResourceLimitsExcept=MEMLOCK",
             )
@@ -193,21 +195,21 @@ def _of_image(port: Port, speakers: Speakers, *, captured: bool, machine: str) -
     if port.kind in VERBS:
         return _verbs(port, speakers, captured=captured, machine=machine)
     provider = PROVIDERS[port.kind]
-    in_image = "take an image with {}" if not captured else "install {}, and capture anew: bareboat capture"
+    in_image = "use an image with {}" if not captured else "install {}, then capture again: bareboat capture"
     found = []
     has = provider in (speakers.parts("libfabric") or frozenset())
     other = port.kind is Kind.EFA and "ib_efa" in (speakers.parts("UCX") or frozenset())
     if not has and not (other and not speakers.nccl):
         found.append(
             Advice(
-                fault=f"no libfabric of the image drives {port.kind.value}: it has no provider {provider!r}",
+                fault=f"the image's libfabric does not support {port.kind.value}: no provider {provider!r}",
                 remedy=in_image.format(f"a libfabric built with {provider}"),
             )
         )
     if speakers.nccl and speakers.parts("NCCL plug-in") is None:
         found.append(
             Advice(
-                fault=f"NCCL reaches {port.kind.value} by a plug-in (aws-ofi-nccl), and the image has none",
+                fault=f"NCCL requires a plug-in (aws-ofi-nccl) for {port.kind.value}, which the image lacks",
                 remedy=in_image.format("aws-ofi-nccl"),
             )
         )
@@ -229,15 +231,15 @@ def _verbs(port: Port, speakers: Speakers, *, captured: bool, machine: str) -> l
         if not by_ucx and not by_libfabric:
             return [
                 Advice(
-                    fault=f"MPI reaches {port.kind.value} by UCX or libfabric, and the image has neither",
-                    remedy="take an image whose MPI was built with UCX",
+                    fault=f"MPI requires UCX or libfabric for {port.kind.value}, and the image has neither",
+                    remedy="use an image whose MPI was built with UCX",
                 )
             ]
     who = "NCCL" if speakers.nccl else "MPI"
     if verbs is None:
         return [
             Advice(
-                fault=f"{who} reaches {port.kind.value} by libibverbs.so.1, and the image has none",
+                fault=f"{who} requires libibverbs.so.1 for {port.kind.value}, which the image lacks",
                 remedy=remedy,
             )
         ]
@@ -245,14 +247,14 @@ def _verbs(port: Port, speakers: Speakers, *, captured: bool, machine: str) -> l
     if provider is not None and provider not in verbs:
         return [
             Advice(
-                fault=f"the image's libibverbs has no provider {provider}, for {port.device}",
+                fault=f"the image's libibverbs lacks the provider {provider} for {port.device}",
                 remedy=remedy,
             )
         ]
     return []
 
 
-def _told(port: Port) -> str:
+def _named(port: Port) -> str:
     rate = f" at {port.rate_gbps:g} Gb/s" if port.rate_gbps else ""
     return f"{port.name} ({port.kind.value}{rate})"
 
@@ -263,4 +265,4 @@ def _list(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _own(names: list[str]) -> str:
-    return f"{'is' if len(names) == 1 else 'are'} this machine's own"
+    return f"{'is' if len(names) == 1 else 'are'} local to this machine"

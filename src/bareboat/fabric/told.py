@@ -1,8 +1,7 @@
-"""What libraries say of the way that they took between nodes: how they are asked to say it, and how it is
-read.
+"""The transports that libraries report: how to enable their reports, and how to parse them.
 
-The job script reads with `SOCKETS` and `FABRIC`, in grep's extended expressions, because it must act while
-the job runs; the record is made by `read`, which knows more. Both are tried on the same outputs. Pure.
+The job script uses `SOCKETS` and `FABRIC`, as grep's extended expressions, because it must act while the job
+runs; the record is made by `read`, which knows more. Both are tested on the same outputs. Pure.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Iterator
 from bareboat.fabric.facts import Transport
 from bareboat.model import MpiFamily
 
-#: What MPI's ranks are told in the proof, and only there. One rank a node says it.
-#: OpenMPI: btl_base_verbose names each peer's BTL, pml and mtl what carries all messages; UCX its lanes.
+#: Variables of MPI's ranks in the MPI check only. One rank per node reports.
+#: OpenMPI: btl_base_verbose names each peer's BTL, pml and mtl the carrier of all messages; UCX its lanes.
 _OPENMPI = {
     "OMPI_MCA_btl_base_verbose": "1",
     "OMPI_MCA_mtl_base_verbose": "1",
@@ -26,17 +25,17 @@ _MPICH = {"MPIR_CVAR_DEBUG_SUMMARY": "1", "UCX_LOG_LEVEL": "info"}
 #: Intel MPI Library Developer Reference for Linux, "Other Environment Variables".
 _INTEL = {"I_MPI_DEBUG": "4"}
 
-#: NCCL writes a file for each process at its start, and no line more in a step.
+#: NCCL writes a file for each process at its start, and nothing during steps.
 NCCL = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 NCCL_FILE = "NCCL_DEBUG_FILE"
-#: The folder of these files in that of the run.
+#: The directory of these files in the run's directory.
 NCCL_FOLDER = "nccl"
 
 _SLOW = "tcp|sockets|udp|net"
 _FAST = "verbs|efa|cxi|psm[0-9]?|opx|gni|mlx"
 _LANES = r"(inter-node cfg#[0-9]+|ep_cfg\[[0-9]+\]:) tag\("
 
-#: Lines of a library that talks to other nodes by sockets.
+#: Lines of a library that uses TCP between nodes.
 SOCKETS = (
     "mca: bml: Using tcp btl"
     rf"|{_LANES}tcp/"
@@ -44,7 +43,7 @@ SOCKETS = (
     "|Using network Socket|via NET/Socket/"
     rf"|NET/OFI Selected [Pp]rovider is ({_SLOW})([ ;,]|$)"
 )
-#: Lines of one that uses a fabric, in outputs that hold none of those above.
+#: Lines of a library that uses a fabric, in outputs without the lines above.
 FABRIC = (
     "mca: bml: Using (openib|ofi|uct|ugni|usnic|portals4) btl"
     rf"|{_LANES}(rc|dc|ud|srd|gga)(_[a-z0-9]+)?/"
@@ -53,7 +52,7 @@ FABRIC = (
     rf"|NET/OFI Selected [Pp]rovider is ({_FAST})([ ;,]|$)"
 )
 
-# Every repetition has an end: jobs may write anything into these files, and the time is to be linear.
+# Every repetition is bounded: jobs may write anything into these files, and time must be linear.
 _BTL = re.compile(
     r"\[(?P<host>[^\s:\[\]]{1,255}):\d{1,10}\] mca: bml: Using (?P<btl>\w{1,40}) btl for send to \S{1,255} "
     r"on node (?P<peer>\S{1,255})"
@@ -70,7 +69,7 @@ _MANY = 4
 
 
 def asked(family: MpiFamily) -> dict[str, str]:
-    """By what this MPI is asked to tell its way."""
+    """The variables that make this MPI report its transport."""
     match family:
         case MpiFamily.OPENMPI:
             return _OPENMPI
@@ -83,12 +82,12 @@ def asked(family: MpiFamily) -> dict[str, str]:
 
 
 def read(text: str) -> tuple[Transport, ...]:
-    """What the libraries said of their ways between nodes; of each library once."""
+    """The transports between nodes that the libraries reported, once per library."""
     return tuple(found for found in (*_openmpi(text), *_ucx(text), *_libfabric(text), *_nccl(text)))
 
 
 def _openmpi(text: str) -> Iterator[Transport]:
-    """The BTLs by which ranks of different hosts reach each other (pml ob1)."""
+    """The BTLs between ranks of different hosts (pml ob1)."""
     between = {
         found["btl"]
         for found in _BTL.finditer(text)
@@ -100,8 +99,8 @@ def _openmpi(text: str) -> Iterator[Transport]:
 
 
 def _ucx(text: str) -> Iterator[Transport]:
-    """The first lane of each endpoint, by which messages go. Old versions do not say which endpoints are
-    between nodes; those of one node begin with itself or with shared memory."""
+    """The first lane of each endpoint, which carries messages. Old versions do not mark endpoints between
+    nodes; those within a node begin with self or shared memory."""
     first = {found["lanes"].split(" ")[0] for found in _LANE.finditer(text)}
     between = {lane for lane in first if lane.startswith("tcp/") or _FAST_LANE.match(lane)}
     if between:
@@ -116,8 +115,8 @@ def _libfabric(text: str) -> Iterator[Transport]:
 
 
 def _nccl(text: str) -> Iterator[Transport]:
-    """The network, and with GPUs of several nodes the way of each channel, which says whether data goes from
-    the adapter to the GPU directly (GDRDMA)."""
+    """The network and, with GPUs on several nodes, each channel's transport, which shows whether data goes
+    from the adapter directly to the GPU (GDRDMA)."""
     networks = sorted({found["name"] for found in _NETWORK.finditer(text)})
     ways = sorted({found["way"] for found in _CHANNEL.finditer(text)})
     if not networks and not ways:
@@ -130,7 +129,7 @@ def _nccl(text: str) -> Iterator[Transport]:
 
 
 def _of_providers(names: list[str]) -> bool | None:
-    """Whether libfabric's providers are a fabric's; None for unknown ones."""
+    """Whether libfabric's providers are for a fabric; None for unknown ones."""
     cores = {name.split(";")[0] for name in names}
     if cores & set(_SLOW.split("|")):
         return False

@@ -1,1 +1,1 @@
-"""Files and directories of the host: whose they are, and how to open what others may write."""
+"""Files and directories of the host: their owners, and how to open files that others may write."""

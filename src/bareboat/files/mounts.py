@@ -1,4 +1,4 @@
-"""The kernel's table of mounts: which file system a path lies on. The only reader of it."""
+"""The kernel's mount table: the file system of a path. The only reader of the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PERMITS = ("ro", "noexec", "nosuid", "nodev")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """One mounted file system, as /proc/self/mountinfo has it; `kind` by its common name."""
+    """One mounted file system, from /proc/self/mountinfo; `kind` by its common name."""
 
     point: str
     source: str
@@ -25,7 +25,7 @@ class Mount:
 
 
 def mount_of(path: str) -> Mount:
-    """The file system that a path lies on, or will lie on once it exists."""
+    """The file system of a path, which need not exist yet."""
     return find_mount(_table(), os.path.realpath(existing(path)))
 
 
@@ -69,7 +69,7 @@ def _holding(mountinfo: str, path: str) -> _Line | None:
 
 
 def existing(path: str) -> str:
-    """The path, or the nearest directory above it that exists."""
+    """The path, or the nearest existing directory above it."""
     path = os.path.abspath(path)
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
@@ -86,12 +86,12 @@ def find_mount(mountinfo: str, path: str) -> Mount:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """A path (real, absolute), and the other names by which mounts of the same file system show it."""
+    """A path (real, absolute) and its other names under mounts of the same file system."""
     return find_names(_table(), path)
 
 
 def find_names(mountinfo: str, path: str) -> tuple[str, ...]:
-    """As `names_of`, by this table."""
+    """Like `names_of`, for this table."""
     found = [path]
     holds = _holding(mountinfo, path)
     if holds is not None:
@@ -104,7 +104,7 @@ def find_names(mountinfo: str, path: str) -> tuple[str, ...]:
 
 
 def _below(path: str, folder: str) -> str | None:
-    """The path as seen from the directory, "" for that itself; None when it is not in it."""
+    """The path relative to the directory, "" for the directory itself; None when outside."""
     folder = folder.rstrip("/")
     if path == folder or (path == "/" and not folder):
         return ""

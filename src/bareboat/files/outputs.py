@@ -1,4 +1,4 @@
-"""Checks files that the user asks for before the work begins, and writes them whole or not at all."""
+"""Check the user's output files before the work begins, and write them completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False) -
     """Return the absolute path of an output. Raises UsageError when it cannot be written, and StoreError when
     its file system has less than `needed_bytes` free. `is_folder`: a directory that must not exist yet."""
     if not str(text):
-        raise UsageError("the path of the output is empty", remedy="name a file, for example ./result")
+        raise UsageError("the path of the output is empty", remedy="give a file name, for example ./result")
     if failures.working_directory() is None and not os.path.isabs(text):
         raise failures.no_working_directory()
     path = Path(os.path.abspath(text))
@@ -33,11 +33,9 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False) -
         if is_folder:
             if os.path.lexists(path):
                 quoted = shlex.quote(str(path))
-                raise UsageError(f"{path} exists already", remedy=f"name another, or: rm -r {quoted}")
+                raise UsageError(f"{path} already exists", remedy=f"use another name, or:  rm -r {quoted}")
         elif path.is_dir():
-            raise UsageError(
-                f"{path} is a directory, and a file is needed", remedy=f"name a file in it: {path}/NAME"
-            )
+            raise UsageError(f"{path} is a directory, not a file", remedy=f"name a file in it:  {path}/NAME")
         elif path.exists() and not path.is_file():
             raise UsageError(f"{path} is not a regular file", remedy="name a regular file")
     except OSError as error:
@@ -55,28 +53,28 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False) -
 
 
 def check_room(path: Path, needed_bytes: int) -> None:
-    """Raise StoreError when the output is larger than what its file system has free."""
+    """Raise StoreError when the output does not fit on its file system."""
     state = os.statvfs(path.parent)
     free_bytes = state.f_bavail * state.f_frsize
     if needed_bytes > free_bytes:
         raise StoreError(
-            f"{path} needs {needed_bytes / 1e6:,.0f} MB, and its file system has "
+            f"{path} needs {needed_bytes / 1e6:,.0f} MB, but its file system has "
             f"{free_bytes / 1e6:,.0f} MB free",
-            remedy=f"df -h {shlex.quote(str(path.parent))}; free some space there, or choose another place",
+            remedy=f"df -h {shlex.quote(str(path.parent))}; free some space there, or use another directory",
         )
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file whole, or leave what was there. Raises StoreError when there is no room."""
+    """Write a file completely, or keep the old one. Raises StoreError when there is no space."""
     with beside(path) as part:
         part.write_bytes(data)
 
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Give a place on the same file system; what is made there is renamed to `path` in the end, or removed.
+    """A temporary path on the same file system, renamed to `path` at the end, or removed on an error.
 
-    Raises BareboatError when the place of the output refuses it; OSError about anything else.
+    Raises BareboatError when the output's directory refuses it; OSError for other failures.
     """
     folder = None
     try:
@@ -89,7 +87,7 @@ def beside(path: Path) -> Iterator[Path]:
         found = failures.explain(OSError(error.errno, error.strerror, str(path)))
         if found is None or place is None or not lies_in(place, str(path.parent)):
             raise
-        message = f"{found.message}; nothing half-made was kept"
+        message = f"{found.message}; no partial data was kept"
         raise type(found)(message, context=found.context, remedy=found.remedy) from error
     finally:
         if folder is not None:

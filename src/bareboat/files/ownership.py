@@ -1,16 +1,17 @@
-"""Whose files are believed: those that only this user, or root, could have written or put there.
+"""Which files are trusted: those that only this user or root could have written or created.
 
-A path is believed when it and every directory above it belong to the user or to root and nobody else may
-write to them. Links are followed one by one: a link's place must be believed as well as its target.
+A path is trusted when it and every directory above it belong to the user or to root, and nobody else may
+write to them. Links are followed one by one: both a link's location and its target must be trusted.
 
-- Others may write to a sticky directory of root's or the user's, such as /tmp: they cannot replace what is
-  not theirs, and what they put there belongs to them. It is no exception for the path itself.
-- Group write counts as written by others. Two exceptions: the group root, and a user-private group, which
-  has the user's own name and no other members (as `useradd` makes it, with umask 002).
-- The bits that are checked include POSIX ACLs, whose mask stands in the place of the group's bits; with an
-  ACL no group is private. NFSv4's ACLs are known only as far as the server shows them in the mode.
-- In a user namespace without root, root's files appear as nobody's. There directories above the path, and
-  what lies below /etc, may be nobody's; what is started or read for its settings may not.
+- Others may write to a sticky directory of root or the user, such as /tmp: they cannot replace others' files,
+and
+what they create belongs to them. This exception does not apply to the path itself. - Group write permission
+counts as writable by others. Two exceptions: the group root, and a user-private group,
+  which has the user's name and no other members (as made by `useradd`, with umask 002).
+- The checked bits include POSIX ACLs, whose mask takes the place of the group's bits; with an ACL no group is
+private. NFSv4 ACLs are only known as far as the server shows them in the mode. - In a user namespace without
+root, root's files appear to belong to nobody. There, directories above the path and
+  files below /etc may belong to nobody; programs and settings may not.
 
 Sources: ssh_config(5), StrictModes in sshd_config(5), safe.directory in git-config(1), acl(5).
 """
@@ -23,12 +24,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_MOST_LINKS = 40  # as in the kernel: path_resolution(7)
+_MOST_LINKS = 40  # the kernel's limit: path_resolution(7)
 _ACL = "system.posix_acl_access"
 
 
 class Doubt(NamedTuple):
-    """Why a path is not believed: the place in question, what is wrong with it, and what its owner can do."""
+    """Why a path is not trusted: the place, the reason, and the remedy for its owner."""
 
     place: str
     reason: str
@@ -39,10 +40,9 @@ class Doubt(NamedTuple):
 
 
 def doubt(path: str | Path) -> Doubt | None:
-    """The first reason not to believe a path, from the root directory down; None when it is believed.
+    """The first reason not to trust a path, from the root directory down; None when it is trusted.
 
-    What does not exist yet cannot be doubted: only what exists of the path is checked. Costs one lstat(2) for
-    each component.
+    Only the existing part of the path is checked. Costs one lstat(2) per component.
     """
     return next(doubts(path), None)
 
@@ -57,7 +57,7 @@ def doubts(path: str | Path) -> Iterator[Doubt]:
         yield reason
     while pending:
         part = pending.pop()
-        if part == "..":  # of a link's target; `here` holds no links
+        if part == "..":  # in a link's target; `here` holds no links
             here = os.path.dirname(here)
             continue
         place = os.path.join(here, part)
@@ -84,8 +84,8 @@ def doubts(path: str | Path) -> Iterator[Doubt]:
 
 
 def doubt_within(root: str | Path, path: str | Path) -> Doubt | None:
-    """The same for a path below a directory that is believed already. No link leads there, but to a file
-    beside it."""
+    """Like `doubt`, for a path below a directory that is already trusted. Links are only allowed to a file in
+    the same directory."""
     here = str(root)
     for part in os.path.relpath(path, root).split("/"):
         here = os.path.join(here, part)
@@ -101,7 +101,7 @@ def doubt_within(root: str | Path, path: str | Path) -> Doubt | None:
 
 
 def name_of(uid: int) -> str:
-    """The user's name, for people; the number where it has none."""
+    """The user's name for display; the ID without a name."""
     import pwd
 
     try:
@@ -121,14 +121,14 @@ def _doubt_of(place: str, found: os.stat_result, nobody: int | None, *, last: bo
     if stat.S_ISDIR(mode) and mode & stat.S_ISVTX and not last:
         return None
     if mode & 0o002:
-        return Doubt(place, "can be written by every user", f"chmod go-w {place}")
+        return Doubt(place, "is writable by every user", f"chmod go-w {place}")
     if found.st_gid == 0 or _is_private_group(place, found):
         return None
-    return Doubt(place, f"can be written by the group {group_of(found.st_gid)}", f"chmod g-w {place}")
+    return Doubt(place, f"is writable by the group {group_of(found.st_gid)}", f"chmod g-w {place}")
 
 
 def _is_private_group(place: str, found: os.stat_result) -> bool:
-    """Whether the group is the user's alone: their primary group, with their name and no other members."""
+    """Whether the group is the user's primary group, with their name and no other members."""
     if found.st_gid != os.getegid() or found.st_uid != os.geteuid():
         return False
     import grp
@@ -142,13 +142,13 @@ def _is_private_group(place: str, found: os.stat_result) -> bool:
         return False
     try:
         os.getxattr(place, _ACL)
-    except OSError:  # there is none, or the file system has no such ACLs
+    except OSError:  # no ACL, or not supported by the file system
         return True
     return False
 
 
 def group_of(gid: int) -> str:
-    """The group's name, for people; the number where it has none."""
+    """The group's name for display; the ID without a name."""
     import grp
 
     try:

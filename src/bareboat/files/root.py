@@ -41,7 +41,7 @@ class Root:
         return self.read(path).decode(errors="replace")
 
     def names(self, folder: str, pattern: str = "*") -> list[str]:
-        """What the folder holds, sorted; nothing when it cannot be read."""
+        """What the directory holds, sorted; nothing when it cannot be read."""
         real = self.real(folder)
         try:
             return sorted(fnmatch.filter(os.listdir(real), pattern)) if real is not None else []

@@ -1,4 +1,4 @@
-"""Removes trees of any depth and with any modes."""
+"""Remove trees of any depth and with any modes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, however deep it is, also one whose folders are read-only; or a file."""
+    """Remove a file, or a tree of any depth, also with read-only directories."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    # Neither shutil.rmtree, which is recursive, nor long paths: hostile layers nest folders by the thousand.
+    # Neither shutil.rmtree, which is recursive, nor long paths: hostile layers nest directories by the
+    # thousand.
     here = _enter(str(path), None)
     trail: list[str] = []
     try:
@@ -38,7 +39,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _enter(name: str, folder: int | None) -> int:
-    """Open a folder that is to be emptied, and make that possible."""
+    """Open a directory and make it writable, to empty it."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=folder)
     except PermissionError:
@@ -51,7 +52,7 @@ def _enter(name: str, folder: int | None) -> int:
 
 
 def _empty(folder: int) -> str | None:
-    """Remove the files of a folder up to the first folder in it, and return that one's name."""
+    """Remove the files of a directory up to its first subdirectory, and return that name."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

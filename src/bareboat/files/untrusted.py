@@ -1,8 +1,8 @@
 """Open files that a job, a container or another user may have written.
 
-A name may stand for anything: a link to a file of the user's, a FIFO that blocks whoever opens it, a device,
-a sparse file of a terabyte. So no link is followed in the last component, nothing blocks, only regular files
-are read, and never more than a limit.
+A name may refer to anything: a link to a file of the user's, a FIFO that blocks, a device, a sparse file of a
+terabyte. So no link is followed in the last component, nothing blocks, only regular files are read, and never
+more than a limit.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXE
 
 
 class UntrustedFileError(OSError):
-    """The file is not what it should be: a link, not a regular file, or too large."""
+    """The file is a link, not a regular file, or too large."""
 
 
 def open_regular(path: str | Path, *, follow: bool = False) -> int:
-    """Return a descriptor of a regular file, opened for reading. `follow`: the name is one that the user
-    gave, and may be a link.
+    """Return a descriptor of a regular file, opened for reading. `follow`: the user gave the name, which may
+    be a link.
 
     Raises FileNotFoundError when there is none, UntrustedFileError when it is a link, a FIFO, a device, a
     socket or a directory, and OSError as open(2) does.
@@ -50,7 +50,7 @@ def open_regular(path: str | Path, *, follow: bool = False) -> int:
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            kind = next((name for test, name in _KINDS if test(mode)), "is something else")
+            kind = next((name for test, name in _KINDS if test(mode)), "is of an unknown type")
             raise UntrustedFileError(0, f"{kind}, not a regular file", str(path))
     except BaseException:
         os.close(descriptor)
@@ -103,16 +103,16 @@ def read_tail(path: str | Path, *, limit: int) -> bytes:
 
 
 def unreadable(path: str | Path, error: OSError) -> UsageError:
-    """The error for a file of the user's own that was to be read."""
+    """The error for a user's file that cannot be read."""
     quoted = shlex.quote(str(path))
     match error:
         case FileNotFoundError() | NotADirectoryError():
             folder = os.path.dirname(os.path.abspath(path))
-            return UsageError(f"there is no file {path}", remedy=f"ls {shlex.quote(folder)}")
+            return UsageError(f"file {path} not found", remedy=f"ls {shlex.quote(folder)}")
         case UntrustedFileError():
             remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else "name a regular file"
             return UsageError(f"{path} {error.strerror}", remedy=remedy)
         case PermissionError():
-            return UsageError(f"{path} cannot be read: no permission", remedy=f"chmod u+r {quoted}")
+            return UsageError(f"{path} cannot be read: permission denied", remedy=f"chmod u+r {quoted}")
         case _:
             return UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -lL {quoted}")

@@ -1,4 +1,4 @@
-"""Container Device Interface: files in which a vendor's tool has written what a container needs of its GPUs.
+"""Container Device Interface: files in which a vendor's tool lists what a container needs for its GPUs.
 
 Source: https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
 """
@@ -11,13 +11,13 @@ from typing import Any
 
 from bareboat.files.root import Root
 
-#: The later ones win, as in the specification.
+#: Later ones take precedence, as in the specification.
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What the device "all" of a file asks for. `mounts`: pairs of the host's path and the container's."""
+    """The edits of a file's device "all". `mounts`: pairs of the host's path and the container's."""
 
     path: str
     kind: str
@@ -27,7 +27,8 @@ class Edits:
 
 
 def read(tree: Root, kind: str) -> tuple[Edits | None, tuple[str, ...]]:
-    """The edits for devices of this kind, such as nvidia.com/gpu; and notes on what is not understood."""
+    """The edits for devices of this kind, such as nvidia.com/gpu; and notes on parts that cannot be
+    parsed."""
     found, notes = None, []
     for folder in FOLDERS:
         for name in tree.names(folder):
@@ -39,7 +40,7 @@ def read(tree: Root, kind: str) -> tuple[Edits | None, tuple[str, ...]]:
                 if document.get("kind") == kind:
                     found = _edits(path, document)
             except (ValueError, TypeError, AttributeError, KeyError) as error:
-                notes.append(f"{path} is not understood: {error}")
+                notes.append(f"{path} cannot be parsed: {error}")
     return found, tuple(notes)
 
 
@@ -54,13 +55,13 @@ def _parse(text: str, name: str) -> dict[str, Any]:
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from None
     if not isinstance(document, dict):
-        raise ValueError("it holds no object")
+        raise ValueError("it is not an object")
     return document
 
 
 def _edits(path: str, document: dict[str, Any]) -> Edits:
     devices = document.get("devices") or []
-    # "all" names every device; where a tool did not write it, all are taken.
+    # "all" names every device; where a tool did not write it, all devices are used.
     chosen = [each for each in devices if each.get("name") == "all"] or devices
     edits = [document.get("containerEdits") or {}, *(each.get("containerEdits") or {} for each in chosen)]
     environment = [str(word).partition("=") for each in edits for word in each.get("env") or []]

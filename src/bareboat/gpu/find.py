@@ -1,7 +1,7 @@
 """The GPU drivers of a machine, found as their vendors' own container tools find them.
 
-NVIDIA: a CDI file where one was written and still holds; else the loader's cache, then the folders in which
-drivers lie that ldconfig was not told of (WSL, driver containers, NixOS). Which libraries: the lists
+NVIDIA: a CDI file where one was written and still holds; else the loader's cache, then the directories in
+which drivers lie that ldconfig was not told of (WSL, driver containers, NixOS). Which libraries: the lists
 "compute", "utility" and "video" of libnvidia-container. Libraries of another version than the kernel module
 are left behind by updates and cannot work.
 https://github.com/NVIDIA/libnvidia-container/blob/main/src/nvc_info.c
@@ -50,19 +50,19 @@ _PROGRAM_FOLDERS = (
 )  # fmt: skip
 
 _SOCKETS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
-#: Where the control daemon of MPS is met unless CUDA_MPS_PIPE_DIRECTORY says so.
+#: The directory of MPS's control daemon, unless CUDA_MPS_PIPE_DIRECTORY is set.
 _MPS = "/tmp/nvidia-mps"
 
 _LIBRARY = re.compile(r"(?P<stem>lib[\w+-]+)\.so(?:\.[\d.]+)?")
-#: The end of a library's name that is the driver's version; libnvidia-nvvm.so.4.0.0 counts for itself.
+#: The driver's version at the end of a library's name; libnvidia-nvvm.so.4.0.0 has its own.
 _VERSIONED = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
 
 def find(
     root: str = "/", *, machine: str = "", environment: Mapping[str, str] | None = None
 ) -> tuple[GpuDriver, ...]:
-    """The drivers of the machine whose files lie below `root`; `environment`: the caller's PATH, and where
-    MPS is met."""
+    """The machine's drivers, with files below `root`; `environment`: the caller's PATH, and the directory of
+    MPS."""
     tree = Root(root)
     machine = machine or os.uname().machine
     found = (_nvidia(tree, machine, environment or {}), _amd(tree, machine))
@@ -70,7 +70,7 @@ def find(
 
 
 def gpus(drivers: Iterable[GpuDriver]) -> tuple[str, ...]:
-    """The device nodes that stand for one GPU each."""
+    """The device nodes with one GPU each."""
     each = re.compile(r"/dev/(nvidia\d+|dri/renderD\d+|dxg)")
     return tuple(path for driver in drivers for path in driver.devices if each.fullmatch(path))
 
@@ -116,21 +116,19 @@ def _nvidia(tree: Root, machine: str, environment: Mapping[str, str]) -> GpuDriv
         libraries, fallback = _libraries(tree, machine, _NVIDIA_LIBRARIES, _NVIDIA_FOLDERS, version, notes)
         source = fallback or source
     if not any(file.name.startswith("libcuda.so") for file in libraries):
-        notes.append("libcuda.so.1 was not found: nothing can compute on these GPUs")
+        notes.append("libcuda.so.1 not found: these GPUs cannot be used for computing")
         libraries = []
     version = version or next(
         (told[1] for file in libraries if (told := _VERSIONED.search(file.path)) is not None), ""
     )
     if not any(file.name == "libcuda.so" for file in libraries):
-        # Some programs open it by its name for developers.
+        # Some programs open it by its development name.
         libraries += [
             DriverFile(name="libcuda.so", path=f.path) for f in libraries if f.name == "libcuda.so.1"
         ]
     programs = programs or _programs(tree, _NVIDIA_PROGRAMS, environment.get("PATH", ""))
     if any(path.startswith("/dev/nvidia") for path in names) and "/dev/nvidia-uvm" not in devices:
-        notes.append(
-            "there is no /dev/nvidia-uvm, without which CUDA does not start: nvidia-modprobe -u -c 0"
-        )
+        notes.append("/dev/nvidia-uvm, which CUDA requires, does not exist: nvidia-modprobe -u -c 0")
     notes += _closed(tree, devices)
     glibc, glibc_by = _glibc(libraries)
     return GpuDriver(
@@ -158,7 +156,8 @@ def _amd(tree: Root, machine: str) -> GpuDriver | None:
 
 
 def _nvidia_version(tree: Root) -> str | None:
-    """Of the kernel module, as in "NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"."""
+    """The kernel module's version, as in "NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release
+    Build"."""
     told = re.search(
         r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", tree.text("/proc/driver/nvidia/version")
     ) or re.fullmatch(r"(\d+\.\d+(?:\.\d+)?)\n?", tree.text("/sys/module/nvidia/version"))
@@ -166,7 +165,7 @@ def _nvidia_version(tree: Root) -> str | None:
 
 
 def _nvidia_models(tree: Root) -> tuple[str, ...]:
-    """Of each GPU; a driver without /proc/driver/nvidia (WSL) tells none."""
+    """Each GPU's model; none for a driver without /proc/driver/nvidia (WSL)."""
     folder = "/proc/driver/nvidia/gpus"
     texts = (tree.text(f"{folder}/{name}/information") for name in tree.names(folder))
     return tuple(
@@ -177,8 +176,8 @@ def _nvidia_models(tree: Root) -> tuple[str, ...]:
 def _of_cdi(
     tree: Root, edits: cdi.Edits, version: str | None
 ) -> tuple[list[DriverFile], list[DriverFile], str | None]:
-    """The libraries and programs of a CDI file, and why it does not hold, if so: it may have been written for
-    a driver that has been updated since."""
+    """The libraries and programs of a CDI file, and why it is not valid, if so: it may describe a driver that
+    was updated since."""
     libraries: dict[str, str] = {}
     programs: dict[str, str] = {}
     for host, inside in edits.mounts:
@@ -188,17 +187,17 @@ def _of_cdi(
             continue
         real = tree.real(host)
         if real is None or not os.path.isfile(real):
-            return [], [], f"{host} is not there"
+            return [], [], f"{host} does not exist"
         if library is None:
             programs[name] = real
             continue
         if _is_other(real, version):
-            return [], [], f"{host} is not of the kernel module's version {version}"
+            return [], [], f"{host} does not match the kernel module's version {version}"
         for each in (_soname(real), name):
             if each is not None:
                 libraries.setdefault(each, real)
     if not any(name.startswith("libcuda.so") for name in libraries):
-        return [], [], "it names no libcuda.so"
+        return [], [], "it does not list libcuda.so"
     return _files(libraries), _files(programs), None
 
 
@@ -210,7 +209,8 @@ def _libraries(
     version: str | None,
     notes: list[str],
 ) -> tuple[list[DriverFile], str | None]:
-    """The libraries of these names, and the folder in which the first was found when the cache has none."""
+    """The libraries of these names, and the directory in which the first was found when the cache has
+    none."""
     found: dict[str, str] = {}
     others: list[str] = []
 
@@ -240,7 +240,9 @@ def _libraries(
                     if (soname := _soname(found[name])) is not None:
                         take(soname, f"{folder}/{name}")
     if others:
-        notes.append(f"not taken, because the kernel module is {version}: {', '.join(dict.fromkeys(others))}")
+        notes.append(
+            f"ignored, because the kernel module has version {version}:  {', '.join(dict.fromkeys(others))}"
+        )
     return _files(found), source
 
 
@@ -249,7 +251,7 @@ def _cached(tree: Root, machine: str, notes: list[str]) -> tuple[cache.Entry, ..
     try:
         return cache.parse(data, machine) if data else ()
     except ValueError as error:
-        notes.append(f"/etc/ld.so.cache is not understood: {error}")
+        notes.append(f"/etc/ld.so.cache cannot be parsed: {error}")
         return ()
 
 
@@ -264,7 +266,7 @@ def _is_other(path: str, version: str | None) -> bool:
 
 
 def _programs(tree: Root, names: tuple[str, ...], search: str = "") -> list[DriverFile]:
-    """The programs, in the folders where they are installed, then where the caller's PATH has them."""
+    """The programs, from their usual directories, then from the caller's PATH."""
     found = {}
     for name in names:
         for folder in (*_PROGRAM_FOLDERS, *(f for f in search.split(":") if f.startswith("/"))):
@@ -283,7 +285,7 @@ def _sockets(tree: Root, environment: Mapping[str, str]) -> Iterator[Mount]:
     for path in (*_SOCKETS, environment.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS):
         real = tree.real(path)
         if real is not None and os.path.isdir(real) and os.access(real, os.X_OK):
-            # Writable, since it is written to pipes in there; the host's own modes guard the rest.
+            # Writable for the pipes in it; the host's modes protect the rest.
             yield Mount(source=real, target=path, writable=True)
 
 
@@ -292,7 +294,7 @@ def _majors(tree: Root, devices: Iterable[str]) -> tuple[int, ...]:
 
 
 def _closed(tree: Root, devices: Iterable[str]) -> list[str]:
-    """Devices that this user may not open; nvidia-caps are for administrators."""
+    """Notes on devices that this user may not open; nvidia-caps are for administrators."""
     closed = [
         path
         for path in devices
@@ -301,11 +303,11 @@ def _closed(tree: Root, devices: Iterable[str]) -> list[str]:
         and not os.access(real, os.R_OK | os.W_OK)
     ]
     groups = "the groups render and video" if any("/dri/" in path for path in closed) else "access"
-    return [f"this user cannot open {', '.join(closed)}: ask for {groups}"] if closed else []
+    return [f"you cannot open {', '.join(closed)}; ask the administrator for {groups}"] if closed else []
 
 
 def _glibc(libraries: Iterable[DriverFile]) -> tuple[str | None, str]:
-    """The newest glibc that any of them asks for, and which one does."""
+    """The newest glibc that the libraries require, and the library that requires it."""
     newest, by = None, ""
     for path in dict.fromkeys(file.path for file in libraries):
         with binary.opened(path) as elf:

@@ -1,4 +1,4 @@
-"""The folder of links to a driver's files, made once for a driver. It holds names, never the files."""
+"""The directory of links to a driver's files, made once per driver. It holds links, never the files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bareboat.store import Store
 
 
 def provide(store: Store, site: Site) -> dict[str, str]:
-    """Vendor -> the folder of links to the files of its driver on this site.
+    """Vendor -> the directory of links to the files of its driver on this site.
 
     Raises StoreError when it cannot be made.
     """

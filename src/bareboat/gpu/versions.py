@@ -1,7 +1,8 @@
-"""Which CUDA a driver serves, and whether an image can load the driver's libraries. Pure.
+"""Pure: which CUDA a driver supports, and whether an image can load the driver's libraries.
 
 Sources: the table "CUDA Toolkit and Corresponding Driver Versions" of
-https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ and https://docs.nvidia.com/deploy/cuda-compatibility/
+https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ and
+https://docs.nvidia.com/deploy/cuda-compatibility/
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from bareboat.model import CudaCompat, GpuDriver, Refusal
 from bareboat.versions import numbers
 
-#: CUDA -> the first driver for Linux that serves it.
+#: CUDA -> the first Linux driver that supports it.
 FIRST_DRIVERS = {
     "9.0": "384.81", "9.1": "390.46", "9.2": "396.26", "10.0": "410.48", "10.1": "418.39", "10.2": "440.33",
     "11.0": "450.36.06", "11.1": "455.23", "11.2": "460.27.03", "11.3": "465.19.01", "11.4": "470.42.01",
@@ -23,14 +24,13 @@ FIRST_DRIVERS = {
     "13.0": "580.65.06", "13.1": "590.44.01",
 }  # fmt: skip
 
-#: CUDA's major version -> the first driver that serves all of it, by minor-version compatibility.
+#: CUDA's major version -> the first driver that supports all of it, by minor-version compatibility.
 FIRST_OF_MAJOR = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
 #: The oldest driver's kernel module that a forward-compatibility package can work with.
 _FIRST_FOR_COMPAT = "418.40"
-
-#: Products that forward compatibility is for: data-centre GPUs. (It is also for some RTX boards, which their
-#: names do not tell from the others.)
+#: Products that support forward compatibility: data-centre GPUs. (Some RTX boards do, too, but their names do
+#: not distinguish them.) names do not tell from the others.)
 _DATA_CENTRE = re.compile(
     r"\b(Tesla|GH200|GB[23]00|A[18]00|H[128]00|B[123]00|A(2|10|16|30|40)|H20|L(2|4|20|40)S?|[PV]100S?|P4|P40|T4"
     r"|K80|M60)\b"
@@ -40,14 +40,14 @@ _NOT_DATA_CENTRE = re.compile(r"\b(GeForce|TITAN|Quadro|RTX)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """It works, and how. `compat`: by the image's forward-compatibility package."""
+    """It works, and how. `compat`: through the image's forward-compatibility package."""
 
     reason: str
     compat: bool = False
 
 
 def newest_cuda(driver: str) -> str | None:
-    """The newest CUDA that a driver serves as it is; None for one that is too old or not known."""
+    """The newest CUDA that a driver supports by itself; None for a driver that is too old or unknown."""
     served = [cuda for cuda, first in FIRST_DRIVERS.items() if numbers(first) <= numbers(driver)]
     return max(served, key=numbers, default=None)
 
@@ -57,64 +57,65 @@ def is_data_centre(model: str) -> bool:
 
 
 def judge_cuda(cuda: str, driver: GpuDriver, compat: CudaCompat | None) -> Served | Refusal:
-    """Whether the driver serves an image's CUDA."""
+    """Whether the driver supports an image's CUDA."""
     if not driver.version:
-        return Served("the driver's version is not known; its libraries are taken as they are")
+        return Served("the driver's version is unknown; its libraries are used without a check")
     have, wanted = numbers(driver.version), numbers(cuda)[:2]
     newest = newest_cuda(driver.version)
     if newest is not None and wanted <= numbers(newest):
-        return Served(f"driver {driver.version} serves CUDA up to {newest}, and the image has {cuda}")
+        return Served(f"driver {driver.version} supports CUDA up to {newest}, and the image has {cuda}")
     last = max(FIRST_DRIVERS.values(), key=numbers)
     first = FIRST_OF_MAJOR.get(wanted[0])
     if have[0] > numbers(last)[0]:
         return Served(
-            f"driver {driver.version} is newer than any that Bareboat knows; it is taken to serve {cuda}"
+            f"driver {driver.version} is newer than any known to Bareboat; assuming that it supports {cuda}"
         )
     if first is not None and have >= numbers(first):
         return Served(
-            f"driver {driver.version} is of CUDA {newest} and the image has {cuda}: within CUDA {wanted[0]} "
-            "that works, except for what is compiled from PTX at run time"
+            f"driver {driver.version} is for CUDA {newest} and the image has {cuda}: within CUDA {wanted[0]} "
+            "this works, except for PTX compiled at run time"
         )
     needed = FIRST_DRIVERS.get(".".join(map(str, wanted))) or f"for CUDA {cuda}"
     if first is not None:
         needed = first
-    old = f"driver {driver.version} serves CUDA up to {newest or 'nothing known'}, and the image has {cuda}"
-    remedy = f"take an image with CUDA {newest or '11'} or older, or a node with driver {needed} or newer"
+    old = f"driver {driver.version} supports CUDA up to {newest or '(unknown)'}, and the image has {cuda}"
+    remedy = f"use an image with CUDA {newest or '11'} or older, or a node with driver {needed} or newer"
     if compat is None:
         return Refusal(f"{old}, without a forward-compatibility package (cuda-compat)", remedy)
     compat_cuda = newest_cuda(compat.driver)
     package = f"the image's forward-compatibility package {compat.driver}"
     if compat_cuda is None or numbers(compat_cuda) < wanted:
-        return Refusal(f"{old}; {package} is too old for that", remedy)
+        return Refusal(f"{old}; {package} is too old for this", remedy)
     if have < numbers(_FIRST_FOR_COMPAT):
         return Refusal(f"{old}; {package} needs driver {_FIRST_FOR_COMPAT} or newer", remedy)
     others = [model for model in driver.models if not is_data_centre(model)]
     if others or not driver.models:
-        what = others[0] if others else "a GPU whose name cannot be told"
-        return Refusal(f"{old}; {package} works on data-centre GPUs only, and here is {what}", remedy)
-    return Served(f"{old}: {package} is taken, which these data-centre GPUs allow", compat=True)
+        what = others[0] if others else "a GPU of unknown model"
+        return Refusal(
+            f"{old}; {package} supports only data-centre GPUs, and this machine has {what}", remedy
+        )
+    return Served(f"{old}: {package} is used, which these data-centre GPUs support", compat=True)
 
 
 def judge_glibc(driver: GpuDriver, image_glibc: str | None) -> Refusal | None:
-    """Why an image's glibc cannot load the driver's libraries; None when it can."""
+    """The refusal when an image's glibc cannot load the driver's libraries; None when it can."""
     if driver.glibc is None:
         return None
     if image_glibc is None:
         return Refusal(
-            f"the driver's libraries are made for glibc, {driver.glibc} or newer, and the image has none "
-            "that is known",
-            "take an image with glibc: Alpine's musl cannot load them",
+            f"the driver's libraries require glibc {driver.glibc} or newer, and the image has no known glibc",
+            "use an image with glibc; Alpine's musl cannot load them",
         )
     if numbers(driver.glibc) > numbers(image_glibc):
         return Refusal(
-            f"the driver's {driver.glibc_by} needs glibc {driver.glibc}, and the image has {image_glibc}",
-            f"take an image with glibc {driver.glibc} or newer",
+            f"the driver's {driver.glibc_by} requires glibc {driver.glibc}, and the image has {image_glibc}",
+            f"use an image with glibc {driver.glibc} or newer",
         )
     return None
 
 
 def cuda_of_build(frameworks: Mapping[str, str]) -> str | None:
-    """The newest CUDA that is told by the versions of packages, such as torch 2.3.0+cu121."""
+    """The newest CUDA in the versions of packages, such as torch 2.3.0+cu121."""
     found = [
         f"{told[1]}.{told[2]}"
         for version in frameworks.values()
@@ -124,7 +125,7 @@ def cuda_of_build(frameworks: Mapping[str, str]) -> str | None:
 
 
 def rocm_of_build(frameworks: Mapping[str, str]) -> str | None:
-    """The newest ROCm that is told by the versions of packages, such as torch 2.3.0+rocm6.0."""
+    """The newest ROCm in the versions of packages, such as torch 2.3.0+rocm6.0."""
     found = [
         told[1] for version in frameworks.values() if (told := re.search(r"\+rocm(\d+(?:\.\d+)+)$", version))
     ]

@@ -1,4 +1,4 @@
-"""The end of a run that failed: its cause, and the key of the job file that changes it."""
+"""The cause of a failed run, and the job file key that addresses it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Cause(StrEnum):
 
 
 class End(Struct, frozen=True, kw_only=True):
-    """Why a run ended with another exit code than 0. `text`: the evidence. `key`: the key of the job file
-    that changes it, "" when none does; `remedy`: what to do."""
+    """Why a run ended with an exit code other than 0. `text`: the evidence. `key`: the job file key that
+    addresses it, or ""; `remedy`: what to do."""
 
     state: JobState
     cause: Cause

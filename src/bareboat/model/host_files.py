@@ -1,4 +1,4 @@
-"""Files and folders of the host, as a container sees them."""
+"""Files and directories of the host, as a container sees them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bareboat.errors import UsageError
 
 
 class Mount(Struct, frozen=True, kw_only=True):
-    """A file or folder of the host, seen inside the container."""
+    """A file or directory of the host, seen inside the container."""
 
     source: str
     target: str
@@ -23,7 +23,7 @@ class Mount(Struct, frozen=True, kw_only=True):
 
 
 class DriverFile(Struct, frozen=True, kw_only=True):
-    """A library or program of the host's: the name by which it is looked for, and where it really lies."""
+    """A library or program of the host: the name that programs search for, and its real path."""
 
     name: str
     path: str

@@ -76,7 +76,7 @@ class Pin(Struct, frozen=True, kw_only=True):
 
 class Process(Struct, frozen=True, kw_only=True):
     """What an image says of the process that it wants to be run (OCI image config). `workdir_missing`: the
-    image names a folder that it does not have; Docker makes it."""
+    image names a directory that it does not have; Docker makes it."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Process(Struct, frozen=True, kw_only=True):
 
 
 class Prefix(Struct, frozen=True, kw_only=True):
-    """A folder of the image that must be seen as the image has it, whatever is mounted around it."""
+    """A directory of the image that must be seen as the image has it, whatever is mounted around it."""
 
     path: str
     layer: str
@@ -160,7 +160,7 @@ class Image(Struct, frozen=True, kw_only=True):
 
 class PackedFile(Struct, frozen=True, kw_only=True):
     """An image packed into one file, as it lies beside that. `sha256`: of the file, in hexadecimal digits.
-    `places`: what was made to be mounted over -> whether it is a folder."""
+    `places`: what was made to be mounted over -> whether it is a directory."""
 
     kind: str
     size_bytes: int
@@ -169,7 +169,7 @@ class PackedFile(Struct, frozen=True, kw_only=True):
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """Something that an image has where a container gets a folder to write to. `leads_to`: its path in the
+    """Something that an image has where a container gets a directory to write to. `leads_to`: its path in the
     image once links are followed."""
 
     path: str
@@ -186,14 +186,14 @@ class JoinedTree(Struct, frozen=True, kw_only=True):
 
 
 class Rootfs(Struct, frozen=True, kw_only=True):
-    """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of
-    its one flat tree; `relinked`: of the same with its absolute links made relative; `packed`: kind of file
-    -> where it would be as one. `identity`: a folder with the etc/passwd and etc/group that know the user,
-    where the image's own do not. `held`: what it has in the folders that become scratch. `drivers`: vendor of
-    a GPU driver of the site -> the folder of links to its files. `host_mpis`: library of a host's MPI ->
-    that, made ready for this image. `exposed`: of the job's writable mounts, those that show the store:
-    source -> where it lies in that, "." for one that lies in the store itself. `joined`: the tree that stands
-    for the flat one, where the job needs places that the image does not have."""
+    """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of its
+    one flat tree; `relinked`: of the same with its absolute links made relative; `packed`: kind of file ->
+    where it would be as one. `identity`: a directory with the etc/passwd and etc/group that know the user,
+    where the image's own do not. `held`: what it has in the directories that become scratch. `drivers`:
+    vendor of a GPU driver of the site -> the directory of links to its files. `host_mpis`: library of a
+    host's MPI -> that, made ready for this image. `exposed`: of the job's writable mounts, those that show
+    the store: source -> where it lies in that, "." for one that lies in the store itself. `joined`: the tree
+    that stands for the flat one, where the job needs places that the image does not have."""
 
     layers: dict[str, str]
     flat: str

@@ -1,4 +1,4 @@
-"""The job: what the user asks for."""
+"""The job: what the user requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELIVERIES = ("auto", "shared", "node")
 
 
 class Topology(Struct, frozen=True, kw_only=True):
-    """How many processes, where, and what each one gets."""
+    """The number of processes, their nodes, and the resources of each."""
 
     nodes: int = 1
     ranks_per_node: int = 1
@@ -31,7 +31,7 @@ class Topology(Struct, frozen=True, kw_only=True):
             check("topology.cpus_per_rank", self.cpus_per_rank)
         if self.world_size > MOST_RANKS:
             raise UsageError(
-                f"{self.nodes:,} nodes of {self.ranks_per_node:,} ranks are {self.world_size:,} ranks; "
+                f"{self.nodes:,} nodes x {self.ranks_per_node:,} ranks are {self.world_size:,} ranks; "
                 f"at most {MOST_RANKS:,} are supported",
                 key="topology.ranks_per_node",
                 remedy="set ranks_per_node = 1 under [topology]",
@@ -43,8 +43,8 @@ class Topology(Struct, frozen=True, kw_only=True):
 
 
 class CaptureRequest(Struct, frozen=True, kw_only=True):
-    """Which environment `image = "capture"` means. `compiler`: with this machine's C and C++ compiler; unset:
-    without, and a plan says what will not work."""
+    """The environment that `image = "capture"` refers to. `compiler`: include this machine's C and C++
+    compilers; unset: do not, and the plan reports what will not work."""
 
     python: str | None = None
     include: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
             raise UsageError(
                 "capture.include has an empty path",
                 key="capture.include",
-                remedy='set include = ["data"], or leave it out',
+                remedy='set include = ["data"], or remove it',
             )
 
 
 class ProveRequest(Struct, frozen=True, kw_only=True):
-    """How a proof is designed. `margin` is relative: 0.02 means that 2 % is taken as no difference."""
+    """The design of a study. `margin` is relative: 0.02 means that differences of 2 % count as equal."""
 
     repeats: int = 10
     margin: float = 0.02
@@ -78,13 +78,12 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
 
 
 class Scheduling(Struct, frozen=True, kw_only=True):
-    """What the job asks of the scheduler, in the field's common words; each scheduler says them its own way.
+    """The job's requests to the scheduler, in common terms that each scheduler translates.
 
-    `after`: jobs that must have ended well before: their numbers, or names of runs. `warning_s`: how long
-    before the end of `walltime_s` the ranks get SIGUSR1. `requeue`: the job is put back in the queue when a
-    node is lost, and when it ends with exit code 75 (sysexits' EX_TEMPFAIL). `options`: lines for the
-    scheduler as they stand, for what has no word here. `watchdog_s`: the run is ended when none of its
-    ranks has printed or reported anything for so long.
+    `after`: jobs that must complete first: job IDs or run names. `warning_s`: how long before the end of
+    `walltime_s` the ranks get SIGUSR1. `requeue`: the job is requeued when a node is lost, and when it exits
+    with code 75 (sysexits' EX_TEMPFAIL). `options`: lines for the scheduler, unchanged, for everything else.
+    `watchdog_s`: the run is terminated when no rank has printed or reported anything for this long.
     """
 
     partition: str | None = None
@@ -115,20 +114,20 @@ class Scheduling(Struct, frozen=True, kw_only=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What to run. Paths are absolute: the job file's reader resolves them against its folder.
+    """What to run. Paths are absolute: the job file's reader resolves them against its directory.
 
-    Without a `command` the image's own process runs. `entrypoint`: what stands before the command: True for
-    the image's, False for nothing, words for these; None is False for a command and True without one.
-    `environment_from`: environment variables that are passed on by name, with their values written down
-    nowhere. `workdir`: None is the image's, with nothing of the host mounted there. `writable`: the command
-    may write anywhere in the image; what it writes vanishes with the container. `form`: the image as a "tree"
-    of files or as one "file"; None: as the planner finds. `sweep`: the points at which the job runs; unset,
-    and not part of its digest, when it is no sweep. `delivery`: where ranks read the image's tree, "shared"
-    from the store, "node" from a copy that each node makes once in its folder `node_scratch`, or "auto".
-    `site_layer`: what is added to the image for this site; unset, likewise, when that is nothing. `fabric`:
-    what becomes of ranks on several nodes that fall back to sockets although there is a fabric: "mark" (so,
-    too, when it is unset) says it aloud and on the record, "require" ends the job. `seccomp`: False leaves of
-    the filter of system calls only what guards the terminal.
+    Without a `command` the image's own process runs. `entrypoint`: what precedes the command: True for the
+    image's, False for nothing, or words; None is False with a command and True without. `environment_from`:
+    environment variables passed on by name, whose values are never stored. `workdir`: None is the image's,
+    with nothing of the host mounted there. `writable`: the command may write anywhere in the image; changes
+    are discarded with the container. `form`: the image as a "tree" of files or as one "file"; None: the
+    planner chooses. `sweep`: the points at which the job runs; unset, and not part of its digest, when it is
+    not a sweep. `delivery`: where ranks read the image's tree: "shared" from the store, "node" from a copy
+    that each node makes once in its directory `node_scratch`, or "auto". `site_layer`: what is added to the
+    image for this site; unset, likewise, when nothing is. `fabric`: what happens when ranks on several nodes
+    fall back to TCP although there is a fabric: "mark" (also when unset) reports and records it, "require"
+    terminates the job. `seccomp`: False keeps only the part of the system call filter that protects the
+    terminal.
     """
 
     name: str
@@ -152,7 +151,7 @@ class Job(Struct, frozen=True, kw_only=True):
     capture: CaptureRequest = field(default_factory=CaptureRequest)
     prove: ProveRequest = field(default_factory=ProveRequest)
     sweep: Sweep | UnsetType = UNSET
-    # Unset where nobody asked, so that plans which have nothing to do with it keep their digests.
+    # Unset unless requested, so that other plans keep their digests.
     delivery: str | UnsetType = UNSET
     node_scratch: str | UnsetType = UNSET
     fabric: str | UnsetType = UNSET
@@ -185,9 +184,9 @@ class Job(Struct, frozen=True, kw_only=True):
             )
         if self.writable and self.form == "file":
             raise UsageError(
-                'writable = true and form = "file" exclude each other: an image as one file is read-only',
+                'writable = true and form = "file" cannot be combined: an image file is read-only',
                 key="form",
-                remedy="leave one of them out",
+                remedy="remove one of them",
             )
         if self.command and not self.command[0]:
             raise UsageError(
@@ -197,15 +196,15 @@ class Job(Struct, frozen=True, kw_only=True):
             raise UsageError(
                 "the entrypoint is empty",
                 key="entrypoint",
-                remedy="set entrypoint = false, which puts nothing before the command",
+                remedy="set entrypoint = false for none",
             )
         words = self.entrypoint if isinstance(self.entrypoint, tuple) else ()
         for key, given in (("entrypoint", words), ("command", self.command)):
             if any("\0" in word for word in given):
                 raise UsageError(
-                    f"the {key} holds a NUL byte, which no program can be given",
+                    f"the {key} contains a NUL byte, which cannot be passed to a program",
                     key=key,
-                    remedy="write the bytes to a file, and give the command the file's path",
+                    remedy="write the bytes to a file, and pass the file's path to the command",
                 )
         for name, value in self.environment.items():
             check_variable(name, value)
@@ -213,14 +212,14 @@ class Job(Struct, frozen=True, kw_only=True):
             check_passed_on(name)
             if name in self.environment:
                 raise UsageError(
-                    f"{name} is in environment_from and under [environment]",
+                    f"{name} is both in environment_from and under [environment]",
                     key="environment_from",
-                    remedy="leave one of them out",
+                    remedy="remove one of them",
                 )
         for module in self.modules:
             if not module or any(c.isspace() or not c.isprintable() for c in module):
                 raise UsageError(
-                    f"{module!r} is not the name of an environment module",
+                    f"{module!r} is not a valid name of an environment module",
                     key="modules",
                     remedy='write modules = ["openmpi/4.1.4"]',
                 )
@@ -228,16 +227,16 @@ class Job(Struct, frozen=True, kw_only=True):
         for mount in self.mounts:
             if mount.target in targets:
                 raise UsageError(
-                    f"two mounts have the target {mount.target}, where only one can be seen",
+                    f"two mounts have the same target {mount.target}",
                     key="mounts",
-                    remedy='give each its own: mounts = ["a:/data/a", "b:/data/b"]',
+                    remedy='use different targets:  mounts = ["a:/data/a", "b:/data/b"]',
                 )
             targets.add(mount.target)
         warning_s = self.scheduling.warning_s
         if warning_s and (self.walltime_s is None or warning_s >= self.walltime_s):
             has = "the job has none" if self.walltime_s is None else f"that is {self.walltime_s}"
             raise UsageError(
-                f"scheduling.warning_s is {warning_s}: it counts back from walltime_s, and {has}",
+                f"scheduling.warning_s is {warning_s}: it must be less than walltime_s, and {has}",
                 key="scheduling.warning_s",
                 remedy=f"set walltime_s = {max(3600, 2 * warning_s)}, or warning_s = 0 under [scheduling]",
             )

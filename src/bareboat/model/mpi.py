@@ -30,7 +30,7 @@ class Pmi(StrEnum):
 
 class HostLibrary(Struct, frozen=True, kw_only=True):
     """All that a host's libmpi loads, but the C library. `folders`: place in a prefix ("lib/openmpi") -> the
-    host's folder of plugins or texts. `asked`: library -> the symbol versions that the others ask of it.
+    host's directory of plugins or texts. `asked`: library -> the symbol versions that the others ask of it.
     `glibc`: the newest version of glibc's symbols that the library `glibc_by` asks for."""
 
     libraries: tuple[DriverFile, ...]

@@ -1,28 +1,28 @@
-"""Names that a user gives: one line of text that can be shown, compared and encoded."""
+"""Names from the user: one line of text that can be shown, compared and encoded."""
 
 from __future__ import annotations
 
 from bareboat.errors import UsageError
 from bareboat.printable import printable
 
-#: No scheduler takes a longer option.
+#: No scheduler accepts a longer option.
 _LONGEST = 4000
 
 
 def check_name(what: str, text: str, *, key: str = "") -> None:
-    """Raise UsageError for an empty or very long text, and one with control characters or bytes that are not
+    """Raise UsageError for text that is empty, very long, or has control characters or bytes that are not
     UTF-8."""
     if not text.strip():
-        raise UsageError(f"{what} is empty", key=key, remedy="give it a value, or leave it out")
+        raise UsageError(f"{what} is empty", key=key, remedy="give it a value, or remove it")
     if len(text) > _LONGEST:
         raise UsageError(
             f"{what} has {len(text):,} characters; the limit is {_LONGEST:,}",
             key=key,
-            remedy="give it a shorter value",
+            remedy="use a shorter value",
         )
     if "\n" in text or "\t" in text or printable(text) != text:
         raise UsageError(
             f"{what} is {text[:60]!r}, with a control character or bytes that are not UTF-8",
             key=key,
-            remedy="write it on one line, in letters, digits and punctuation",
+            remedy="use one line of letters, digits and punctuation",
         )

@@ -1,4 +1,4 @@
-"""The record: what was measured, and the design of the study that it belongs to."""
+"""The record: what was measured, and the design of its study."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NotFinite = Literal["nan", "inf", "-inf"]
 
 
 def kept_result(value: float) -> float | NotFinite:
-    """A result as a record holds it."""
+    """A result in the form for records."""
     if math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 class Phases(Struct, frozen=True, kw_only=True):
-    """The wall time of one run, split, in seconds, as its rank 0 saw it.
+    """The wall time of one run, split into phases, in seconds, as seen by rank 0.
 
     `process_start_s`: from the spawn of the job script to the first line of the training script.
     `import_s`: from there to the end of the imports. `setup_s`: data, model, process group.
@@ -71,9 +71,8 @@ class JobStart(Struct, frozen=True, kw_only=True):
 
 
 class Delivered(Struct, frozen=True, kw_only=True):
-    """What one node did for the image: "unpacked" it (an archive of so many bytes, in so many seconds),
-    "found" it, since another job of the user has it, or read the tree of the store,
-    "shared", since it could not be had."""
+    """How one node got the image: "unpacked" it (an archive of this size, in this time), "found" a copy of
+    another job of the user, or "shared", from the store, since a copy was not possible."""
 
     at_epoch_s: int
     node: str
@@ -83,8 +82,8 @@ class Delivered(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """What one arm did in one run: raw samples, never only a mean. Immutable once written. `diverged`: of
-    results that are not finite, the training step since which they are not."""
+    """What one arm did in one run: raw samples, never only a mean. Immutable once written. `diverged`:
+    results that are not finite -> the first training step with this."""
 
     schema: int = 1
     study: str
@@ -109,20 +108,20 @@ class Record(Struct, frozen=True, kw_only=True):
     results: dict[str, float | NotFinite] = field(default_factory=dict)
     diverged: dict[str, int] = field(default_factory=dict)
     load_1min: float = 0.0
-    #: Of a run that a scheduler had: its number there, and when and on which first node it was started: once,
-    #: or more often after a lost node or a pause of its own.
+    #: For a run of a scheduler: its job ID, and when and on which first node it started: once, or again after
+    #: a lost node or its own pause.
     scheduler: str = "local"
     job_id: str = ""
     starts: tuple[JobStart, ...] = ()
     ended_because: str = ""
-    #: The same in parts; of a run that failed.
+    #: The structured cause of a failure.
     end: End | None = None
-    #: Of all of its starts, in the order of time.
+    #: For all of its starts, in order of time.
     deliveries: tuple[Delivered, ...] = ()
-    #: The slowest rank of those that reported their steps, if it was slow for sure.
+    #: The slowest of the ranks that reported their steps, if significantly slow.
     straggler: Straggler | None = None
-    #: The ways between nodes that the ranks took, as libraries said of themselves, and what is wrong with
-    #: them: they are sockets although the nodes have a fabric.
+    #: The transports between nodes that libraries reported, and the warning if ranks fell back to TCP
+    #: although the nodes have a fabric.
     transports: tuple[Transport, ...] = ()
     fabric_mark: str = ""
     #: Of several ranks between which no connection was seen: in what groups they may be.
@@ -130,7 +129,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class Arm(Struct, frozen=True, kw_only=True):
-    """One side of a comparison: its name, the plan that it ran and the script made from it."""
+    """One side of a comparison: its name, its plan and its script."""
 
     name: str
     engine: str
@@ -139,7 +138,7 @@ class Arm(Struct, frozen=True, kw_only=True):
 
 
 class Study(Struct, frozen=True, kw_only=True):
-    """The design of a proof, fixed before the first measured run. `arms` holds baseline, then contender."""
+    """The design of a study, fixed before the first measured run. `arms` holds baseline, then contender."""
 
     schema: int = 1
     id: str

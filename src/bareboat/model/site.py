@@ -1,4 +1,4 @@
-"""The site: what a machine can do."""
+"""The site: what a machine supports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bareboat.model.mpi import MpiFacts
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing a probe tried: whether it works, what was seen, and what mends it."""
+    """One check of a probe: whether it passed, the finding, and the remedy."""
 
     name: str
     works: bool
@@ -19,10 +19,9 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class EngineFacts(Struct, frozen=True, kw_only=True):
-    """An engine found on a machine, and what happened when something was run in it. `modes`: of its ways to
-    run, by its own names for them, those that worked, best first; `faults`: those that did not, and why.
-    `files`: kind of packed image -> what went wrong when one was run; empty: it ran. `settings`: what else it
-    found that the engine needs here."""
+    """An engine found on a machine, and the result of running something in it. `modes`: its modes that
+    worked, by its own names, best first; `faults`: those that did not work, and why. `files`: kind of packed
+    image -> the error when one was run; empty: it ran. `settings`: other facts that the engine needs here."""
 
     name: str
     path: str
@@ -39,7 +38,7 @@ class EngineFacts(Struct, frozen=True, kw_only=True):
 
 
 class FileSystem(Struct, frozen=True, kw_only=True):
-    """The file system that a path of interest lies on."""
+    """The file system of a path of interest."""
 
     purpose: str
     path: str
@@ -50,11 +49,11 @@ class FileSystem(Struct, frozen=True, kw_only=True):
 
 
 class GpuDriver(Struct, frozen=True, kw_only=True):
-    """A GPU driver as it was found on a machine.
+    """A GPU driver found on a machine.
 
-    `cuda`: the newest CUDA that it serves as it is. `devices`: the nodes in /dev, the GPUs' own first;
-    `majors`: their major numbers. `sockets`: folders through which the driver's services are reached.
-    `glibc`: the newest version of glibc's symbols that the library `glibc_by` asks for.
+    `cuda`: the newest CUDA that it supports by itself. `devices`: the nodes in /dev, the GPUs' own first;
+    `majors`: their major numbers. `sockets`: directories through which the driver's services are reached.
+    `glibc`: the newest glibc symbol version that the library `glibc_by` requires.
     """
 
     vendor: str
@@ -74,8 +73,8 @@ class GpuDriver(Struct, frozen=True, kw_only=True):
 
 
 class DefaultMemory(Struct, frozen=True, kw_only=True):
-    """The memory that a job gets that asks for none: so much for each `per`, "cpu", "rank", "node" or "job".
-    `setting`: the site's setting that says so, by its own name. `virtual`: it limits virtual memory."""
+    """The memory of a job that does not request any, for each `per`: "cpu", "rank", "node" or "job".
+    `setting`: the site's setting, by its own name. `virtual`: it limits virtual memory."""
 
     bytes: int
     per: str
@@ -84,8 +83,8 @@ class DefaultMemory(Struct, frozen=True, kw_only=True):
 
 
 class Partition(Struct, frozen=True, kw_only=True):
-    """A part of a cluster that jobs are sent to: Slurm's partition, the others' queue. None: not known, or
-    no limit. `up`: it takes jobs and starts them."""
+    """A part of a cluster to submit to: a Slurm partition, or another scheduler's queue. None: unknown, or no
+    limit. `up`: it accepts and starts jobs."""
 
     name: str
     default: bool = False
@@ -101,10 +100,9 @@ class Partition(Struct, frozen=True, kw_only=True):
 
 
 class SchedulerFacts(Struct, frozen=True, kw_only=True):
-    """A scheduler found on a machine. `accounts`: those that this user can charge, None when the scheduler
-    keeps no such list. `default_memory`: where a partition has none of its own. `settings`: what else a
-    scheduler's module wants to know, by its own names. `remarks`: what its commands printed that is not
-    understood."""
+    """A scheduler found on a machine. `accounts`: those that this user can charge, None without such a list.
+    `default_memory`: for partitions without their own. `settings`: other facts for the scheduler's module.
+    `remarks`: output of its commands that cannot be parsed."""
 
     name: str
     version: str
@@ -123,10 +121,10 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
 
 
 class Site(Struct, frozen=True, kw_only=True):
-    """Facts about one machine, as one probe saw them. `unseen`: paths of the login node that are not there on
-    this compute node. `network`: None when nobody looked. `remarks`: what could not be probed, and why.
-    `broken_launches`: what was tried on a compute node and starts no rank there ("srun --mpi=pmix") -> what
-    it said."""
+    """Facts about one machine from one probe. `unseen`: paths of the login node that do not exist on this
+    compute node. `network`: None when not probed. `remarks`: what could not be probed, and why.
+    `broken_launches`: launches that start no rank on a compute node ("srun --mpi=pmix") -> the error
+    message."""
 
     hostname: str
     kernel: str

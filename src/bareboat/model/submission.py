@@ -1,4 +1,4 @@
-"""The submission: what was handed to a scheduler, and what that says of it."""
+"""The submission to a scheduler, and the scheduler's report about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bareboat.fabric.facts import FabricWatch
 
 
 class JobState(StrEnum):
-    """What a scheduler says of a job, in words that all have."""
+    """A scheduler's state of a job, in common terms."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -30,8 +30,8 @@ class JobState(StrEnum):
 
 
 class QueueEntry(Struct, frozen=True, kw_only=True):
-    """What a scheduler says of one job. `reason`: its own words, why it waits or how it ended. `signal`: the
-    number of the signal that ended it, 0 when it names none."""
+    """A scheduler's report about one job. `reason`: its own text, why the job waits or how it ended.
+    `signal`: the signal that terminated it, 0 when unknown."""
 
     job_id: str
     state: JobState
@@ -41,15 +41,15 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """A line that a scheduler itself writes into the output of a job that it ends: a pattern, and what it
-    stands for."""
+    """A line that a scheduler writes into the output of a job that it terminates: a pattern, and its
+    meaning."""
 
     pattern: str
     state: JobState
 
 
 class Submission(Struct, frozen=True, kw_only=True):
-    """What was handed to a scheduler, kept beside the run. `job_id`: None until the scheduler gave one."""
+    """What was submitted to a scheduler. `job_id`: None until the scheduler returned one."""
 
     run_id: str
     scheduler: str
@@ -63,6 +63,6 @@ class Submission(Struct, frozen=True, kw_only=True):
     image_digest: str | None
     site_digest: str
     walltime_s: int | None = None
-    #: Of a sweep, whose points are runs of their own; 0: it is none.
+    #: The number of a sweep's points, which are runs of their own; 0: not a sweep.
     points: int = 0
     fabric: FabricWatch | None = None

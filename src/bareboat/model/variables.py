@@ -1,4 +1,4 @@
-"""Names of environment variables: which there can be, and which shells and tools hand on as they are."""
+"""Names of environment variables: which are valid, and which shells and tools pass on unchanged."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from bareboat.errors import UsageError
 from bareboat.model.execution import fault
 
-#: What the job script says of the run to its ranks (architecture.md).
+#: The variables that the job script sets for its ranks (architecture.md).
 _OF_THE_RUN = r"BAREBOAT_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|JOB)"
 
 
 def check_variable(name: str, value: str) -> None:
-    """Raise UsageError for what an environment cannot carry, and for what the job script sets itself."""
+    """Raise UsageError for invalid variables, and for those that the job script sets itself."""
     _check_own(name, "environment")
     if not name.isidentifier():
         raise UsageError(
-            f"{name!r} is not a name for an environment variable",
+            f"{name!r} is not a valid name of an environment variable",
             remedy="use letters, digits and underscores under [environment]",
         )
     if "\0" in value:
         raise UsageError(
-            f"the value of {name} holds a NUL byte, which no environment can carry",
+            f"the value of {name} contains a NUL byte, which an environment cannot hold",
             remedy="write the value to a file, and set the file's path",
         )
     if (reason := fault(environment={name: value})) is not None:
@@ -32,13 +32,13 @@ def check_variable(name: str, value: str) -> None:
 def _check_own(name: str, key: str) -> None:
     if re.fullmatch(_OF_THE_RUN, name):
         raise UsageError(
-            f"{name} is set by Bareboat for each run", key=key, remedy="leave it out, or use another name"
+            f"{name} is set by Bareboat for each run", key=key, remedy="remove it, or use another name"
         )
 
 
-#: What a value is shown as.
+#: The text in place of a value.
 NOT_SHOWN = "(not shown)"
-# Expressions are compiled when they are first used: every start imports this module.
+# Expressions are compiled at first use, because every start imports this module.
 _SECRET = (
     r"token|secret|passw|(^|_)pass(_|$)|passphrase|api_?key|(^|_)keys?(_|$)|credential|(^|_)auth|cookie|(^|_)dsn(_|$)"
     r"|private|_pw$|_url$|_uri$|proxy$"
@@ -46,17 +46,17 @@ _SECRET = (
 
 
 def looks_secret(name: str) -> bool:
-    """Whether the value of a variable of this name may well be a secret. A URL can hold a password."""
+    """Whether a variable of this name may hold a secret. A URL can hold a password."""
     return re.search(_SECRET, name, re.IGNORECASE) is not None
 
 
 def digestible(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment goes into a digest that others see: a secret is soon guessed by its digest."""
+    """The part of an environment for public digests, from which a secret could be guessed."""
     return {name: "" if looks_secret(name) else value for name, value in environment.items()}
 
 
-#: Variables that belong to the job script, to shells, to the loader, or to tools between the script and the
-#: command: none of them holds a secret, and `[environment]` can set them.
+#: Variables of the job script, of shells, of the loader, or of tools between the script and the command: none
+#: of them holds a secret, and `[environment]` can set them.
 _SCRIPTS = (
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|HOSTNAME|TMPDIR|TZ|TZDIR|PWD|OLDPWD|SHLVL|_|IFS|PS[0-4]|ENV|PPID|UID|EUID"
     r"|GROUPS|RANDOM|SRANDOM|SECONDS|LINENO|OPT(ARG|ERR|IND)|REPLY|DIRSTACK|FUNC(NAME|NEST)|HIST\w*|EPOCH\w*"
@@ -73,17 +73,17 @@ _SCRIPTS_OWN = ("HERE", "AGAIN", "RANK")
 
 
 def is_carried(name: str) -> bool:
-    """Whether shells and tools hand the environment variable on as it is. Names that are not ASCII are lost
-    in shells."""
+    """Whether shells and tools pass the environment variable on unchanged. Shells lose names that are not
+    ASCII."""
     return name.isascii() and re.fullmatch(_SCRIPTS, name) is None
 
 
 def check_passed_on(name: str) -> None:
-    """Raise UsageError for a name that environment_from cannot have."""
+    """Raise UsageError for a name that is not allowed in environment_from."""
     _check_own(name, "environment_from")
     if not re.fullmatch(_PASSED_ON, name, re.ASCII):
         raise UsageError(
-            f"{name!r} is not a name for environment_from",
+            f"{name!r} is not allowed in environment_from",
             key="environment_from",
             remedy="use capital letters, digits and underscores, or any letters with an underscore",
         )

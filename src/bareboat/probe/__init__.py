@@ -1,4 +1,4 @@
-"""Probes: look at this machine once and say what it can do."""
+"""Probes: detect once what this machine supports."""
 
 from bareboat.probe.machine import probe
 

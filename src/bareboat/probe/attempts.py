@@ -1,4 +1,4 @@
-"""A probe that fails rules out its own subject, and nothing else."""
+"""A failed probe affects only its own subject."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("bareboat")
 
 
 def reason(error: Exception) -> str:
-    """Why a probe failed, for a reader; --verbose shows where."""
+    """Why a probe failed; --verbose shows the traceback."""
     log.debug("a probe failed", exc_info=error)
     if isinstance(error, ToolTimeoutError):
         return one_line(f"{error.message}; {error.remedy}", limit=_MOST_LATE)
@@ -28,8 +28,8 @@ def reason(error: Exception) -> str:
 
 
 def attempt(what: str, probe: Callable[[], T], otherwise: U, remarks: list[str]) -> T | U:
-    """What the probe finds; `otherwise` and a remark when it fails, in whatever way: tools and libraries of a
-    machine fail in ways that nobody has foreseen."""
+    """The result of the probe; `otherwise` and a remark when it fails in any way, since a machine's tools and
+    libraries fail in unforeseeable ways."""
     try:
         return probe()
     except Exception as error:

@@ -1,8 +1,7 @@
-"""A compute node -> Site, through the queue and with nothing of Bareboat on the node.
+"""A compute node -> Site, through the queue and without Bareboat on the node.
 
-A small job of plain bash answers questions that are put as files into a folder of the store, which the node
-sees: the engines' own probes ask them, as they ask the login node. That it does not see the folder is an
-answer too.
+A small bash job answers questions, which are files in a directory of the store that the node sees: the
+engines' probes ask them as on the login node. That the node does not see the directory is an answer too.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from bareboat.store import Store
 
 _WALLTIME_S = 300
 _POLL_S = 0.05
-#: From the job's start to its first sign of life: shared file systems take their time.
+#: Time from the job's start to its first file, since shared file systems may be slow.
 _READY_S = 20.0
 
 _SCRIPT = """\
@@ -58,7 +57,7 @@ done
 wait
 """
 
-#: One line a fact: its name, a blank, its value.
+#: One line per fact: name, blank, value.
 _FACTS = """\
 echo "hostname $(uname -n)"
 echo "kernel $(uname -r)"
@@ -89,7 +88,7 @@ _NEEDED = (
 
 
 class NodeHost:
-    """The questions of the engines' probes, answered on the node. `moved`: programs that lie elsewhere."""
+    """Answers the engines' probes on the node. `moved`: programs with another path there."""
 
     def __init__(self, folder: Path, store: Store, moved: dict[str, str]) -> None:
         self._folder = folder
@@ -104,7 +103,7 @@ class NodeHost:
         return self._ask("exec " + shlex.join(words), tuple(argv), timeout_s)
 
     def shell(self, script: str) -> str:
-        """What a script prints on the node."""
+        """The output of a script on the node."""
         outcome = self._ask(script, ("bash",), 60.0)
         if not outcome.ok:
             raise ToolError("the compute node does not answer", context=outcome.stderr)
@@ -159,17 +158,17 @@ class NodeHost:
 
 
 def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Callable[[str], None]) -> Site:
-    """Send a small job to where `job` would go, ask the node it runs on, and keep what it says.
+    """Submit a small job to where `job` would go, probe the node that it runs on, and store the facts.
 
-    `login`: what was seen here, of which the node keeps the user. Raises BareboatError when the queue does
-    not start the job.
+    `login`: the facts about this machine, whose user is kept. Raises BareboatError when the job does not
+    start.
     """
     scheduler = registry.scheduler(job.scheduler or "local")
     with store.scratch(own=True) as folder:
         number = _submit(scheduler, job, login, folder)
         try:
             seen = _await(scheduler, number, folder, say)
-            say(f"asking the node of job {number}")
+            say(f"probing the node of job {number}")
             facts = login.scheduler(scheduler.NAME)
             plugins = facts.mpi_plugins if facts is not None else ()
             host = NodeHost(folder, store, moved)
@@ -182,7 +181,7 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
 
 
 def site_name(job: Job, login: Site) -> str:
-    """Under which name a compute node's facts are kept: its scheduler's and its partition's."""
+    """The name of a compute node's facts: scheduler and partition."""
     partition = job.scheduling.partition
     if partition is None:
         known = (facts.partitions for facts in login.schedulers if facts.name == job.scheduler)
@@ -207,23 +206,23 @@ def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:
 
 
 def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str], None]) -> bool:
-    """Whether the job, once it runs, sees the store."""
+    """Whether the running job sees the store."""
     running_since = None
     while True:
         if (folder / "ready").exists():
             return True
         entry = _entry(scheduler, number)
         if entry is not None and entry.state is JobState.PENDING:
-            say(f"job {number} waits in the queue{f' ({entry.reason})' if entry.reason else ''}")
+            say(f"job {number} is pending{f' ({entry.reason})' if entry.reason else ''}")
         else:
             running_since = running_since or time.monotonic()
-            # Over, or running and mute: it writes its first file before anything else.
+            # The job ended, or runs without its first file, which it writes before anything else.
             if time.monotonic() - running_since > _READY_S:
                 break
         time.sleep(0.5)
     if entry is not None and entry.state in (JobState.CANCELLED, JobState.NODE_FAIL):
         raise BareboatError(
-            f"the job that was to look at a compute node ended: {entry.state.value}",
+            f"the job that probes a compute node ended: {entry.state.value}",
             context=entry.reason,
             remedy="bareboat doctor --compute",
         )
@@ -235,7 +234,7 @@ def _entry(scheduler: Scheduler, number: str) -> QueueEntry | None:
 
 
 def _blind(store: Store, login: Site) -> Site:
-    """A node that does not see the store: nothing else can be asked of it."""
+    """The facts about a node that does not see the store, which cannot be probed further."""
     return msgspec.structs.replace(
         login, hostname="a compute node", engines=(), gpus=(), file_systems=(), schedulers=(),
         network=None, unseen=tuple(dict.fromkeys((str(store.root), str(store.own)))), probed_at=utc_now(),
@@ -256,9 +255,9 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
     ]
     if odd:
         raise ToolError(
-            "the compute node did not report all facts about itself",
-            context=f"missing or not understood: {', '.join(map(one_line, odd))}",
-            remedy="look at what its shell and its tools (uname, getconf, nproc, stat) print there",
+            "the compute node did not report all facts",
+            context=f"missing or invalid:  {', '.join(map(one_line, odd))}",
+            remedy="run uname, getconf, nproc and stat there and check their output",
         )
     remarks: list[str] = []
     names = registry.names("engines")
@@ -299,17 +298,19 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
 
 
 def _broken_launches(host: NodeHost, plugins: Sequence[str]) -> dict[str, str]:
-    """Of the PMIs that srun lists those by which it starts nothing on this node, and what it says."""
+    """The PMIs listed by srun that cannot start a process on this node, with srun's message."""
 
     def start(plugin: str) -> Outcome:
         argv = ("timeout", "30", "srun", f"--mpi={plugin}", "--ntasks=1", "--overlap", "true")
         return host.run(argv, timeout_s=40.0)
 
-    if not plugins or not start("none").ok:  # then it is not the PMI
+    if not plugins or not start("none").ok:  # then the PMI is not the cause
         return {}
     tried = {plugin: start(plugin) for plugin in plugins if plugin != "none"}
     return {
-        f"srun --mpi={plugin}": one_line(next(iter(outcome.stderr.splitlines()), "it did not end"), limit=200)
+        f"srun --mpi={plugin}": one_line(
+            next(iter(outcome.stderr.splitlines()), "it did not exit"), limit=200
+        )
         for plugin, outcome in tried.items()
         if not outcome.ok
     }

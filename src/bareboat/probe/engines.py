@@ -1,4 +1,4 @@
-"""What each engine says of a machine."""
+"""The engines' facts about a machine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def _short(detail: str) -> str:
 
 
 def probe_engine(name: str, host: Host) -> tuple[EngineFacts, ...]:
-    """What the engine says; a long quotation of its tools is shortened. An engine whose probe fails does not
-    work; that is no reason to know nothing of the others."""
+    """The engine's facts, with long tool output shortened. An engine whose probe fails counts as not working,
+    without effect on the others."""
     try:
         found = registry.engine(name).probe(host)
         return tuple(msgspec.structs.replace(facts, detail=_short(facts.detail)) for facts in found)
     except Exception as error:
-        why = f"when tried, {reason(error)}"
+        why = f"the probe failed: {reason(error)}"
         modes = (mode.partition(":")[2] for mode in registry.modes(name))
         return (
             EngineFacts(

@@ -1,5 +1,5 @@
-"""The networks of a node: a script of plain bash that reads /sys, /proc and /dev, and a pure parser. The same
-pair looks at this machine and, through the queue, at a compute node.
+"""The networks of a node: a bash script that reads /sys, /proc and /dev, and a pure parser. Both serve for
+this machine and, through the queue, for a compute node.
 
 https://docs.kernel.org/infiniband/sysfs.html , Documentation/ABI/stable/sysfs-class-infiniband and
 Documentation/ABI/testing/sysfs-class-net of the Linux kernel. Slingshot's class is `cxi`
@@ -15,8 +15,8 @@ from bareboat.errors import ToolError
 from bareboat.fabric.facts import Interface, Kind, Network, Port
 from bareboat.probe.host import RealHost
 
-#: One line a fact: its path, a tab, its value. bash's own words only: no process is started for a file. $1: a
-#: folder in which the machine's files lie, for tests.
+#: One line per fact: path, tab, value. Only bash builtins: no process is started for a file. $1: the root
+#: directory of the machine's files, for tests.
 SCRIPT = r"""
 shopt -s nullglob
 LC_ALL=C root=${1:-}
@@ -63,13 +63,13 @@ done
 printf 'locked memory\t%s\n' "$(ulimit -l)"
 """
 
-#: Drivers of adapters that speak more than their link layer says.
+#: Drivers of adapters that support more than their link layer shows.
 _KINDS = {"hfi1": Kind.OMNI_PATH, "efa": Kind.EFA}
-#: Drivers that only play an adapter, over the machine's sockets.
+#: Drivers that emulate an adapter over the machine's sockets.
 _SOFT = ("rdma_rxe", "siw")
 _SOFT_DEVICE = re.compile(r"(?:rxe|siw)[0-9_]")
 
-#: Interfaces of container and VM tools, by the names that these give.
+#: Interfaces of container and VM tools, by name.
 _PRIVATE = re.compile(
     r"(?:docker|virbr|cni|podman|lxcbr|lxdbr|veth|vmnet|vboxnet|flannel|cali|kube|dummy|nerdctl)[\w.-]*"
     r"|br-[0-9a-f]{12}"
@@ -80,7 +80,7 @@ _IPOIB = "32"  # ARPHRD_INFINIBAND
 
 
 def probe_network(host: RealHost, *, root: str = "") -> Network:
-    """Of this machine."""
+    """The networks of this machine."""
     outcome = host.run(["bash", "-c", SCRIPT, "fabrics", root])
     if not outcome.ok:
         raise ToolError("the machine's networks cannot be read", context=outcome.stderr)
@@ -88,7 +88,7 @@ def probe_network(host: RealHost, *, root: str = "") -> Network:
 
 
 def parse(text: str) -> Network:
-    """What the script printed; what it cannot have printed, such as a notice of the site's, is skipped."""
+    """Parse the script's output; other lines, such as a site's notices, are ignored."""
     facts: dict[str, list[str]] = defaultdict(list)
     for line in text.splitlines():
         path, tab, value = line.partition("\t")
@@ -110,7 +110,7 @@ def parse(text: str) -> Network:
 
 
 def _below(facts: dict[str, str], folder: str) -> list[str]:
-    """The names in a folder of which something was told."""
+    """The names in a directory with facts."""
     names = (path.removeprefix(folder).split("/")[0] for path in facts if path.startswith(folder))
     return list(dict.fromkeys(names))
 
@@ -152,7 +152,7 @@ def _kind(driver: str, link_layer: str, node_type: str) -> Kind:
 
 
 def _slingshot(facts: dict[str, str], interfaces: dict[str, Interface]) -> list[Port]:
-    """An adapter tells its state and its speed by its network interface."""
+    """An adapter's state and speed are those of its network interface."""
     found = []
     for device in _below(facts, "/sys/class/cxi/"):
         names = tuple(_below(facts, f"/sys/class/cxi/{device}/device/net/"))
@@ -186,7 +186,7 @@ def _interfaces(facts: dict[str, str], routed: frozenset[str]) -> tuple[Interfac
         found.append(
             Interface(
                 name=name,
-                # What has no carrier to tell of (a tunnel, some drivers) is "unknown".
+                # Interfaces without a carrier (a tunnel, some drivers) are "unknown".
                 up=facts.get(f"{top}/operstate", "") in ("up", "unknown"),
                 routed=name in routed,
                 speed_mbps=int(speed) if _COUNT.fullmatch(speed) else None,  # -1: not known

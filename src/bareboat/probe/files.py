@@ -1,4 +1,4 @@
-"""Small files of the kernel, read without ceremony."""
+"""Small files of the kernel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def read_text(path: str) -> str:
-    """A file's text, or nothing."""
+    """A file's text; empty when it cannot be read."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What the probes may ask of the machine, in one place."""
+"""The probes' access to the machine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bareboat.probe.permits import Trials
 
 
 class RealHost:
-    """This machine. `scratch_root` lies on the store's file system: overlays are tried where layers lie.
-    `tools`: what Bareboat has installed for the user, a folder each."""
+    """This machine. `scratch_root` is on the store's file system, because overlays are tested where layers
+    are. `tools`: the tools that Bareboat installed for the user, a directory each."""
 
     def __init__(self, scratch_root: Path, *, user: str = "", tools: Path | None = None) -> None:
         self._scratch_root = scratch_root
         self._tools = tools
-        self._serials = itertools.count(1)  # engines are tried side by side
+        self._serials = itertools.count(1)  # engines are probed in parallel
         self._lock = threading.Lock()
         self._absent: dict[str, bool] = {}
         self._deadline: execute.Deadline | None = None
-        #: What the node permits; tried when first asked for.
+        #: What the node permits; probed at first use.
         self.trials = Trials(self, ("/tmp",), user)
 
     def which(self, name: str) -> str | None:
@@ -66,19 +66,19 @@ class RealHost:
 
 
 def obstacle_of(values: Mapping[str, str], status: str) -> Refusal | None:
-    """The same, of what the settings' files and /proc/self/status hold."""
+    """Like `obstacle`, from the contents of settings' files and /proc/self/status."""
     for path, forbids, remedy in SWITCHES:
         if values[path].strip() == forbids:
             setting = path.removeprefix("/proc/sys/").replace("/", ".")
             return Refusal(f"user namespaces are switched off: {setting}={forbids}", remedy)
     if "Seccomp:\t2" in status:
         return Refusal(
-            "a seccomp filter is on this process, as in a container, and seems to forbid user namespaces",
+            "a seccomp filter, as in a container, seems to forbid user namespaces",
             "start the outer container with --security-opt seccomp=unconfined",
         )
     return None
 
 
 def cpus() -> int:
-    """The CPUs that this process may use, which on a shared node can be fewer than there are."""
+    """The CPUs that this process may use, which may be fewer than the node has."""
     return len(os.sched_getaffinity(0))

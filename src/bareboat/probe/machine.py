@@ -1,4 +1,4 @@
-"""This machine -> Site. Every engine is tried by running something in it."""
+"""This machine -> Site. Each engine is probed by running something in it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from bareboat.probe.mpis import probe_mpis
 from bareboat.probe.schedulers import probe_scheduler
 from bareboat.store import Store
 
-#: Engines that run in a user namespace and no other way.
+#: Engines that only run in a user namespace.
 _IN_NAMESPACES = ("bubblewrap", "charliecloud")
-#: By which an MPI's launcher can reach other nodes.
+#: The programs with which an MPI's launcher can reach other nodes.
 _REMOTE_TOOLS = ("ssh",)
 #: Probes that run side by side: more than there usually are programs to try.
 _AT_ONCE = 20
 
 
 def probe(store: Store, *, thorough: bool = False) -> Site:
-    """Look at this machine. Writes only under the store's tmp, which is removed again, and a moment in /tmp.
+    """Probe this machine. Writes only below the store's tmp and, briefly, in /tmp; both are removed.
 
-    Not `thorough`, it leaves out what no engine and no plan needs to know.
+    Without `thorough`, facts that no engine and no plan needs are omitted.
     """
     uid = os.getuid()
     user = _user(uid)
@@ -66,14 +66,14 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
             attempt(mpi.title, partial(mpi_library.complete, mpi, store, os.environ), mpi, remarks)
             for mpi in found_mpis
         )
-        # PRoot cannot say why it may not trace.
+        # PRoot does not report why it may not trace.
         thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
         in_namespace = any(
             facts.works and facts.name in _IN_NAMESPACES and not _WITHOUT_NAMESPACES & set(facts.modes)
             for facts in engines
         )
         checks = attempt(
-            "what this machine permits",
+            "the permissions of this machine",
             partial(
                 permits.checks, host.trials, file_systems,
                 engine_in_namespace=in_namespace, thorough=thorough,
@@ -109,13 +109,13 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
     )
 
 
-#: Modes of engines that work where user namespaces do not, and say nothing of them.
+#: Modes of engines that work without user namespaces and show nothing about them.
 _WITHOUT_NAMESPACES = {"privileged", "F1", "P1", "P2"}
 
 
 def _other_tools(store: Store) -> dict[str, str]:
     found = {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
-    # The one that `doctor --fix` installed, the one that was installed beside Bareboat, or any.
+    # The one from `doctor --fix`, the one installed with Bareboat, or any.
     installed = access.tool(store.tools, PY_SPY)
     own = () if installed is None else (str(installed / "packages" / "bin"),)
     for folder in (*own, os.path.dirname(sys.executable), None):
@@ -126,7 +126,7 @@ def _other_tools(store: Store) -> dict[str, str]:
 
 
 def _file_system(purpose: str, path: str) -> FileSystem:
-    """The file system of a path, or of the nearest directory above it that exists."""
+    """The file system of a path, or of the nearest existing directory above it."""
     mount, state = mount_of(path), os.statvfs(existing(path))
     return FileSystem(
         purpose=purpose,

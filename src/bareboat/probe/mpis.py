@@ -1,5 +1,5 @@
-"""The MPIs of this machine: what the launchers on PATH say of themselves, and what modules could be loaded. A
-command and its parser each; the parsers are pure."""
+"""The MPIs of this machine: the launchers on PATH, and MPIs in environment modules. Each command has a pure
+parser."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bareboat.printable import one_line
 from bareboat.probe.host import RealHost
 from bareboat.versions import numbers
 
-#: What launchers are called. Debian has both families side by side, under names of their own.
+#: The names of launchers. Debian has both families in parallel, under different names.
 _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpirun.mpich", "mpiexec.mpich")
 
-#: Modules of MPI, as sites name them.
+#: Usual names of MPI modules.
 _MODULES = {
     "openmpi": MpiFamily.OPENMPI,
     "mpich": MpiFamily.MPICH,
@@ -32,13 +32,13 @@ _MODULES = {
 }
 _DEEPEST_MODULE = 4
 _MOST_MODULES = 200
-#: Where a version is looked for: a search may take the square of it.
+#: Limit of the text searched for a version, since a search may take quadratic time.
 _MOST_VERSION = 20_000
 _MOST_REMARK = 400
 
 
 def probe_mpis(host: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
-    """The launchers on PATH, in its order, each installation once; then what modules offer. They share a
+    """The launchers on PATH in order, each installation once; then those of modules. They share a
     deadline; for one that hangs, as some do on a login node with a broken fabric, there is a remark."""
     found: dict[tuple[MpiFamily, str | None, str | None], MpiFacts] = {}
     host = host.for_one_subject()
@@ -51,7 +51,7 @@ def probe_mpis(host: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
 
 
 def parse_version(text: str) -> tuple[MpiFamily, str] | None:
-    """Whose launcher it is and which version, by its `--version`; None when that is not understood."""
+    """The family and version of a launcher from its `--version`; None when it cannot be parsed."""
     for family, pattern in (
         (MpiFamily.OPENMPI, r"\((?:Open MPI|OpenRTE)\)\s+(\d[\w.]*)"),
         (MpiFamily.OPENMPI, r"\(PRRTE\)\s+(\d[\w.]*)"),
@@ -67,7 +67,7 @@ def parse_version(text: str) -> tuple[MpiFamily, str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OmpiInfo:
-    """What `ompi_info --parsable` says: the prefix that it was built for, and what it can speak."""
+    """The facts of `ompi_info --parsable`: build prefix and supported protocols."""
 
     prefix: str
     speaks: tuple[Pmi, ...]
@@ -76,11 +76,11 @@ class OmpiInfo:
 
 
 def parse_ompi_info(text: str) -> OmpiInfo:
-    """Raises ToolError for what is not the output of ompi_info."""
+    """Parse the output of ompi_info. Raises ToolError for other text."""
     lines = dict(re.findall(r"^(path:prefix|ompi:version:full|config:cli):(.*)$", text, re.MULTILINE))
     components = set(re.findall(r"^mca:(\w+:\w+):version:", text, re.MULTILINE))
     if "path:prefix" not in lines or "ompi:version:full" not in lines:
-        raise ToolError("ompi_info --parsable is not understood", context=text[:2000])
+        raise ToolError("the output of ompi_info --parsable cannot be parsed", context=text[:2000])
     new = numbers(lines["ompi:version:full"])[:1] >= (5,)
     options = lines.get("config:cli", "")
     spoken = []
@@ -95,13 +95,13 @@ def parse_ompi_info(text: str) -> OmpiInfo:
         speaks=tuple(spoken),
         pmix_bundled="--with-pmix=internal" in options
         or any(re.fullmatch(r"pmix:pmix\d\w*", each) for each in components),
-        # 5.0 builds it always, unless it is told not to, and lists it elsewhere.
+        # 5.0 builds it by default, and lists it elsewhere.
         slurm="plm:slurm" in components or (new and "--without-slurm" not in options),
     )
 
 
 def modules(folders: Iterable[str]) -> tuple[MpiFacts, ...]:
-    """MPIs that a module would bring, by the names of module files: `openmpi/4.1.5`, `gcc/12/openmpi/4.1`."""
+    """MPIs available as modules, by the names of module files:  `openmpi/4.1.5`, `gcc/12/openmpi/4.1`."""
     found: dict[str, MpiFacts] = {}
     for folder in folders:
         for name in _module_names(folder) if folder.startswith("/") else ():
@@ -139,7 +139,7 @@ def _launcher(host: RealHost, path: str, said: Outcome, remarks: list[str]) -> M
     real = os.path.realpath(path)
     prefix = os.path.dirname(os.path.dirname(real))
     if told is None:
-        # A site's wrapper, perhaps: it is shown, and not used.
+        # Possibly a site's wrapper: it is shown, but not used.
         first = next(
             (line.strip() for line in (said.stdout + said.stderr).splitlines() if line.strip()), "nothing"
         )
@@ -147,7 +147,7 @@ def _launcher(host: RealHost, path: str, said: Outcome, remarks: list[str]) -> M
             family=MpiFamily.UNKNOWN,
             launcher=path,
             prefix=prefix,
-            origin=f"on PATH; --version is not understood: {one_line(first, limit=120)}",
+            origin=f"on PATH; cannot parse --version: {one_line(first, limit=120)}",
         )
     family, version = told
     if family is MpiFamily.OPENMPI:
@@ -181,7 +181,7 @@ def _openmpi(host: RealHost, path: str, version: str, prefix: str, remarks: list
             version=version,
             launcher=path,
             prefix=prefix,
-            origin="on PATH; without ompi_info it is not known what it speaks",
+            origin="on PATH; supported PMIs unknown without ompi_info",
         )
     try:
         info = parse_ompi_info(said.stdout)
@@ -191,10 +191,10 @@ def _openmpi(host: RealHost, path: str, version: str, prefix: str, remarks: list
             version=version,
             launcher=path,
             prefix=prefix,
-            origin=f"on PATH; {error.message}: it is not known which PMI it supports",
+            origin=f"on PATH; supported PMIs unknown: {error.message}",
         )
     told = re.search(r"^path:libdir:(/.*)$", asked.stdout, re.MULTILINE) if asked is not None else None
-    # Its own place first: a wheel says where it was built for.
+    # Its own location first, since a wheel reports its build prefix.
     folders = (f"{prefix}/lib", f"{prefix}/lib64", told[1] if told else "")
     return MpiFacts(
         family=MpiFamily.OPENMPI,

@@ -1,7 +1,7 @@
-"""What a node permits an ordinary user, found by trying, and what mends what it does not.
+"""What a node permits an ordinary user, found by trials, and how to fix what it forbids.
 
-The trying is done by `permits_trial`, once, in a process of its own. Here its answers become `Check`s with
-reason and remedy, and the answer to the question that engines ask: what forbids user namespaces.
+`permits_trial` runs the trials once, in a process of its own. This module turns the results into `Check`s
+with reason and remedy, and into the reason why engines cannot use user namespaces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bareboat.model import Check, FileSystem, Outcome, Refusal
 from bareboat.probe import permits_trial
 from bareboat.probe.files import read_text
 
-#: What can forbid user namespaces: file, the values that do, the remedy's command.
+#: Settings that can forbid user namespaces: file, forbidding values, command of the remedy.
 #: https://docs.kernel.org/admin-guide/sysctl/user.html, and Debian's and Ubuntu's own additions.
 SWITCHES = (
     ("/proc/sys/user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=15000"),
@@ -45,7 +45,7 @@ _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 class Host(Protocol):
-    """What of `bareboat.probe.host` is needed here."""
+    """The required part of `bareboat.probe.host`."""
 
     def run(self, argv: Sequence[str]) -> Outcome: ...
 
@@ -56,7 +56,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How one trial ended: `number` is 0, an errno, or -N for what signal N ended, at `step`."""
+    """The result of a trial: `number` is 0, an errno, or -N for termination by signal N, at `step`."""
 
     step: str = ""
     number: int = 0
@@ -69,24 +69,24 @@ class Answer:
     @property
     def reason(self) -> str:
         if self.number < 0:
-            return f"{self.step or 'it'} was ended by signal {-self.number}, as a seccomp filter does"
+            return f"{self.step or 'it'} was killed by signal {-self.number}, possibly by a seccomp filter"
         said = os.strerror(self.number)
         return f"{self.step}: {said}" + (f": {self.text}" if self.text else "") if self.step else said
 
 
-#: A trial that gave no answer: nothing is refused for that, and no setting blamed.
-UNKNOWN = Answer("it was not tried to its end", errno.ETIMEDOUT)
+#: A trial without a result, which neither rules out an engine nor blames a setting.
+UNKNOWN = Answer("the trial did not finish", errno.ETIMEDOUT)
 
 
 class Trials:
-    """The answers, got when first asked for; engines are tried side by side and may all ask."""
+    """The trials' results, obtained at first use; engines that are probed in parallel share them."""
 
     def __init__(self, host: Host, folders: Sequence[str], user: str) -> None:
-        """`folders`: where, beside the store, it is tried to start a program."""
+        """`directories`: where, beside the store, it is tried to start a program."""
         self.host, self.user, self._folders = host, user, tuple(folders)
         self._lock = threading.Lock()
         self._answers: dict[str, Answer] | None = None
-        #: Where on the store's file system it was tried.
+        #: The directory of the trial on the store's file system.
         self.store = ""
 
     def answers(self) -> Mapping[str, Answer]:
@@ -97,7 +97,7 @@ class Trials:
                 words = [self.store, *self._folders, "--", self.user]
                 try:
                     done = self.host.run([sys.executable, "-I", "-S", "-c", source, *words])
-                except ToolError:  # a file server that hangs; the other facts are still worth having
+                except ToolError:  # possibly a hanging file server; the other facts are still useful
                     self._answers = {}
                 else:
                     self._answers = parse(done.stdout)
@@ -113,7 +113,7 @@ class Trials:
 
 
 def parse(said: str) -> dict[str, Answer]:
-    """The lines that the trial prints; of a trial whose line is not understood nothing is known."""
+    """Parse the trial's output; unparsable lines are ignored."""
     found = {}
     for line in said.splitlines():
         name, step, number, text = (*line.split("\t", 3), "", "", "", "")[:4]
@@ -123,7 +123,7 @@ def parse(said: str) -> dict[str, Answer]:
 
 
 def obstacle(answer: Answer, read: Callable[[str], str]) -> Refusal | None:
-    """Why a user namespace could not be made and used, and the command to allow it; None when it could."""
+    """Why a user namespace cannot be created and used, and the command to allow it; None when it can."""
     if answer.ok:
         return None
     for path, forbids, remedy in SWITCHES:
@@ -132,34 +132,34 @@ def obstacle(answer: Answer, read: Callable[[str], str]) -> Refusal | None:
             return Refusal(f"user namespaces are switched off: {setting}={forbids}", remedy)
     if answer.number in (errno.ENOSPC, errno.EUSERS):
         return Refusal(
-            f"there are too many user namespaces, or too many one inside the other: {answer.reason}",
-            "leave the container that this runs in, or: sudo sysctl -w user.max_user_namespaces=15000",
+            f"too many user namespaces, or nested too deeply: {answer.reason}",
+            "leave the outer container, or:  sudo sysctl -w user.max_user_namespaces=15000",
         )
     if re.search(r"^Seccomp:\s*2", read("/proc/self/status"), re.MULTILINE):
         return Refusal(
-            "a seccomp filter is on this process, as in a container, and forbids user namespaces or "
+            "a seccomp filter, as in a container, forbids user namespaces or "
             f"mounts in them: {answer.reason}",
             "start the outer container with --security-opt seccomp=unconfined",
         )
     if not re.search(r"^(\S+ ){4}/ ", read("/proc/self/mountinfo"), re.MULTILINE):
         return Refusal(
-            f"this process is in a chroot, in which the kernel makes no user namespaces: {answer.reason}",
+            f"this process is in a chroot, where the kernel does not allow user namespaces: {answer.reason}",
             "leave the chroot",
         )
     return Refusal(
-        f"user namespaces are refused, by a security module perhaps: {answer.reason}",
-        "ask the administrator: journalctl -k | grep -iE 'apparmor|avc|userns'",
+        f"user namespaces are denied, possibly by a security module: {answer.reason}",
+        "ask the administrator to check: journalctl -k | grep -iE 'apparmor|avc|userns'",
     )
 
 
 def checks(
     trials: Trials, file_systems: Sequence[FileSystem], *, engine_in_namespace: bool, thorough: bool = True
 ) -> tuple[Check, ...]:
-    """Everything that was tried. `engine_in_namespace`: an engine was seen to run in a user namespace, which
-    some security modules allow to known programs only.
+    """All checks. `engine_in_namespace`: an engine was seen to run in a user namespace, which some security
+    modules allow only to known programs.
 
-    Not `thorough`: the trials, which take some tens of milliseconds, are made only when an engine that failed
-    has asked for them, or when mount flags tell that they matter.
+    Without `thorough`, the trials, which take some tens of milliseconds, run only when a failed engine needed
+    them, or when mount flags require them.
     """
     systems = {system.purpose: system for system in file_systems}
     home = systems["home"].path if "home" in systems else ""
@@ -190,12 +190,12 @@ def checks(
 
 def user_namespaces(blocked: Refusal | None, *, engine_in_namespace: bool) -> Check:
     if blocked is None:
-        return Check(name=USER_NAMESPACES, works=True, detail="one was made, and a tmpfs mounted in it")
+        return Check(name=USER_NAMESPACES, works=True, detail="created one and mounted a tmpfs in it")
     if engine_in_namespace:
         return Check(
             name=USER_NAMESPACES,
             works=True,
-            detail=f"an engine's program may use them, other programs may not: {blocked.reason}",
+            detail=f"allowed only for an engine's program: {blocked.reason}",
         )
     return Check(name=USER_NAMESPACES, works=False, detail=blocked.reason, remedy=blocked.remedy)
 
@@ -203,10 +203,10 @@ def user_namespaces(blocked: Refusal | None, *, engine_in_namespace: bool) -> Ch
 def overlay(answers: Mapping[str, Answer], store: FileSystem | None) -> Check:
     name, here = "overlay in a user namespace", answers.get("overlay", UNKNOWN)
     if here.ok:
-        return Check(name=name, works=True, detail="layers were stacked where the store lies")
+        return Check(name=name, works=True, detail="stacked layers on the store's file system")
     if not answers.get("user namespace", UNKNOWN).ok:
-        return Check(name=name, works=False, detail="not without user namespaces")
-    detail, remedy = f"refused: {here.reason}", "none needed: a flat tree serves instead"
+        return Check(name=name, works=False, detail="requires user namespaces")
+    detail, remedy = f"denied: {here.reason}", "none needed: the image is unpacked instead"
     if here.number == errno.ENODEV:
         detail, remedy = "the kernel has no overlayfs", "sudo modprobe overlay"
     elif answers.get("overlay on tmpfs", here).ok:
@@ -217,18 +217,18 @@ def overlay(answers: Mapping[str, Answer], store: FileSystem | None) -> Check:
 
 def fuse(answers: Mapping[str, Answer]) -> Check:
     opened, mounted = answers.get("fuse", UNKNOWN), answers.get("fuse mount", Answer())
-    means = "image files (SIF, squashfs) cannot be mounted; trees need no FUSE"
+    means = "image files (SIF, squashfs) cannot be mounted; unpacked images need no FUSE"
     if opened.ok and mounted.ok:
-        return Check(name="FUSE", works=True, detail="/dev/fuse was opened and mounted in a user namespace")
+        return Check(name="FUSE", works=True, detail="opened /dev/fuse and mounted it in a user namespace")
     if opened.ok:
-        return Check(name="FUSE", works=True, detail=f"/dev/fuse was opened; {mounted.reason}")
+        return Check(name="FUSE", works=True, detail=f"opened /dev/fuse; {mounted.reason}")
     remedy = {errno.EACCES: "sudo chmod 666 /dev/fuse", errno.EPERM: "sudo chmod 666 /dev/fuse"}
     return Check(
         name="FUSE",
         works=False,
-        detail=f"there is no /dev/fuse; {means}"
+        detail=f"/dev/fuse does not exist; {means}"
         if opened.number == errno.ENOENT
-        else f"/dev/fuse cannot be opened by this user ({os.strerror(abs(opened.number))}); {means}",
+        else f"you cannot open /dev/fuse ({os.strerror(abs(opened.number))}); {means}",
         remedy=remedy.get(opened.number, "sudo modprobe fuse"),
     )
 
@@ -238,14 +238,14 @@ def setuid(answers: Mapping[str, Answer], starter: str | None) -> Check:
         return Check(
             name="setuid starter",
             works=False,
-            detail="no_new_privs is set on this process: no program gets more rights by its setuid bit, "
-            "newuidmap and fusermount neither",
+            detail="no_new_privs is set: setuid programs get no privileges, "
+            "including newuidmap and fusermount",
         )
     if starter is None:
         return Check(
             name="setuid starter",
             works=False,
-            detail="none of Apptainer's or Singularity's; it is needed only where user namespaces are off",
+            detail="none found for Apptainer or Singularity; only needed without user namespaces",
         )
     return Check(name="setuid starter", works=True, detail=starter)
 
@@ -259,12 +259,12 @@ def subordinate_ids(answers: Mapping[str, Answer], user: str) -> Check:
         return Check(
             name=name,
             works=False,
-            detail=f"{user} has no range in {said.step}; {means}",
+            detail=f"no range for {user} in {said.step}; {means}",
             remedy=f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
         )
     if said.number == errno.ENOENT:
         return Check(
-            name=name, works=False, detail=f"there is no {said.step}; {means}",
+            name=name, works=False, detail=f"{said.step} is not installed; {means}",
             remedy="sudo apt-get install uidmap, or: sudo dnf install shadow-utils",
         )  # fmt: skip
     return Check(name=name, works=False, detail=f"{said.reason}; {means}")
@@ -273,7 +273,7 @@ def subordinate_ids(answers: Mapping[str, Answer], user: str) -> Check:
 def ptrace(answers: Mapping[str, Answer], read: Callable[[str], str]) -> Check:
     said = answers.get("ptrace", UNKNOWN)
     if said.ok:
-        return Check(name=PTRACE, works=True, detail="a child was traced")
+        return Check(name=PTRACE, works=True, detail="traced a child process")
     scope = read(_YAMA).strip()
     if scope in ("2", "3"):
         return Check(
@@ -282,25 +282,25 @@ def ptrace(answers: Mapping[str, Answer], read: Callable[[str], str]) -> Check:
             detail=f"processes may not be traced: kernel.yama.ptrace_scope={scope}",
             remedy="sudo sysctl -w kernel.yama.ptrace_scope=1"
             if scope == "2"
-            else "restart the machine with kernel.yama.ptrace_scope=1: a 3 cannot be taken back",
+            else "restart the machine with kernel.yama.ptrace_scope=1: the value 3 cannot be lowered",
         )
     filtered = re.search(r"^Seccomp:\s*2", read("/proc/self/status"), re.MULTILINE)
     return Check(
         name=PTRACE,
         works=False,
         detail="processes may not be traced, "
-        + ("by the seccomp filter that is on this process" if filtered else "by a security module perhaps")
+        + ("because of a seccomp filter" if filtered else "possibly because of a security module")
         + f": {said.reason}",
         remedy="start the outer container with --cap-add SYS_PTRACE or --security-opt seccomp=unconfined"
         if filtered
-        else "ask the administrator: getsebool deny_ptrace",
+        else "ask the administrator to check: getsebool deny_ptrace",
     )
 
 
 def memory_of_others(answers: Mapping[str, Answer], read: Callable[[str], str]) -> Check:
     name, said = "memory of other ranks (CMA)", answers.get("memory of others", UNKNOWN)
     if said.ok:
-        return Check(name=name, works=True, detail="one process read from another")
+        return Check(name=name, works=True, detail="one process read another's memory")
     means = "MPI copies through /dev/shm instead, which is slower"
     scope = read(_YAMA).strip()
     if scope and scope != "0":
@@ -319,9 +319,7 @@ def _seccomp() -> Check:
     return Check(
         name="seccomp",
         works=not filtered,
-        detail="a filter is on this process: this is probably a container already"
-        if filtered
-        else "no filter on this process",
+        detail="a filter is active: probably this is already a container" if filtered else "no filter",
     )
 
 
@@ -333,7 +331,11 @@ def landlock(answers: Mapping[str, Answer]) -> Check:
     return Check(
         name="Landlock",
         works=False,
-        detail=("version 1, which forbids moves between folders" if version else "not in this kernel")
+        detail=(
+            "version 1, which forbids moves between directories"
+            if version
+            else "not supported by this kernel"
+        )
         + "; under PRoot each start copies the image instead",
     )
 
@@ -341,18 +343,18 @@ def landlock(answers: Mapping[str, Answer]) -> Check:
 def programs_in(
     name: str, answers: Mapping[str, Answer], folder: str, system: FileSystem | None, home: str
 ) -> Check:
-    """Whether a program that lies there can be started."""
+    """Whether a program in this directory can be started."""
     said = answers.get(f"start in {folder}", UNKNOWN)
     if said.ok:
-        return Check(name=name, works=True, detail="one was started there")
+        return Check(name=name, works=True, detail="started one there")
     place = system.path if system is not None else folder
     if said.step == "write" or said.number not in (errno.EACCES, errno.EPERM):
-        return Check(name=name, works=True, detail=f"it could not be tried in {place}: {said.reason}")
+        return Check(name=name, works=True, detail=f"could not be tested in {place}: {said.reason}")
     noexec = system is not None and "noexec" in system.options
     why = "it is mounted noexec" if noexec else said.reason
-    detail = f"no program that lies in {place} can be started: {why}"
+    detail = f"programs in {place} cannot be started: {why}"
     if name != PROGRAMS_IN_STORE:
-        return Check(name=name, works=False, detail=f"{detail}; engines put theirs elsewhere")
+        return Check(name=name, works=False, detail=f"{detail}; engines use other directories")
     lies_there = f"{home}/".startswith(f"{place}/") or f"{place}/".startswith(f"{home}/")
     if not home or lies_there or _is_noexec(home) or not os.access(home, os.W_OK):
         home = "/a/folder/not/mounted/noexec"
@@ -365,18 +367,18 @@ def programs_in(
 
 
 def _home(system: FileSystem | None) -> Check:
-    """Nothing is written into the home to find out; access(2) and the mount's flags tell enough."""
+    """Nothing is written to the home directory: access(2) and the mount's flags are enough."""
     place = system.path if system is not None else ""
     if not place or not os.path.isdir(place):
         return Check(
-            name="home folder",
+            name="home directory",
             works=False,
-            detail=f"{place or 'it'} is not there; in the container it is an empty folder",
+            detail=f"{place or 'it'} does not exist; in the container it is an empty directory",
         )
-    said = ["it can be written to" if os.access(place, os.W_OK) else "read-only, which no job minds"]
+    said = ["writable" if os.access(place, os.W_OK) else "read-only, which jobs tolerate"]
     if _is_noexec(place):
-        said.append("mounted noexec: no program that lies there can be started")
-    return Check(name="home folder", works=len(said) == 1, detail="; ".join(said))
+        said.append("mounted noexec: programs there cannot be started")
+    return Check(name="home directory", works=len(said) == 1, detail="; ".join(said))
 
 
 def _is_noexec(folder: str) -> bool:
@@ -390,16 +392,16 @@ def shared_memory(system: FileSystem | None, size_bytes: int) -> Check:
     name = "/dev/shm"
     if system is None or not size_bytes:
         return Check(
-            name=name, works=False, detail="it is not there: data loaders and MPI need it",
+            name=name, works=False, detail="it does not exist; data loaders and MPI require it",
             remedy="sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
         )  # fmt: skip
-    detail = f"{size_bytes / 2**20:,.0f} MiB, {system.free_bytes / 2**20:,.0f} MiB of them free"
+    detail = f"{size_bytes / 2**20:,.0f} MiB, {system.free_bytes / 2**20:,.0f} MiB free"
     if size_bytes >= LEAST_SHM_BYTES:
         return Check(name=name, works=True, detail=detail)
     return Check(
         name=name,
         works=False,
-        detail=f"{detail}: a data loader with workers ends with a bus error when it is full",
+        detail=f"{detail}: a data loader with workers gets a bus error when it is full",
         remedy="sudo mount -o remount,size=50% /dev/shm; a container of the site: --shm-size or --ipc=host",
     )
 
@@ -419,14 +421,14 @@ def shared_store(system: FileSystem | None) -> tuple[Check, ...]:
         Check(
             name="file system of the store",
             works=True,
-            detail=f"{system.kind}, shared by many nodes: the first start on a node asks its server for "
-            "every file that is opened",
+            detail=f"{system.kind}, shared by many nodes: the first start on a node requests from its server "
+            "every file that it opens",
         ),
     )
 
 
 def _setuid_starter(host: Host) -> str | None:
-    """The starter of an Apptainer or Singularity that is there, when it has root's setuid bit."""
+    """The starter of an installed Apptainer or Singularity with root's setuid bit."""
     for name in ("apptainer", "singularity"):
         program = host.which(name)
         if program is None:

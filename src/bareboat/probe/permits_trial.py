@@ -1,12 +1,11 @@
-"""A program that tries what a node permits, each thing for real, and prints one line for each.
+"""A program that tries what a node permits, and prints one line per trial.
 
-It is run as a process of its own, on its text alone (`python3 -I -S -c …`): it changes namespaces, forks, and
-may be killed by a seccomp filter, none of which may happen to Bareboat itself. Every trial is a child of its
-own. A line is `NAME <tab> STEP <tab> ERRNO <tab> TEXT`; ERRNO is 0 for what works, -N for what signal N
-ended.
+It runs in a process of its own, from its text alone (`python3 -I -S -c …`), because it changes namespaces,
+forks, and may be killed by a seccomp filter. Each trial is a child process. A line is `NAME <tab> STEP <tab>
+ERRNO <tab> TEXT`; ERRNO is 0 for success, -N for termination by signal N.
 
-Arguments: a folder on the store's file system (empty, removed by the caller), then other folders in which a
-program is to be started, then after "--" the user's name.
+Arguments: a directory on the store's file system (empty, removed by the caller), other directories in which
+to start a program, then after "--" the user's name.
 """
 
 import ctypes
@@ -26,7 +25,7 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _MS_REC_PRIVATE = 1 << 14 | 1 << 18
 _PTRACE_TRACEME, _PR_GET_NO_NEW_PRIVS = 0, 39
 
-#: What a trial may take. A stuck file server must not stop the probe.
+#: Time limit of a trial. A stuck file server must not stop the probe.
 _PATIENCE_S = 5
 
 
@@ -66,7 +65,7 @@ def main(words: "list[str]") -> None:
 
 
 def _try(name: str, trial: "Callable[[], str | None]") -> None:
-    """Run the trial in a child; print what came of it."""
+    """Run the trial in a child; print the result."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
@@ -78,7 +77,7 @@ def _try(name: str, trial: "Callable[[], str | None]") -> None:
                 line = "%s\t%d\t%s" % (failed.step, failed.number, failed.text)  # noqa: UP031
             except OSError as error:
                 line = "%s\t%d\t" % (error.filename or "", error.errno or 0)  # noqa: UP031
-            except Exception as error:  # an odd /etc/subuid, say
+            except Exception as error:  # for example an unusual /etc/subuid
                 line = "%s\t%d\t%s" % ("", errno.EINVAL, error)  # noqa: UP031
             os.write(writes, line.encode(errors="surrogateescape"))
         finally:
@@ -99,7 +98,7 @@ def _try(name: str, trial: "Callable[[], str | None]") -> None:
 
 
 def _enter() -> None:
-    """A user namespace, in which this user is root, and a mount namespace."""
+    """Enter a user namespace, in which this user is root, and a mount namespace."""
     uid, gid = os.getuid(), os.getgid()
     _check(_libc.unshare(_CLONE_NEWUSER), "unshare(CLONE_NEWUSER)")
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
@@ -126,7 +125,7 @@ def _mount_tmpfs() -> None:
 
 
 def _overlay(lower: str) -> None:
-    """Stack folders, read through the stack, write on top. Paths are relative: they need no escaping."""
+    """Stack directories, read through the stack, write on top. Paths are relative: they need no escaping."""
     _mount_tmpfs()
     for name in ("upper", "work", "merged", "lower", "other"):
         os.mkdir("m/" + name)
@@ -142,13 +141,13 @@ def _overlay(lower: str) -> None:
 
 def _fuse() -> None:
     _enter()
-    device = os.open("/dev/fuse", os.O_RDWR)  # of this user namespace, or the mount is refused
-    # Nobody answers for it; mount(2) does not wait for that.
+    device = os.open("/dev/fuse", os.O_RDWR)  # opened in this user namespace, or the mount is refused
+    # No process serves it; mount(2) does not wait for one.
     _mount("none", "m", "fuse", 6, "fd=%d,rootmode=40000,user_id=0,group_id=0" % device)  # noqa: UP031
 
 
 def _subordinate(user: str) -> str:
-    """Have newuidmap and newgidmap map the user's ranges into a namespace, as a rootless container has it."""
+    """Map the user's ranges into a namespace with newuidmap and newgidmap, as rootless containers do."""
     ranges = [_range("/etc/subuid", user, os.getuid()), _range("/etc/subgid", user, os.getuid())]
     reads, writes = os.pipe()
     child = os.fork()
@@ -160,7 +159,7 @@ def _subordinate(user: str) -> str:
     os.close(writes)
     try:
         said = os.read(reads, 1)
-        if said != b"\0":  # nothing: it was killed for asking
+        if said != b"\0":  # empty: the child was killed
             raise _Failed("unshare(CLONE_NEWUSER)", said[0] if said else -signal.SIGSYS)
         for program, own, (first, count) in zip(
             ("newuidmap", "newgidmap"), (os.getuid(), os.getgid()), ranges, strict=True
@@ -222,7 +221,7 @@ class _Vector(ctypes.Structure):
 
 
 def _read_memory() -> None:
-    """One child reads from another, as MPI's ranks on one node do (CMA): they are no parent and child."""
+    """One child reads from another, like MPI's ranks on one node (CMA), which are not parent and child."""
     shared = ctypes.create_string_buffer(b"seen")  # at the same address in both
     other = os.fork()
     if other == 0:
@@ -247,7 +246,7 @@ def _read_memory() -> None:
 
 
 def _start(folder: str) -> None:
-    """Write a program into the folder and start it."""
+    """Write a program into the directory and start it."""
     path = os.path.join(folder, "bareboat-probe-%d" % os.getpid())  # noqa: UP031
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o700)
@@ -258,7 +257,7 @@ def _start(folder: str) -> None:
         os.close(descriptor)
         child = os.fork()
         if child == 0:
-            # A sibling that was forked while the file was open for writing keeps it so for a moment.
+            # A sibling forked while the file was open for writing keeps it open for a moment.
             for _ in range(50):
                 try:
                     os.execv(path, [path])

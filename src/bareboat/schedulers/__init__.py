@@ -1,7 +1,7 @@
-"""Schedulers: ways to get nodes. One module each, satisfying `Scheduler`.
+"""Schedulers. One module each, which satisfies `Scheduler`.
 
-A scheduler knows nothing of engines and launchers. It says how its jobs are asked for, told of and ended,
-and gives the job script three functions of bash that reach its nodes.
+A scheduler knows nothing of engines and launchers. It defines how jobs are requested, queried and cancelled,
+and gives the job script three bash functions that reach its nodes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bareboat.printable import one_line
 
 T = TypeVar("T")
 
-#: Of the lines that are not understood, so many are shown.
+#: The number of unparsable lines that are shown.
 _MOST_REMARKS = 3
 _MOST_SAID_LINES = 20
 _MOST_UNANSWERED = 400
-#: Where a tool's version is looked for: a search may take the square of it.
+#: Limit of the text searched for a version, since a search may take quadratic time.
 _MOST_VERSION = 4000
 _LONGEST_LINE = 100_000
 
@@ -33,7 +33,7 @@ MEM_PER_NODE = ("scheduling.mem_per_node_bytes", "a larger mem_per_node_bytes un
 
 
 class Asks(Protocol):
-    """What a scheduler's probe may ask of the machine."""
+    """The access of a scheduler's probe to the machine."""
 
     def which(self, name: str) -> str | None: ...
 
@@ -46,8 +46,8 @@ class Asks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question about jobs, and how its answer is read: ToolError for what it does not know. `odd`: the
-    lines of an answer that are not understood; a job that is missing may stand in one of them."""
+    """A query about jobs and its parser, which raises ToolError for unknown output. `odd`: the lines that
+    cannot be parsed; one of them may hold a job that seems to be missing."""
 
     argv: tuple[str, ...]
     parse: Callable[[Outcome], tuple[QueueEntry, ...]]
@@ -68,24 +68,24 @@ class Array:
 
 
 class Scheduler(Protocol):
-    """A module of `bareboat.schedulers`. All of it but `probe` is pure."""
+    """A module of `bareboat.schedulers`. Everything except `probe` is pure."""
 
     NAME: str
     #: What it is called in messages.
     TITLE: str
-    #: The job runs on this machine at once, under Bareboat's eyes; nothing below is asked of it.
+    #: The job runs at once on this machine, supervised by Bareboat; nothing below is used.
     AT_ONCE: bool
-    #: Bash: the job's number, in the job.
+    #: Bash: the job ID, inside the job.
     JOB_ID: str
-    #: The form of the job numbers that `job_id` and `again` give, and that commands are given: a pattern.
+    #: A pattern of the job IDs that `job_id` and `again` return and commands accept.
     JOB_ID_FORM: str
-    #: Signals for the ranks of other nodes go by a file of the run's folder (`by_host`).
+    #: Signals for ranks on other nodes go through a file of the run's directory (`by_host`).
     SIGNALS_BY_FILE: bool
-    #: The scheduler itself sends SIGUSR1 before the end of the job's time; else the job script does.
+    #: The scheduler itself sends SIGUSR1 before the end of the job's time; otherwise the job script does.
     WARNS: bool
-    #: The script is handed over on the standard input.
+    #: The script is submitted on standard input.
     SUBMITS_STDIN: bool
-    #: The lines that it writes into the output of a job that it ends.
+    #: The lines that it writes into the output of a job that it terminates.
     MARKS: tuple[Mark, ...]
     #: For a job that its memory limit ended: the key that changes the limit, and what to do.
     MORE_MEMORY: tuple[str, str]
@@ -93,12 +93,12 @@ class Scheduler(Protocol):
     ARRAY: Array
     #: The command that lists the user's own jobs.
     LIST: str
-    #: Why nobody has seen it run on the real scheduler; "" when the tests do.
+    #: Why it is not tested on the real scheduler; "" when it is.
     UNTESTED: str
     # STARTS_BY: the command by which the scheduler starts ranks itself, where it has one.
 
     def snippet(self) -> str:
-        """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node's first;
+        """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node first;
         `on_each_node SCRIPT HOW ARGUMENT…` runs `bash SCRIPT HOW NUMBER ARGUMENT…` on every node and fails as
         soon as one does; `again`, given the script's own arguments, puts the job (or the array's element)
         back into the queue and prints its number there; it may set AGAIN, the code that the script must end
@@ -106,47 +106,47 @@ class Scheduler(Protocol):
         ...
 
     def probe(self, asks: Asks) -> SchedulerFacts | None:
-        """What is known of the scheduler here; None when it is not here."""
+        """The facts about the scheduler; None when it is not installed."""
         ...
 
     def objection(self, job: Job, site: Site) -> Refusal | None:
-        """Why the job cannot be had here, with the remedy; None when nothing is known against it."""
+        """Why the job cannot run here, with the remedy; None without a known reason."""
         ...
 
     def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
-        """What the user should know although the job can run."""
+        """Warnings about a job that can run."""
         ...
 
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
-        """The lines at the top of the job script that ask for what the job needs; for a sweep, that it is an
+        """The lines at the top of the job script that request the job's resources and, for a sweep, an
         array."""
         ...
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
-        """Hand the script over; what it prints is to go to the log."""
+        """The command that submits the script; its output goes to the log."""
         ...
 
     def job_id(self, outcome: Outcome) -> str:
-        """The job's number in what `submit` printed. Raises PlanError for a refusal."""
+        """The job ID from the output of `submit`. Raises PlanError for a refusal."""
         ...
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
-        """Questions about these jobs: the first that knows a job answers for it."""
+        """Queries about jobs; the first that knows a job decides."""
         ...
 
     def element(self, job_id: str, index: int) -> str:
-        """The job number of an array's element, counted from 0."""
+        """The job ID of an array's element, counted from 0."""
         ...
 
     def has_arrays(self, site: Site) -> bool:
-        """Whether a sweep is handed over as one array job there."""
+        """Whether a sweep is submitted as one array job."""
         ...
 
     def cancel(self, job_id: str) -> tuple[str, ...]: ...
 
     def attach(self, job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
-        """These words in a terminal on the job's first node, or without words the node's shell; None when the
-        scheduler has no way to that."""
+        """The command that runs `words` in a terminal on the job's first node, or opens the node's shell
+        without words; None when the scheduler does not support it."""
         ...
 
 
@@ -156,7 +156,7 @@ def starts_by(scheduler: Scheduler) -> str:
 
 
 def job_name(job: Job) -> str:
-    """The job's name as every scheduler takes it: they stumble over spaces, colons and leading digits."""
+    """The job's name without spaces, colons and leading digits, which schedulers reject."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", job.name) or "job"
     return name if name[0].isalpha() else f"job-{name}"
 
@@ -167,12 +167,12 @@ def array_range(job: Job, *, first: int = 0) -> str | None:
 
 
 def at_once(job: Job) -> int | None:
-    """So many of a sweep's elements may run at the same time."""
+    """The number of a sweep's elements that may run at the same time."""
     return None if job.sweep is UNSET else job.sweep.at_once
 
 
 def said(outcome: Outcome) -> str:
-    """The end of what a command printed, for an error's context."""
+    """The end of a command's output, for an error's context."""
     lines = [line for text in (outcome.stderr, outcome.stdout) for line in text.strip().splitlines()]
     return "\n".join(map(one_line, lines[-_MOST_SAID_LINES:])) or f"exit code {outcome.exit_code}"
 
@@ -183,8 +183,8 @@ def unanswered(*outcomes: Outcome) -> list[str]:
 
 
 def each_line(tool: str, text: str, read: Callable[[str], T], remarks: list[str]) -> list[T]:
-    """What `read` makes of each line that is not empty. For a line that it does not understand (it raises
-    ValueError or LookupError) there is a remark."""
+    """Parse each line that is not empty with `read`. Lines for which it raises ValueError or LookupError get
+    a remark."""
     found, odd = [], []
     for line in text.splitlines():
         try:
@@ -199,23 +199,23 @@ def each_line(tool: str, text: str, read: Callable[[str], T], remarks: list[str]
 
 
 def odd_lines(tool: str, lines: Sequence[str]) -> list[str]:
-    """Remarks on lines of a tool's output that are not understood."""
+    """Remarks on unparsable lines of a tool's output."""
     shown = [
-        f"{tool} printed a line that is not understood: {one_line(line)}" for line in lines[:_MOST_REMARKS]
+        f"{tool} printed a line that cannot be parsed:  {one_line(line)}" for line in lines[:_MOST_REMARKS]
     ]
     more = len(lines) - len(shown)
     return [*shown, f"{tool} printed {more} more such lines"] if more else shown
 
 
 def number(text: str) -> int:
-    """A count that a tool printed. Raises ValueError for what is none, and for one beyond all reason."""
+    """A count in a tool's output. Raises ValueError for other text and for implausible counts."""
     if not re.fullmatch(r"[0-9]{1,12}", text):
         raise ValueError(text)
     return int(text)
 
 
 def number_or_none(text: str) -> int | None:
-    """The same; None for what is no count."""
+    """Like `number`; None for other text."""
     try:
         return number(text)
     except ValueError:
@@ -223,7 +223,7 @@ def number_or_none(text: str) -> int | None:
 
 
 def name_in(text: str) -> str:
-    """A name that a tool printed. Raises ValueError for what cannot be one."""
+    """A name in a tool's output. Raises ValueError for invalid names."""
     if not re.fullmatch(r"[\w.@:+/-]{1,255}", text):
         raise ValueError(text)
     return text
@@ -236,14 +236,14 @@ def version_in(text: str, pattern: str = r"(\d[\w.+-]{0,40})") -> str:
 
 
 def pairs(text: str, separator: str | None = None) -> dict[str, str]:
-    """The first word of each line, or what stands before the separator, and what follows it."""
+    """The first word of each line, or the text before the separator, and the text after it."""
     parts = (line.strip().split(separator, 1) for line in text.splitlines())
     return {part[0]: part[1].strip() for part in parts if len(part) == 2}
 
 
 def check_answered(outcome: Outcome, forgotten: str) -> None:
-    """Raise ToolError for a question about jobs that was not answered. `forgotten`: the pattern of what a
-    command says, also by its exit code, of jobs that it does not know."""
+    """Raise ToolError for a failed query about jobs. `forgotten`: the pattern of a command's message about
+    unknown jobs."""
     failed = not outcome.ok and not outcome.stdout.strip() and outcome.stderr.strip()
     if failed and not re.search(forgotten, outcome.stderr[:_MOST_VERSION], re.IGNORECASE):
         raise ToolError(
@@ -252,8 +252,8 @@ def check_answered(outcome: Outcome, forgotten: str) -> None:
 
 
 def found_job_id(outcome: Outcome, pattern: str) -> str:
-    """The first group of the pattern's last match in what a submission printed: sites put notices before it.
-    Raises ToolError when there is none."""
+    """The first group of the pattern's last match in a submission's output, which may start with a site's
+    notices. Raises ToolError when there is none."""
     found = re.findall(pattern, outcome.stdout, re.MULTILINE)
     if not found:
         raise ToolError(f"{outcome.argv[0]} returned no job ID", context=said(outcome))
@@ -269,10 +269,10 @@ def gpus_per_node(job: Job) -> int:
 
 
 def clock(seconds: int) -> str:
-    """HH:MM:SS, the way in which all schedulers read a time."""
+    """HH:MM:SS, the time format of all schedulers."""
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def mebibytes(size: int) -> int:
-    """Rounded up."""
+    """The size in MiB, rounded up."""
     return -(-size // 2**20)

@@ -32,7 +32,7 @@ WARNS = False
 SUBMITS_STDIN = False
 MARKS = ()
 MORE_MEMORY = ("topology.nodes", "more nodes under [topology]: Flux gives memory with them")
-UNTESTED = "no Flux was at hand; from its documentation"
+UNTESTED = "not tested with a real Flux; written from its documentation"
 JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
 LIST = "flux jobs"
@@ -85,13 +85,13 @@ def objection(job: Job, site: Site) -> Refusal | None:
         return found
     for name in ("qos", "reservation", "account"):
         if getattr(job.scheduling, name) is not None:
-            return Refusal(f"Flux has no {name}", f'leave {name} out; a bank: options = ["--bank=NAME"]')
+            return Refusal(
+                f"Flux does not support {name}", f'remove {name}; for a bank:  options = ["--bank=NAME"]'
+            )
     if at_once(job) is not None:
-        return Refusal("Flux has no array jobs, and starts a sweep's points as it can", "leave --at-once out")
+        return Refusal("Flux does not support array jobs or a limit on a sweep's points", "remove --at-once")
     if job.scheduling.mem_per_node_bytes is not None:
-        return Refusal(
-            "Flux gives memory with cores and nodes, not by the byte", "leave mem_per_node_bytes out"
-        )
+        return Refusal("Flux allocates memory with cores and nodes", "remove mem_per_node_bytes")
     return None
 
 
@@ -127,7 +127,7 @@ def submit(script: str, log: str) -> tuple[str, ...]:
 
 def job_id(outcome: Outcome) -> str:
     if not outcome.ok:
-        raise PlanError("Flux refuses the job", context=said(outcome), remedy="flux resource list")
+        raise PlanError("Flux rejected the job", context=said(outcome), remedy="flux resource list")
     return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
 
 

@@ -1,4 +1,4 @@
-"""Grid Engine: Son of Grid Engine 8.1.9 was at hand; Univa's and Altair's take the same options.
+"""Grid Engine: tested with Son of Grid Engine 8.1.9; Univa's and Altair's have the same options.
 
 Manuals: http://gridscheduler.sourceforge.net/htmlman/manuals.html (qsub, qstat, qconf, sge_pe, qrsh).
 """
@@ -101,7 +101,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
             settings["gpu"] = resource
             break
     largest = re.search(r"(?m)^max_aj_tasks\s+(\d{1,12})$", configuration.stdout)
-    if largest is not None and int(largest[1]):  # 0: as many as one likes
+    if largest is not None and int(largest[1]):  # 0: no limit
         settings[by_partition.MAX_ARRAY] = largest[1]
     return SchedulerFacts(
         name=NAME,
@@ -114,13 +114,13 @@ def probe(asks: Asks) -> SchedulerFacts | None:
 
 
 def _names(text: str, remarks: list[str]) -> list[str]:
-    """Of a list that qconf prints, at most as many as any site has."""
+    """The names in a list of qconf, limited to a plausible number."""
     return each_line("qconf", text, lambda line: name_in(line.strip()), remarks)[:_MOST_NAMES]
 
 
 def _default_memory(complexes: str) -> DefaultMemory | None:
-    """Of `qconf -sc`: what a consumable counts for each slot of a job that does not ask for it. Columns:
-    name, shortcut, type, relop, requestable, consumable, default, urgency."""
+    """The default memory from `qconf -sc`: what a consumable counts for each slot of a job that does not
+    request it. Columns: name, shortcut, type, relop, requestable, consumable, default, urgency."""
     for line in complexes.splitlines():
         words = line.split()
         if len(words) == 8 and words[0] == "h_vmem" and words[5] in ("YES", "JOB") and _bytes(words[6]):
@@ -130,7 +130,7 @@ def _default_memory(complexes: str) -> DefaultMemory | None:
 
 
 def _limits_of_queues(shown: str) -> dict[str, DefaultMemory]:
-    """Of `qconf -sq QUEUE,…`: h_vmem, the most that each process of a job may have there."""
+    """The limits from `qconf -sq QUEUE,…`: h_vmem, the maximum for each process of a job."""
     found = {}
     for paragraph in re.split(r"(?m)^qname\s+", shown)[1:]:
         limit = re.search(r"(?m)^h_vmem\s+([\w.]+)\s*$", paragraph)  # not [HOST=…], which differ
@@ -145,7 +145,7 @@ def _limits_of_queues(shown: str) -> dict[str, DefaultMemory]:
 def _queues(
     names: Sequence[str], counts: str, limits: dict[str, DefaultMemory], remarks: list[str]
 ) -> tuple[Partition, ...]:
-    """`qstat -g c`: CLUSTER QUEUE, CQLOAD, USED, RES, AVAIL, TOTAL, aoACDS, cdsuE, in slots."""
+    """`qstat -g c`: CLUSTER QUEUE, CQLOAD, USED, RES, AVAIL, TOTAL, aoACDS, cdsuE, counted in slots."""
     slots: dict[str, tuple[int, int]] = {}
 
     def read(line: str) -> None:
@@ -165,7 +165,7 @@ def _queues(
 
 
 def _environment(job: Job, site: Site) -> str | None:
-    """The parallel environment that gives the job its slots: so many on each node, or all on one."""
+    """The parallel environment with the job's slots: a fixed number per node, or all on one node."""
     facts = site.scheduler(NAME)
     wanted = cpus_per_node(job)
     for key, value in sorted((facts.settings if facts is not None else {}).items()):
@@ -187,21 +187,23 @@ def objection(job: Job, site: Site) -> Refusal | None:
     if found is not None:
         return found
     facts = site.scheduler(NAME)
-    assert facts is not None  # that would have been the objection
+    assert facts is not None  # excluded by the objection
     if not _is_single(job) and _environment(job, site) is None:
         rules = ", ".join(f"{k[3:]} ({v.split(' ')[0]})" for k, v in facts.settings.items() if k[:3] == "pe ")
         return Refusal(
-            f"no parallel environment gives {cpus_per_node(job)} slots on each of {job.topology.nodes} nodes",
-            f"as many ranks_per_node x cpus_per_rank as one of these gives: {rules or 'there is none'}",
+            f"no parallel environment has {cpus_per_node(job)} slots on each of {job.topology.nodes} nodes",
+            f"set ranks_per_node x cpus_per_rank to match one of: {rules or 'none defined'}",
         )
     if gpus_per_node(job) and "gpu" not in facts.settings:
         return Refusal(
-            "Grid Engine counts no GPUs on this cluster", "ask for a queue with GPUs: gpus_per_rank = 0"
+            "Grid Engine has no GPU resource on this cluster",
+            "set gpus_per_rank = 0 and request a queue with GPUs",
         )
     for name in ("qos", "constraint"):
         if getattr(job.scheduling, name) is not None:
             return Refusal(
-                f"Grid Engine has no {name}", f'leave {name} out; resources: options = ["-l NAME=VALUE"]'
+                f"Grid Engine does not support {name}",
+                f'remove {name}; for resources:  options = ["-l NAME=VALUE"]',
             )
     return None
 
@@ -213,7 +215,7 @@ def warnings(job: Job, site: Site) -> tuple[str, ...]:
     names = ", ".join(job.environment_from)
     return (
         *found,
-        f"Grid Engine shows the values of {names} to every user while the job is there (qstat -j)",
+        f"Grid Engine shows the values of {names} to every user while the job exists (qstat -j)",
     )
 
 
@@ -225,10 +227,10 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         options.append(f"-pe {_environment(job, site)} {cpus_per_node(job) * job.topology.nodes}")
     if job.walltime_s is not None:
         options.append(f"-l h_rt={job.walltime_s}")
-    if scheduling.mem_per_node_bytes is not None:  # of each slot
+    if scheduling.mem_per_node_bytes is not None:  # per slot
         options.append(f"-l h_vmem={-(-mebibytes(scheduling.mem_per_node_bytes) // cpus_per_node(job))}M")
     if gpus_per_node(job) and facts is not None:
-        # A consumable is counted for each slot.
+        # A consumable is counted per slot.
         options.append(
             f"-l {facts.settings.get('gpu', 'gpu')}={-(-gpus_per_node(job) // cpus_per_node(job))}"
         )
@@ -241,7 +243,7 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
     ):
         if value is not None:
             options.append(f"{flag} {value}")
-    if job.environment_from:  # with the values that they have where qsub is called
+    if job.environment_from:  # with their values where qsub is called
         options.append("-v " + ",".join(job.environment_from))
     if scheduling.after:
         options.append("-hold_jid " + ",".join(scheduling.after))
@@ -260,7 +262,7 @@ def submit(script: str, log: str) -> tuple[str, ...]:
 def job_id(outcome: Outcome) -> str:
     if not outcome.ok:
         raise PlanError(
-            "Grid Engine refuses the job", context=said(outcome), remedy="qstat -g c   # the queues"
+            "Grid Engine rejected the job", context=said(outcome), remedy="qstat -g c   # lists the queues"
         )
     return found_job_id(outcome, r"^(\d+)(?:\.\S*)?\s*$")
 
@@ -288,7 +290,7 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         return tuple(found)
 
     def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
-        # A paragraph for each time that a job, or an element of one, was started.
+        # One paragraph for each start of a job or of an element.
         found: dict[str, QueueEntry] = {}
         for paragraph in re.split(r"(?m)^=+$", outcome.stdout):
             for entry in one(paragraph):
@@ -311,11 +313,11 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         known = code.isdecimal() and failed[:1].isdecimal()
         if failed.startswith("25") or not known:  # "25 : rescheduling"
             state = JobState.UNKNOWN
-        # "100 : assumedly after job": the job was killed, and nothing is said of who did it.
+        # "100 : assumedly after job": the job was killed by an unknown sender.
         reason = "" if failed == "0" else failed
         yield QueueEntry(job_id=job_id, state=state, reason=reason, signal=int(code) - 128 if killed else 0)
 
-    # JOB.ELEMENT: then each element is told of by itself.
+    # JOB.ELEMENT: each element is reported separately.
     apart = ("-g", "d") if any("." in job_id for job_id in job_ids) else ()
     return (
         Query(("qstat", *apart, "-u", "*"), live, _odd),
@@ -344,8 +346,8 @@ def _odd_accounting(outcome: Outcome) -> list[str]:
 
 
 def _limit_reached(values: dict[str, str]) -> JobState | None:
-    """The limit among those that the job asked for (qacct's `category`) that it had reached when it was
-    killed: one word of the accounts stands for h_rt, h_cpu and h_vmem. None where it had reached none."""
+    """The requested limit (qacct's `category`) that the job had reached when it was killed, since the
+    accounts have one entry for h_rt, h_cpu and h_vmem. None where it reached none."""
     asked = dict(re.findall(r"\b([hs]_(?:rt|cpu|vmem|rss))=([\w.:]+)", values.get("category", "")))
     used = {"rt": values.get("ru_wallclock", ""), "cpu": values.get("cpu", "")}
     for name, state in (("rt", JobState.TIMEOUT), ("cpu", JobState.TIMEOUT)):
@@ -356,7 +358,7 @@ def _limit_reached(values: dict[str, str]) -> JobState | None:
     peak = _bytes(values.get("maxvmem", ""))
     for name in ("h_vmem", "s_vmem"):
         limit_bytes = _bytes(asked.get(name, ""))
-        # The accounts are not written at the moment of the kill.
+        # The accounts are written some time after the kill.
         if peak and limit_bytes and peak >= 0.95 * limit_bytes * _slots(values):
             return JobState.OUT_OF_MEMORY
     return None
@@ -378,7 +380,8 @@ def _seconds(text: str) -> float:
 
 
 def _bytes(text: str) -> int:
-    """Grid Engine's sizes: 300M, 1.5G, 4.980MB, 0.000B; small letters count thousands. 0 for none."""
+    """Grid Engine's sizes: 300M, 1.5G, 4.980MB, 0.000B; lower-case suffixes are powers of 1000. 0 for other
+    text."""
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{0,6})?)\s*([kKmMgGtT]?)B?", text.strip())
     if found is None:
         return 0

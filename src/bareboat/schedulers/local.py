@@ -1,4 +1,4 @@
-"""local: this machine, now."""
+"""local: run on this machine, now."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def objection(job: Job, site: Site) -> Refusal | None:
     topology = job.topology
     if topology.nodes > 1:
         return Refusal(
-            f"the topology asks for {topology.nodes} nodes, and this machine is one",
+            f"the topology requires {topology.nodes} nodes; this machine is one",
             _somewhere(site),
         )
     if topology.cpus_per_rank is not None:
@@ -48,8 +48,8 @@ def objection(job: Job, site: Site) -> Refusal | None:
     gpus = topology.gpus_per_rank * topology.ranks_per_node
     if gpus > len(site.gpus):
         return Refusal(
-            f"the topology asks for {gpus} GPUs on a node, and {site.hostname} has {len(site.gpus)}",
-            "set gpus_per_rank = 0 under [topology], or run where there are GPUs",
+            f"the topology requires {gpus} GPUs per node; {site.hostname} has {len(site.gpus)}",
+            "set gpus_per_rank = 0 under [topology], or run on a machine with GPUs",
         )
     return None
 
@@ -73,7 +73,9 @@ def warnings(job: Job, site: Site) -> tuple[str, ...]:
     topology = job.topology
     found = []
     if topology.ranks_per_node > site.cpus:
-        found.append(f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will wait for each other")
+        found.append(
+            f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will compete for CPU time"
+        )
     if site.load_1min > 0.5 * site.cpus:
         found.append(
             f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"

@@ -62,10 +62,10 @@ _TERMS = {
     "TERM_ADMIN": JobState.CANCELLED,
     "TERM_FORCE_ADMIN": JobState.CANCELLED,
 }
-#: bsub writes its report below the output.
+#: bsub appends its report to the output.
 MARKS = tuple(Mark(pattern=rf"{word}: ", state=state) for word, state in _TERMS.items())
 MORE_MEMORY = MEM_PER_NODE
-UNTESTED = "no LSF was at hand; from its documentation"
+UNTESTED = "not tested with a real LSF; written from its documentation"
 JOB_ID = '"${LSB_JOBID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{1,10}\])?"
 LIST = "bjobs"
@@ -118,7 +118,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
 
 
 def _default_memory(shown: str) -> dict[str, DefaultMemory]:
-    """Of `bqueues -l`, by queue: the default MEMLIMIT of a job, else the largest."""
+    """The default memory by queue, from `bqueues -l`: a job's default MEMLIMIT, else the largest."""
     found = {}
     for paragraph in re.split(r"(?m)^QUEUE:\s*", shown)[1:]:
         limit = re.search(r"(?m)^ ?MEMLIMIT\s*\n\s+([0-9]{1,12}(?:\.[0-9]{0,6})?) ([KMGT])\b", paragraph)
@@ -133,7 +133,7 @@ def objection(job: Job, site: Site) -> Refusal | None:
     found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
     if found is None and job.scheduling.qos is not None:
         return Refusal(
-            "LSF has no quality of service", 'leave qos out; a service class: options = ["-sla NAME"]'
+            "LSF does not support qos", 'remove qos; for a service class:  options = ["-sla NAME"]'
         )
     return found
 
@@ -150,7 +150,7 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
         name = f'"{name}[{elements}]' + (f"%{at_once(job)}" if at_once(job) else "") + '"'
     options = [f"-J {name}", f"-n {slots * topology.nodes}", f'-R "span[ptile={slots}]"']
     if gpus_per_node(job):
-        options.append(f'-gpu "num={gpus_per_node(job)}"')  # on each host
+        options.append(f'-gpu "num={gpus_per_node(job)}"')  # per host
     if job.walltime_s is not None:
         minutes = -(-job.walltime_s // 60)
         options.append(f"-W {minutes // 60}:{minutes % 60:02d}")
@@ -179,12 +179,12 @@ def submit(script: str, log: str) -> tuple[str, ...]:
 
 def job_id(outcome: Outcome) -> str:
     if not outcome.ok:
-        raise PlanError("LSF refuses the job", context=said(outcome), remedy="bqueues")
+        raise PlanError("LSF rejected the job", context=said(outcome), remedy="bqueues")
     return found_job_id(outcome, r"Job <(\d+)> is submitted")
 
 
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    # JOB[ELEMENT]: asked for by the array's number, which tells of all of them.
+    # JOB[ELEMENT]: queried by the array's ID, which reports all elements.
     arrays = any("[" in job_id for job_id in job_ids)
     columns = (
         f"jobid {'jobindex ' if arrays else ''}stat exit_code exec_host pend_reason exit_reason delimiter='|'"
@@ -203,7 +203,7 @@ _FORGOTTEN = r"is not found|no (matching|unfinished)? ?jobs? found"
 
 
 def _odd(outcome: Outcome) -> list[str]:
-    """The lines that do not begin with a job's number, or are too short."""
+    """The lines that do not begin with a job ID, or are too short."""
     return [
         line
         for line in outcome.stdout.splitlines()

@@ -2,8 +2,8 @@
 
 Torque: https://support.adaptivecomputing.com/ (6.1, Administrator Guide, Commands Overview).
 PBS Professional: https://2021.help.altair.com/2021.1/PBSProfessional/PBSUserGuide2021.1.pdf
-Torque's commands are also a front of Slurm's (its contribs/torque): then there is no PBS_NODEFILE, and
-Slurm's own commands reach the nodes.
+Slurm also has a front end with Torque's commands (contribs/torque), without PBS_NODEFILE:
+Slurm's own commands then reach the nodes.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ MARKS = (
     Mark(pattern=r"=>> PBS: job killed: node \d+ .*requested job", state=JobState.NODE_FAIL),
 )
 MORE_MEMORY = MEM_PER_NODE
-UNTESTED = "PBS Professional and Torque's own server; Torque's commands over Slurm are tested"
+UNTESTED = "PBS Professional and Torque's server are not tested; Torque's commands on Slurm are"
 JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
 JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
 LIST = 'qstat -u "$USER"'
 
-# Professional's variable, and Torque's. Over Slurm there is none, and each point is a job of its own.
+# Professional's variable, and Torque's. On Slurm there is none: each point is a job of its own.
 ARRAY = Array(index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}", job_id=JOB_ID)
 
 _STATES = {
@@ -85,7 +85,7 @@ _STATES = {
     "F": JobState.COMPLETED,
     "X": JobState.COMPLETED,
 }
-#: Exit codes of a job that the server ended. Both count 256 and more for signals, whoever sent them.
+#: Exit codes of a job that the server terminated. Both report signals as 256 and more.
 _ENDED_BY_TORQUE = {"-10": JobState.OUT_OF_MEMORY, "-11": JobState.TIMEOUT}
 _ENDED_BY_PRO = {"-26": JobState.OUT_OF_MEMORY, "-27": JobState.OUT_OF_MEMORY, "-29": JobState.TIMEOUT}
 
@@ -108,7 +108,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     return SchedulerFacts(
         name=NAME,
         version=version,
-        detail="Torque's commands over Slurm" if flavour == "front" else "",
+        detail="Torque's commands on Slurm" if flavour == "front" else "",
         partitions=_queues(queues.stdout, remarks) if known else (),
         settings={"flavour": flavour},
         remarks=tuple(remarks),
@@ -124,7 +124,7 @@ def _flavour(text: str) -> tuple[str, str]:
 
 
 def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
-    """Of `qstat -Q -f`, whose queues are paragraphs of `name = value` below `Queue: NAME`."""
+    """The queues of `qstat -Q -f`: paragraphs of `name = value` below `Queue: NAME`."""
     found = []
     before, *paragraphs = re.split(r"(?m)^Queue:?\s*", text)
     odd = [line for line in before.splitlines() if line.strip()]
@@ -136,7 +136,7 @@ def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
         except ValueError:
             odd.append(first)
             continue
-        if values.get("queue_type", "").startswith("R"):  # a routing queue runs nothing by itself
+        if values.get("queue_type", "").startswith("R"):  # a routing queue runs no jobs itself
             continue
         part = r"([0-9]{1,9})"
         walltime = re.fullmatch(f"{part}:{part}:{part}", values.get("resources_max.walltime", ""))
@@ -156,8 +156,8 @@ def _queues(text: str, remarks: list[str]) -> tuple[Partition, ...]:
 
 
 def _default_memory(values: dict[str, str]) -> DefaultMemory | None:
-    """Of a queue: Professional's for each chunk, which is a node here, Torque's for each process, or both
-    for the whole job."""
+    """A queue's default memory: Professional's for each chunk, which is a node here, Torque's for each
+    process, or both for the whole job."""
     for setting, per in (
         ("default_chunk.mem", "node"),
         ("resources_default.pmem", "rank"),
@@ -178,11 +178,11 @@ def _of(site: Site) -> str:
 def objection(job: Job, site: Site) -> Refusal | None:
     found = by_partition.objection(NAME, job, site, word="queue", needs_default=False)
     if found is None and job.scheduling.qos is not None and _of(site) == "pro":
-        return Refusal("PBS Professional has no quality of service", "leave qos out, or name a --partition")
+        return Refusal("PBS Professional does not support qos", "remove qos, or use --partition")
     if found is None and at_once(job) is not None and not has_arrays(site):
         return Refusal(
-            "Torque's commands over Slurm know no elements of arrays, so that each point is a job of its own",
-            "leave --at-once out, or --scheduler slurm",
+            "Torque's commands on Slurm do not support arrays: each point is a job of its own",
+            "remove --at-once, or use --scheduler slurm",
         )
     return found
 
@@ -192,7 +192,7 @@ def warnings(job: Job, site: Site) -> tuple[str, ...]:
     if not job.environment_from or _of(site) == "front":
         return found
     names = ", ".join(job.environment_from)
-    return (*found, f"PBS may show the values of {names} to other users while the job is there (qstat -f)")
+    return (*found, f"PBS may show the values of {names} to other users while the job exists (qstat -f)")
 
 
 def directives(job: Job, site: Site) -> tuple[str, ...]:
@@ -216,17 +216,17 @@ def directives(job: Job, site: Site) -> tuple[str, ...]:
     elements = array_range(job)
     if elements is not None and flavour != "front":
         if flavour == "pro" and elements == "0-0":
-            elements = "0-1:2"  # it takes no array of one element
+            elements = "0-1:2"  # arrays of one element fail
         limit = f"%{at_once(job)}" if at_once(job) else ""
         options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
     if scheduling.after:
         options.append("-W depend=afterok:" + ":".join(scheduling.after))
-    if job.environment_from and flavour != "front":  # sbatch, behind it, passes everything on
+    if job.environment_from and flavour != "front":  # sbatch, which it calls, passes everything on
         options.append("-v " + ",".join(job.environment_from))
     if flavour != "front":
         options.append(f"-r {'y' if scheduling.requeue else 'n'}")
     lines = [f"#PBS {option}" for option in (*options, *scheduling.options)]
-    if flavour == "front":  # whose qsub has no word for these, and hands the script to sbatch
+    if flavour == "front":  # its qsub has no such options and passes the script to sbatch
         lines += [f"#SBATCH --{'' if scheduling.requeue else 'no-'}requeue", "#SBATCH --open-mode=append"]
     return tuple(lines)
 
@@ -239,7 +239,7 @@ def _resources_torque(job: Job) -> Iterator[str]:
         words.append(job.scheduling.constraint)
     yield "-l " + ":".join(words)
     if job.scheduling.mem_per_node_bytes is not None:
-        yield f"-l mem={mebibytes(job.scheduling.mem_per_node_bytes) * job.topology.nodes}mb"  # of the job
+        yield f"-l mem={mebibytes(job.scheduling.mem_per_node_bytes) * job.topology.nodes}mb"  # for the job
     if job.scheduling.exclusive:
         yield "-l naccesspolicy=singlejob"
 
@@ -261,19 +261,19 @@ def _resources_pro(job: Job) -> Iterator[str]:
 
 
 def submit(script: str, log: str) -> tuple[str, ...]:
-    return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front reads no -j among the #PBS lines
+    return ("qsub", "-j", "oe", "-o", log, script)  # Slurm's front end ignores -j in #PBS lines
 
 
 def job_id(outcome: Outcome) -> str:
     if not outcome.ok:
-        raise PlanError("PBS refuses the job", context=said(outcome), remedy="qstat -Q   # the queues")
+        raise PlanError("PBS rejected the job", context=said(outcome), remedy="qstat -Q   # lists the queues")
     return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
 
 
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
-    # A job that the server has forgotten makes it fail, and the others are told all the same. -x:
-    # Professional tells of ended jobs too; Torque knows no such option, and forgets them after some minutes.
-    # 17[3].server: an element; -t with the array's own number tells of all of them.
+    # It fails for a job that the server has forgotten, but still reports the others. -x: Professional also
+    # reports ended jobs; Torque does not support it, and forgets jobs after some minutes.
+    # 17[3].server: an element; -t with the array's own ID reports all of them.
     asked = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in job_ids)
     apart = ("-t",) if any("[]" in number for number in asked) else ()
     return (
@@ -282,12 +282,12 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     )
 
 
-#: What the servers say of jobs that they do not know.
+#: The servers' messages about unknown jobs.
 _FORGOTTEN = r"unknown job|has finished|not found|no such job"
 
 
 def _odd(outcome: Outcome) -> list[str]:
-    """What stands before the first job, but for what is said of unknown ones."""
+    """The lines before the first job, except messages about unknown jobs."""
     before = re.split(r"(?m)^Job Id:", outcome.stdout, maxsplit=1)[0]
     return [
         line
@@ -297,10 +297,10 @@ def _odd(outcome: Outcome) -> list[str]:
 
 
 def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
-    # -x is not understood by all.
+    # Not all versions support -x.
     if "-x" not in outcome.argv:
         check_answered(outcome, _FORGOTTEN)
-    # Long values go on in the next line, after a tab; Slurm's front has a tab before each name, too.
+    # Long values continue in the next line after a tab; Slurm's front end also has a tab before names.
     text = re.sub(r"\n\t(?![A-Za-z_][\w.]* = )", "", outcome.stdout)
     found = []
     for paragraph in re.split(r"(?m)^Job Id:\s*", text)[1:]:

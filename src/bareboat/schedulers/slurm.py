@@ -1,4 +1,4 @@
-"""Slurm. Manuals: https://slurm.schedmd.com/man_index.html (22.05 and 24.11 were at hand)."""
+"""Slurm. Manuals: https://slurm.schedmd.com/man_index.html (tested with 22.05 and 24.11)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
     remarks = unanswered(told, nodes, plugins, config, associations)
     partitions = _partitions(shown.stdout, nodes.stdout, remarks)
     accounts, settings = _accounts(associations, config.stdout)
-    # Elements are numbered from 0, and this is the first number that is too large.
+    # Elements are numbered from 0, so this is the first invalid number.
     largest = re.search(r"^MaxArraySize\s*=\s*(\d{1,12})$", config.stdout, re.MULTILINE)
     if largest is not None:
         settings[by_partition.MAX_ARRAY] = largest[1]
@@ -143,7 +143,8 @@ def probe(asks: Asks) -> SchedulerFacts | None:
 
 
 def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, ...]:
-    """Of `scontrol -o show partition` and `sinfo -h -o '%R|%c|%m|%G'`, whose numbers may end with +."""
+    """The partitions from `scontrol -o show partition` and `sinfo -h -o '%R|%c|%m|%G'` (numbers may end with
+    +)."""
     largest: dict[str, tuple[int, int, int]] = {}
 
     def read_nodes(line: str) -> None:
@@ -181,7 +182,7 @@ def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, 
 
 
 def _default_memory(fields: dict[str, str]) -> DefaultMemory | None:
-    """Of a partition, or of the whole cluster: in MiB. None for all of the node."""
+    """The default memory of a partition or the cluster, given in MiB. None for all of the node."""
     for setting, per in (("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
         mebibytes = number_or_none(fields.get(setting, ""))
         if mebibytes:
@@ -190,7 +191,7 @@ def _default_memory(fields: dict[str, str]) -> DefaultMemory | None:
 
 
 def seconds(text: str) -> int | None:
-    """Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for no limit, and for what is no time."""
+    """Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for no limit and for other text."""
     part = r"([0-9]{1,9})"
     found = re.fullmatch(rf"(?:{part}-)?{part}(?::{part})?(?::{part})?", text)
     if found is None:
@@ -208,7 +209,7 @@ def seconds(text: str) -> int | None:
 
 
 def _accounts(told: Outcome, config: str) -> tuple[tuple[str, ...] | None, dict[str, str]]:
-    """The accounts of this user, where Slurm keeps them (slurmdbd), and whether it insists on them."""
+    """The accounts of this user from slurmdbd, if used, and whether Slurm enforces them."""
     settings = {}
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(.*)$", config, re.MULTILINE)
     if enforced is not None and "associations" in enforced[1]:
@@ -221,7 +222,7 @@ def _accounts(told: Outcome, config: str) -> tuple[tuple[str, ...] | None, dict[
 
 
 def _mpi_plugins(text: str) -> tuple[str, ...]:
-    """Of `srun --mpi=list`, one a line after a heading, or with commas in the line after "specific…"."""
+    """The plug-ins of `srun --mpi=list`: one per line, or a comma-separated line after "specific…"."""
     words = re.findall(r"\b(pmix(?:_v\d+)?|pmi2|pmi1|cray_shasta|none|openmpi)\b", text)
     return tuple(dict.fromkeys(words))
 
@@ -273,38 +274,38 @@ def submit(script: str, log: str) -> tuple[str, ...]:
 
 def job_id(outcome: Outcome) -> str:
     if not outcome.ok:
-        raise PlanError("Slurm refuses the job", context=said(outcome), remedy=_remedy(outcome.stderr))
+        raise PlanError("Slurm rejected the job", context=said(outcome), remedy=_remedy(outcome.stderr))
     return found_job_id(outcome, r"^(\d+)(?:;.*)?$")
 
 
 def _remedy(text: str) -> str:
-    """What mends a refusal that could not be foreseen."""
+    """The remedy for a refusal that was not predicted."""
     for pattern, remedy in (
         (
             r"AssocMax|AssocGrp",
-            "take another --account: this one has expired or is used up; sacctmgr show associations "
+            "use another --account: this one has expired or is exhausted; sacctmgr show associations "
             "users=$USER",
         ),
         (r"[Ii]nvalid account", "sacctmgr show associations users=$USER format=account,partition"),
         (r"[Ii]nvalid partition|partition", "sinfo"),
         (r"[Ii]nvalid qos|QOS", "sacctmgr show qos format=name,maxwall,maxtres"),
-        (r"node configuration|not available", "sinfo -N -l   # what the nodes have"),
+        (r"node configuration|not available", "sinfo -N -l   # lists the nodes' resources"),
         (r"[Rr]eservation", "scontrol show reservation"),
-        (r"feature", "sinfo -o '%P %f'   # the features that the nodes have"),
-        (r"[Tt]ime limit", "sinfo -o '%P %l'   # the longest times"),
-        (r"dependency", "leave [scheduling] after out, or name jobs that are there"),
+        (r"feature", "sinfo -o '%P %f'   # lists the nodes' features"),
+        (r"[Tt]ime limit", "sinfo -o '%P %l'   # lists the time limits"),
+        (r"dependency", "remove after from [scheduling], or name existing jobs"),
         (r"Unable to contact|slurm_load", "scontrol ping"),
     ):
         if re.search(pattern, text):
             return remedy
-    return "correct [scheduling] in the job file, or ask the administrator what it means"
+    return "correct [scheduling] in the job file, or ask the administrator"
 
 
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
     wanted = frozenset(job_ids)
 
-    # ARRAY_ELEMENT: only then a number stands for several jobs. Asked for by the array's number, since a list
-    # of thousands of elements is longer than an argument may be.
+    # ARRAY_ELEMENT is needed to separate an array's elements. Query by the array's ID, since a list of
+    # thousands of elements is too long for an argument.
     arrays = any("_" in job_id for job_id in job_ids)
     asked = dict.fromkeys(job_id.partition("_")[0] for job_id in job_ids)
 
@@ -314,7 +315,7 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         return tuple(entry for entry in map(_entry, outcome.stdout.splitlines()) if entry.job_id in wanted)
 
     def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
-        # Without accounting there is nobody to ask, and the run's own exit code tells.
+        # Without accounting, only the run's own exit code is known.
         entries = map(_entry, outcome.stdout.splitlines()) if outcome.ok else ()
         return tuple(
             msgspec.structs.replace(entry, job_id=job_id)
@@ -324,7 +325,7 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
         )
 
     return (
-        # Of all states: the controller knows for some minutes how a job ended, the accounts later.
+        # All states: the controller knows a job's end for some minutes, the accounts later.
         Query(
             ("squeue", "--noheader", "--me", "--states=all", *(["--array"] if arrays else []),
              "--format=%i|%T|%r|%N"),
@@ -340,13 +341,13 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
 
 
 def _odd(outcome: Outcome) -> list[str]:
-    """The lines that do not begin with the number and the state of a job."""
+    """The lines that do not begin with the ID and state of a job."""
     shape = re.compile(r"\d[\w\[\],%+.-]*\|[A-Z_]+(?: by \d+)?\+?(?:\||$)")
     return [line for line in outcome.stdout.splitlines() if line.strip() and not shape.match(line.strip())]
 
 
 def _elements(job_id: str, wanted: Collection[str]) -> list[str]:
-    """Of those that never ran sacct tells together: 17_[2,4-6%2]."""
+    """sacct reports elements that never ran together: 17_[2,4-6%2]."""
     number, _, listed = job_id.partition("_[")
     if not listed:
         return [job_id]
@@ -363,7 +364,7 @@ def _entry(line: str) -> QueueEntry:
     number, state, reason, nodes = (*line.strip().split("|"), "", "", "")[:4]
     word, _, who = state.partition(" ")  # "CANCELLED by 1000"
     if reason in ("None", ""):
-        reason = f"{who}, a user's number" if re.fullmatch(r"by \d+", who) else ""
+        reason = f"{who} (user ID)" if re.fullmatch(r"by \d+", who) else ""
     raised = re.match(r"RaisedSignal:(\d{1,2})", reason)
     return QueueEntry(
         job_id=number,
@@ -395,6 +396,6 @@ def cancel(job_id: str) -> tuple[str, ...]:
 
 def attach(job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
     words = words or _SHELL
-    if "_" in job_id:  # srun takes an element's own number only, which squeue knows
+    if "_" in job_id:  # srun accepts only an element's own job ID, which squeue knows
         return ("bash", "-c", _ATTACH, job_id, *words)
     return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", *words)

@@ -1,8 +1,8 @@
 """Filters of system calls (seccomp) for containers, as files that compute nodes read.
 
-Two of them: FULL allows what Podman allows by default (`table`), TERMINAL only keeps a container from typing
-into the user's terminal. Each comes as the program that the kernel takes (.bpf) and as a loader for engines
-that take none (.run). They are made once and lie in the store.
+Two of them: FULL allows what Podman allows by default (`table`), TERMINAL only prevents input into the user's
+terminal. Each comes as a program for the kernel (.bpf) and as a loader for engines that do not accept one
+(.run). They are made once and stored in the store.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 FULL, TERMINAL = "full", "terminal"
 NAMES = tuple(f"{name}.{kind}" for name in (FULL, TERMINAL) for kind in ("bpf", "run"))
 
-#: Machine -> the first 16 digits of the SHA-256 of its files; a test makes them again.
+#: Machine -> the first 16 digits of the SHA-256 of its files; a test rebuilds them.
 DIGESTS = {
     "x86_64": "eb2061bf5d8449d8",
     "aarch64": "f6d2fa7385661b88",
@@ -19,7 +19,7 @@ DIGESTS = {
 
 def files(machine: str) -> dict[str, bytes]:
     """Name -> content of all files for this machine."""
-    from bareboat.seccomp import loader, program  # only where the store does not have them yet
+    from bareboat.seccomp import loader, program  # only where the store lacks them
 
     found = {}
     for name, filter_of in ((FULL, program.full), (TERMINAL, program.terminal)):
@@ -30,7 +30,7 @@ def files(machine: str) -> dict[str, bytes]:
 
 
 def digest(found: dict[str, bytes]) -> str:
-    """What DIGESTS has for these files."""
+    """The entry of DIGESTS for these files."""
     import hashlib
 
     joined = hashlib.sha256()

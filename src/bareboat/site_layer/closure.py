@@ -1,7 +1,7 @@
 """System libraries that a layer's files need and the image lacks, taken from this machine.
 
-Wheels count on a few that every distribution has (PEP 600), and a captured environment, or a small image, has
-only what its own programs needed.
+Wheels rely on a few libraries that every distribution has (PEP 600); a captured environment or a small image
+has only those that its own programs need.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from bareboat.images.inside.view import View
 from bareboat.model import Image, Site
 from bareboat.versions import numbers
 
-#: glibc's own, which go with exactly one libc.so.6.
+#: glibc's own libraries, which match exactly one libc.so.6.
 _OF_GLIBC = re.compile(
     r"(?:ld-linux.*|libc|libm|libdl|libpthread|librt|libutil|libresolv|libanl|libnss_.*|libmvec)\.so\.\d+"
 )
-#: Drivers of networks, which are loaded when what they need is there, and left alone otherwise.
+#: Network drivers, which are only loaded when their own libraries exist.
 _PLUGINS = frozenset({"libfabric", "ucx"})
 _TRIPLET = re.compile(r"[a-z0-9_]+-linux-gnu[a-z0-9]*")
 
 
 def complete(image: Image, view: View, prefix: Path, site: Site) -> tuple[str, ...]:
-    """Put what is missing into `prefix`/lib; what is nowhere to be had, or does not go with the image's C
-    library, is returned."""
+    """Copy missing libraries into `prefix`/lib; return those that are nowhere on this machine, or do not
+    match the image's C library."""
     files = [
         path
         for path in (*prefix.glob("lib/**/*.so*"), *prefix.glob("bin/*"))
@@ -67,7 +67,7 @@ def _fits(soname: str, path: str, image: Image, site: Site) -> bool:
 
 
 def _names(image: Image, view: View) -> set[str]:
-    """What the image's loader finds without being told of a folder."""
+    """The libraries that the image's loader finds in its default directories."""
     folders = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"]
     for base in ("/lib", "/usr/lib"):
         folders += [f"{base}/{name}" for name in view.names(base) if _TRIPLET.fullmatch(name)]

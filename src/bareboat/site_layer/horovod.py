@@ -1,8 +1,8 @@
-"""Horovod for an image: a wheel that fits, if pip finds one, or compiled with the layer's own MPI.
+"""Horovod for an image: a suitable wheel if pip finds one, else compiled with the layer's own MPI.
 
-It is compiled in the image where that has a compiler; else on this machine, where the image's environment was
-captured from and still stands. Horovod's last release is of 2023; what has changed since in PyTorch,
-TensorFlow and Python is mended in its source (`mend`).
+It is compiled in the image if that has a compiler, else on this machine if the image's environment was
+captured from here and still exists. Horovod's last release is from 2023; its source is patched for later
+versions of PyTorch, TensorFlow and Python (`patch`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bareboat.site_layer.local_run import run_here
 from bareboat.store import Store
 from bareboat.versions import numbers
 
-#: Later ones have lost what Horovod's setup.py asks of setuptools; CMake 4 has lost what its CMakeLists do.
+#: Later versions lack features of setuptools and CMake that Horovod's build uses.
 SETUPTOOLS = "setuptools==75.8.0"
 CMAKE = "cmake==3.25.2"
 
-#: What compiling takes from pip, as words for `pip download`.
+#: The requirements for compiling, as arguments of `pip download`.
 TO_COMPILE = ("--no-binary=horovod", f"horovod=={HOROVOD}", SETUPTOOLS, CMAKE)
 
-#: What Horovod imports at run time -> the distribution that has it. Wheels of theirs are added where missing.
+#: What Horovod imports at run time -> the distribution that has it. Missing ones are added from wheels.
 NEEDS = {"cloudpickle": "cloudpickle", "psutil": "psutil", "yaml": "pyyaml", "packaging": "packaging"}
 
 _COMPILERS = ("c++", "make")
@@ -43,18 +43,18 @@ class Where(StrEnum):
     """Where Horovod is compiled."""
 
     IMAGE = "in the image"
-    HERE = "on this machine, with the environment that the image was captured from"
+    HERE = "on this machine, with the image's captured environment"
 
 
 class Toolchain(Struct, frozen=True, kw_only=True):
-    """Where it can be compiled; without a place, what each place lacks."""
+    """Where it can be compiled; otherwise, what is missing."""
 
     where: Where | None
     lacking: str = ""
 
 
 def toolchain(image: Image, view: View) -> Toolchain:
-    """Where there are a compiler and Python's headers for the image's environment."""
+    """Find a compiler and Python's headers for the image's environment."""
     folders = [each for each in image.environment.get("PATH", "/usr/bin:/bin").split(":") if each]
     lacking = [name for name in _COMPILERS if not any(view.is_file(f"{folder}/{name}") for folder in folders)]
     if not lacking and not _headers(image, view):
@@ -69,9 +69,9 @@ def toolchain(image: Image, view: View) -> Toolchain:
 
 def refusal(found: Toolchain) -> PlanError:
     return PlanError(
-        "Horovod must be compiled for the site layer, and there is nothing to compile it with",
+        "Horovod must be compiled for the site layer, but no compiler is available",
         context=found.lacking,
-        remedy="install them in the image (Debian: g++ make python3-dev), or give a wheel that was "
+        remedy="install them in the image (Debian: g++ make python3-dev), or use a wheel "
         "compiled in an image with the same PyTorch: bareboat site layer IMAGE --with horovod --wheel FILE",
     )
 
@@ -89,13 +89,13 @@ def build(
 ) -> Path:
     """Compile Horovod in `folder` against the MPI below `prefix`; its wheel. `everything`: see wheels.fetch.
     Raises ToolError."""
-    say("fetching Horovod's source")
+    say("downloading Horovod's source")
     source, tools = folder / "source", folder / "tools"
     for tool in (SETUPTOOLS, CMAKE):
         wheels.unpack(wheels.fetch_any(tool, folder, everything), tools, tools)
     requirement = f"horovod=={HOROVOD}"
     _extract(wheels.fetch_source(requirement, folder, tools=tools, everything=everything), source)
-    mend(source, image)
+    patch(source, image)
     cmake = tools / "cmake" / "data" / "bin" / "cmake"
     cmake.chmod(0o755)
     here = where is Where.HERE
@@ -114,10 +114,10 @@ def build(
             for kind, name in (("torch", "PYTORCH"), ("tensorflow", "TENSORFLOW"))
         },
         "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
-        # The C interface of OpenMPI is one from 3.0 to 5.0; its C++ bindings went with 5.0.
+        # OpenMPI's C interface is the same from 3.0 to 5.0; its C++ bindings were removed in 5.0.
         "CXXFLAGS": "-DOMPI_SKIP_MPICXX",
         "LDFLAGS": f"-Wl,-rpath,{PREFIX}/lib -Wl,--strip-debug",
-        # The wheel's compiler wrapper asks for it: it lies elsewhere than it was built for.
+        # Needed by the wheel's compiler wrapper, which is not at its build path.
         "OPAL_PREFIX": seen,
     }
     ended = run_here(
@@ -132,31 +132,33 @@ def build(
             Mount(source=str(tools), target=str(tools)),
             *(() if here else (Mount(source=str(prefix), target=PREFIX),)),
         ),
-        each_second=lambda wall_s: say(f"compiling Horovod {where.value}: {wall_s:.0f} s of some minutes"),
+        each_second=lambda wall_s: say(
+            f"compiling Horovod {where.value}: {wall_s:.0f} s (takes some minutes)"
+        ),
     )
     built = sorted((source / "dist").glob("horovod-*.whl"))
     if ended.exit_code != 0 or not built:
         raise ToolError(
             f"Horovod {HOROVOD} does not compile {where.value}",
             context=_tail(ended.said),
-            remedy="give a wheel that was compiled elsewhere: "
+            remedy="use a wheel that was compiled elsewhere: "
             "bareboat site layer IMAGE --with horovod --wheel FILE",
         )
     return built[0]
 
 
-def mend(source: Path, image: Image) -> None:
-    """What has changed since 2023."""
+def patch(source: Path, image: Image) -> None:
+    """Patch the source for changes since 2023."""
     edits: list[tuple[str, str, str]] = [
-        # pip, which may not be there, would be asked for what is needed at run time only.
+        # Run-time requirements would need pip, which may not be installed.
         ("setup.py", "setup_requires=require_list if is_build_action() else []", "setup_requires=[]"),
-        # The path of the build would stay in the library, and be looked for on every node.
+        # The build path would stay in the library and be searched on every node.
         (
             "setup.py",
             "cmake_args = ['-DCMAKE_BUILD_TYPE=' + config,",
             "cmake_args = ['-DCMAKE_SKIP_RPATH=ON', '-DCMAKE_BUILD_TYPE=' + config,",
         ),
-        # Gone with Python 3.12.
+        # Removed in Python 3.12.
         (
             "horovod/torch/CMakeLists.txt",
             "from distutils.sysconfig import get_python_inc; print(get_python_inc())",
@@ -171,7 +173,7 @@ def mend(source: Path, image: Image) -> None:
     tensorflow = max(
         (_version(v) for name, v in image.frameworks.items() if name.startswith("tensorflow")), default=(0,)
     )
-    if tensorflow >= (2, 16):  # what it calls of XLA is not exported any more
+    if tensorflow >= (2, 16):  # its XLA symbols are no longer exported
         edits.append((
             "horovod/tensorflow/CMakeLists.txt",
             'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")',
@@ -182,15 +184,15 @@ def mend(source: Path, image: Image) -> None:
         text = file.read_text()
         if old not in text:
             raise ImageError(
-                f"Horovod's {name} is not that of {HOROVOD}",
-                context=f"it does not hold {old!r}",
-                remedy="look at what pip's index serves as horovod",
+                f"{name} does not match Horovod {HOROVOD}",
+                context=f"it does not contain {old!r}",
+                remedy="check which horovod pip's index serves",
             )
         file.write_text(text.replace(old, new))
 
 
 def check_program(image: Image) -> str:
-    """A program that ends with 0 when Horovod can be imported in the image, and has MPI."""
+    """A program that exits with 0 when Horovod can be imported in the image and has MPI."""
     lines = []
     for each in frameworks(image):
         lines.append(f"import horovod.{each} as hvd")
@@ -220,7 +222,7 @@ print(";".join(found))
 
 
 def _lacking_here(image: Image) -> str:
-    """Why Horovod cannot be compiled on this machine for the image, in words; "" where it can."""
+    """Why Horovod cannot be compiled on this machine for the image; "" where it can."""
     if not image.prefixes or image.python is None or not os.access(image.python, os.X_OK):
         return "the image's Python environment does not exist"
     outcome = execute.run([image.python, "-I", "-c", _ASK], timeout_s=execute.patience(execute.START_S))
@@ -235,18 +237,19 @@ def _lacking_here(image: Image) -> str:
     missing = [name for name in _COMPILERS if execute.which(name) is None]
     if told[1] != "True":
         missing.append("Python.h")
-    return f"there is no {', no '.join(missing)}" if missing else ""
+    return f"missing: {', '.join(missing)}" if missing else ""
 
 
 def _extract(archive: Path, target: Path) -> None:
-    """Files and folders, without the one folder that all are in. (Python 3.11.2 has no tarfile filters.)"""
+    """Unpack files and directories without the common top directory. (Python 3.11.2 has no tarfile
+    filters.)"""
     try:
         with tarfile.open(archive) as opened:
             for member in opened:
                 parts = PurePosixPath(member.name).parts
                 if member.name.startswith("/") or ".." in parts:
                     raise ImageError(
-                        f"{archive.name} holds {member.name!r}, which lies outside of it",
+                        f"{archive.name} contains {member.name!r}, which is outside of its directory",
                         remedy="download it again",
                     )
                 content = opened.extractfile(member) if member.isfile() else None
@@ -266,7 +269,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _tail(said: str) -> str:
-    """What went wrong stands before make's own farewell."""
+    """The error, which precedes make's last lines."""
     lines = [line for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
     return "\n".join([*errors[:6], *lines[-6:]])

@@ -1,4 +1,4 @@
-"""A command in an image on this machine, now, by whatever engine works here: planned as any job is."""
+"""Run a command in an image on this machine with any engine that works, planned like a job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_S = 1.0
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """`said`: the end of what it printed."""
+    """`said`: the end of the output."""
 
     exit_code: int
     said: str
@@ -41,8 +41,7 @@ def run_here(
     mounts: tuple[Mount, ...] = (),
     each_second: Callable[[float], None] = lambda _wall_s: None,
 ) -> Ended:
-    """Run it in `folder`, which it may write to. It is nice to who else is on the machine, and it ends when
-    this process does."""
+    """Run it in `folder`, which it may write to, with a low priority. It ends with this process."""
     job = Job(
         name="site-layer", command=command, workdir=str(folder), engine=engine, launcher="single",
         environment=dict(environment or {}), mounts=mounts,
@@ -58,7 +57,7 @@ def run_here(
     script, starter, log = folder / "run.sh", folder / "start.sh", folder / "run.log"
     script.write_bytes(os.fsencode(render.script(made)))
     starter.write_text(f'renice -n 10 $$ >/dev/null 2>&1\nexec bash {shlex.quote(str(script))} "$1"\n')
-    # What an engine makes for itself on this machine, and would leave behind.
+    # Files that an engine would leave behind on this machine.
     leaving = getattr(registry.engine(made.engine), "leaving_nothing", None)
     cleaned = contextlib.nullcontext() if leaving is None else leaving(RealHost(folder))
     with cleaned, open(log, "wb") as output:

@@ -1,7 +1,7 @@
-"""Wheels for an image's Python: fetched by pip, by pip's own settings, and unpacked here.
+"""Wheels for an image's Python, downloaded by pip with pip's own settings, and unpacked here.
 
-pip is not asked to install them: it would do so for its own Python. A wheel is a zip file, and where its
-parts belong is laid down: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+pip does not install them, since it would do so for its own Python. A wheel is a zip file with a specified
+layout: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bareboat import architectures, execute
 from bareboat.errors import ImageError, ToolError
 from bareboat.model import Image, Outcome
 
-#: Over a slow line.
+#: Time limit of downloads.
 _TIMEOUT_S = 1800.0
 _MOST_BYTES = 4 << 30
 
 
 def fetch(requirement: str, image: Image, folder: Path, everything: Sequence[str] = ()) -> Path:
-    """The wheel of NAME==VERSION that runs in the image. Raises ToolError when pip finds none, with how to
-    bring `everything` that the layer wants (words for `pip download`)."""
+    """The wheel of NAME==VERSION for the image. Raises ToolError when pip finds none, with how to download
+    `everything` that the layer needs (arguments of `pip download`)."""
     found = look_for(requirement, image, folder)
     if isinstance(found, Path):
         return found
@@ -32,14 +32,14 @@ def fetch(requirement: str, image: Image, folder: Path, everything: Sequence[str
 
 
 def look_for(requirement: str, image: Image, folder: Path) -> Path | Outcome:
-    """The same; what pip said when it finds none."""
+    """Like `fetch`; pip's output when it finds none."""
     words = ["--only-binary=:all:", *_tags(image), requirement]
     return _download(words, folder, ".whl")
 
 
 def fetch_source(requirement: str, folder: Path, *, tools: Path, everything: Sequence[str] = ()) -> Path:
-    """The source archive of NAME==VERSION. To tell what it is, pip runs its setup.py, with the setuptools of
-    `tools`: one of its own choice would be another, and would have to be fetched, too."""
+    """The source archive of NAME==VERSION. pip runs its setup.py for its metadata, with the setuptools in
+    `tools`, since pip's own choice would be another version and another download."""
     name = requirement.partition("==")[0]
     words = [f"--no-binary={name}", "--no-build-isolation", requirement]
     path = ":".join(filter(None, (str(tools), os.environ.get("PYTHONPATH"))))
@@ -50,7 +50,7 @@ def fetch_source(requirement: str, folder: Path, *, tools: Path, everything: Seq
 
 
 def fetch_any(requirement: str, folder: Path, everything: Sequence[str] = ()) -> Path:
-    """A wheel for this machine that only runs here, such as a build tool."""
+    """A wheel for this machine, such as a build tool."""
     found = _download(["--only-binary=:all:", requirement], folder, ".whl")
     if isinstance(found, Path):
         return found
@@ -60,7 +60,7 @@ def fetch_any(requirement: str, folder: Path, everything: Sequence[str] = ()) ->
 def unpack(wheel: Path, prefix: Path, packages: Path) -> None:
     """Put the wheel's programs and data below `prefix`, its packages into `packages`.
 
-    Raises ImageError for what is no wheel.
+    Raises ImageError for an invalid wheel.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -71,7 +71,7 @@ def unpack(wheel: Path, prefix: Path, packages: Path) -> None:
                 if left < 0:
                     raise ImageError(
                         f"{wheel.name} would unpack to more than {_MOST_BYTES >> 30} GiB",
-                        remedy="give another: --wheel FILE",
+                        remedy="use another wheel: --wheel FILE",
                     )
                 if target is not None and not entry.is_dir():
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def unpack(wheel: Path, prefix: Path, packages: Path) -> None:
                     target.chmod(0o755 if program else 0o644)
     except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
         raise ImageError(
-            f"{wheel} is no wheel", context=str(error), remedy=f"unzip -t {shlex.quote(str(wheel))}"
+            f"{wheel} is not a valid wheel", context=str(error), remedy=f"unzip -t {shlex.quote(str(wheel))}"
         ) from None
 
 
@@ -88,8 +88,8 @@ def _target(name: str, wheel: Path, prefix: Path, packages: Path) -> Path | None
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\\" in name:
         raise ImageError(
-            f"{wheel.name} holds {name!r}, which would lie outside of the layer",
-            remedy="give another: --wheel FILE",
+            f"{wheel.name} contains {name!r}, which is outside of the layer",
+            remedy="use another wheel: --wheel FILE",
         )
     if not parts[0].endswith(".data"):
         return packages.joinpath(*parts)
@@ -107,8 +107,8 @@ def _target(name: str, wheel: Path, prefix: Path, packages: Path) -> Path | None
 
 
 def _tags(image: Image) -> list[str]:
-    """What a wheel may be made for, best first, as pip wants it spelled out for another machine.
-    https://peps.python.org/pep-0600/ : what runs with a glibc runs with every later one."""
+    """The wheel tags of the image, best first, as pip needs them for another machine.
+    https://peps.python.org/pep-0600/ : wheels for a glibc run with every later one."""
     found = architectures.find(image.architecture)
     machine = found.name if found is not None else image.architecture or os.uname().machine
     newest = int((image.glibc or "2.17").split(".")[1])
@@ -125,7 +125,7 @@ def _tags(image: Image) -> list[str]:
 def _download(
     words: Sequence[str], folder: Path, suffix: str, more: dict[str, str] | None = None
 ) -> Path | Outcome:
-    """What pip downloaded, alone in a folder of its own."""
+    """Download with pip into a separate directory."""
     target = folder / f"fetched-{len(list(folder.glob('fetched-*'))) if folder.is_dir() else 0}"
     target.mkdir(parents=True)
     outcome = execute.run(
@@ -142,7 +142,7 @@ def _download(
 
 
 def _pip() -> list[str]:
-    """Bareboat's own Python has pip, or the machine's has."""
+    """The pip of Bareboat's Python, or of the machine's."""
     from importlib.util import find_spec
 
     if find_spec("pip") is not None:
@@ -157,7 +157,7 @@ def _pip() -> list[str]:
         ):
             return [found, "-I", "-m", "pip"]
     raise ToolError(
-        "there is no pip on this machine to fetch the parts of the site layer with",
+        "pip, which downloads the parts of the site layer, is not installed",
         remedy=f"{shlex.quote(sys.executable)} -m ensurepip --upgrade",
     )
 
@@ -165,9 +165,9 @@ def _pip() -> list[str]:
 def _not_fetched(requirement: str, outcome: Outcome, everything: Sequence[str]) -> ToolError:
     said = "\n".join((outcome.stderr.strip() or outcome.stdout.strip()).splitlines()[-5:])
     return ToolError(
-        f"pip could not get {requirement} for the site layer",
+        f"pip could not download {requirement} for the site layer",
         context=said,
-        remedy="pip config set global.index-url URL   # of the site's mirror; or, with no way out: "
-        f"`pip download --no-deps --dest FOLDER {shlex.join(everything or (requirement,))}` elsewhere, "
-        "then the same with PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER",
+        remedy="pip config set global.index-url URL   # of the site's mirror; or offline: "
+        f"`pip download --no-deps --dest DIR {shlex.join(everything or (requirement,))}` on another machine, "
+        "then the same with PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR",
     )

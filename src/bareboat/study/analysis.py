@@ -1,4 +1,4 @@
-"""Records -> what they say, metric by metric."""
+"""Records -> an analysis, metric by metric."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Metric:
 
     `baseline[i]`, `contender[i]` and `effects[i]`, the log of their ratio, come from the same run. The ratio
     is contender over baseline. `blocks[i]`: the log ratios of the run's blocks, of which its effect was made.
-    The verdict of the study is that of the one `primary` metric; the others are told beside it.
+    The study's verdict is that of the `primary` metric; the others are secondary metrics.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Metric:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """A result that every measured run of an arm had to reach, such as a test accuracy. `lowest`: of the
-    values that are numbers; `not_numbers`: of how many runs the value is none."""
+    finite values; `not_numbers`: the number of runs without a finite value."""
 
     name: str
     least: float
@@ -49,8 +49,8 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """A result that is not a number at the end of training, in so many measured runs of each arm: baseline,
-    contender. `step`: the earliest since which; 0 where the meter was not told during the training."""
+    """A result that is not finite at the end of training, in this many measured runs of each arm: baseline,
+    contender. `step`: the earliest step with it; 0 where the meter did not report it during training."""
 
     result: str
     runs: tuple[int, int]
@@ -60,7 +60,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """All that a study's records say. `pairs`: the measured runs, of which every number is made."""
+    """The analysis of a study's records. `pairs`: the measured runs, of which every number is made."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -72,7 +72,7 @@ class Analysis:
 
     @property
     def word(self) -> str:
-        """The outcome in one to three words. What is said of a training that failed is no equivalence."""
+        """The outcome in one to three words. A training that diverged is never equivalent."""
         return "training diverged" if self.diverged else self.primary.comparison.verdict.value
 
     @property
@@ -81,7 +81,7 @@ class Analysis:
 
 
 def analyse(study: Study, records: Sequence[Record]) -> Analysis:
-    """Compare the arms. Warm-ups are left out, and so are runs of which one arm is missing.
+    """Compare the arms. Warm-ups and runs without both arms are excluded.
 
     Raises UsageError with fewer than two complete runs.
     """
@@ -89,7 +89,7 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
     if len(pairs) < 2:
         raise UsageError(
             f"study {study.id} has {len(pairs)} complete run{'' if len(pairs) == 1 else 's'}; "
-            "a comparison needs at least 2",
+            "a comparison requires at least 2",
             remedy=f"bareboat prove --resume {study.id}",
         )
     metered = all(record.windows for pair in pairs for record in pair)
@@ -162,7 +162,7 @@ def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
 
 
 def _quantities(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
-    """What is compared beside the throughput; the first of them is primary when there is no meter."""
+    """The metrics besides throughput; the first is primary without a meter."""
     quantities: list[tuple[str, str, Callable[[Record], float]]] = [
         ("wall time", "s", lambda record: record.wall_s),
         ("peak memory", "bytes", lambda record: float(record.peak_memory_bytes)),
@@ -195,7 +195,7 @@ def _metric(
     *,
     primary: bool,
 ) -> list[Metric]:
-    """The metric, or nothing when it was not measured (a run too short to be sampled, say)."""
+    """The metric, or nothing when it was not measured (for example in a run too short for samples)."""
     baseline = tuple(value(pair[0]) for pair in pairs)
     contender = tuple(value(pair[1]) for pair in pairs)
     if min(baseline + contender) <= 0:
@@ -252,7 +252,7 @@ def _divergences(pairs: Sequence[Pair]) -> Iterator[Divergence]:
 
 
 def _outcome(study: Study, metric: Metric, diverged: Sequence[Divergence]) -> str:
-    """The verdict; for a training that diverged, that first."""
+    """The verdict, after the divergence of a training that diverged."""
     if not diverged:
         return _sentence(study, metric)
     said = "; ".join(divergence_text(study, each) for each in diverged)
@@ -268,7 +268,7 @@ def divergence_text(study: Study, found: Divergence) -> str:
         where = f"{found.runs[0]} of {found.of} runs of both arms"
     else:
         where = " and ".join(arms)
-    return f"{found.result}: not a number{since} in {where}"
+    return f"{found.result}: not finite{since} in {where}"
 
 
 def _sentence(study: Study, metric: Metric) -> str:
@@ -289,9 +289,9 @@ def _sentence(study: Study, metric: Metric) -> str:
             return f"different, by {change:.1%}, {side}: {numbers} (p = {found.difference_p:.2g})"
         case Verdict.NOT_ENOUGH:
             more = (
-                f"about {found.more_runs} more repeats would settle it"
+                f"about {found.more_runs} more repeats would be enough"
                 if found.more_runs is not None
-                else "no reasonable number of repeats would settle it at this margin"
+                else "no reasonable number of repeats would be enough at this margin"
             )
             return f"not enough evidence at {margin}: {numbers}; {more}"
 
@@ -299,8 +299,8 @@ def _sentence(study: Study, metric: Metric) -> str:
 def _notes(study: Study, pairs: Sequence[Pair], metered: bool) -> list[str]:
     notes = [
         "The unit of inference is the run: a fresh pair of processes. "
-        "The warm-up run is kept in the records and left out of every number.",
-        "Only the first metric carries the verdict. The others are told beside it, each at the same "
+        "The warm-up run is kept in the records and excluded from every number.",
+        "Only the primary metric gives the verdict. The others are secondary metrics, each at the same "
         "confidence; among several, one may look different by chance.",
     ]
     if not metered:

@@ -1,6 +1,6 @@
-"""What the figures share: one style, the look of an axis, and matplotlib's SVG made part of a page.
+"""Shared parts of the figures: the style, the axes, and matplotlib's SVG embedded in a page.
 
-Nothing here touches pyplot, the screen or a file. The text stays text (`svg.fonttype = none`), laid out
+Nothing here uses pyplot, the screen or a file. The text stays text (`svg.fonttype = none`), laid out
 with the font that matplotlib ships, so that the same records give the same bytes on every machine.
 """
 
@@ -22,7 +22,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from bareboat.model import Study
 
-#: Blue and vermilion of Okabe and Ito, told apart by every common kind of colour vision; the markers
+#: Blue and vermilion of Okabe and Ito, distinct for all common kinds of colour vision; the markers
 #: differ too, for print. https://jfly.uni-koeln.de/color/
 ARM_COLOURS = ("#0072B2", "#D55E00")
 ARM_MARKERS = ("o", "^")
@@ -35,7 +35,7 @@ _STYLE: dict[str, Any] = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Arial"],
     "font.size": 8.5,
-    "text.parse_math": False,  # a `$` in a name is a `$`
+    "text.parse_math": False,  # a `$` in a name is literal
     "text.color": INK,
     "axes.edgecolor": "#9aa4ad",
     "axes.labelcolor": MUTED,
@@ -47,7 +47,7 @@ _STYLE: dict[str, Any] = {
     "axes.grid.axis": "y",
     "axes.grid": True,
     "axes.unicode_minus": False,
-    "axes.formatter.useoffset": False,  # an axis that says "+1e4" in a corner is read wrongly
+    "axes.formatter.useoffset": False,  # an offset such as "+1e4" in a corner is easily missed
     "axes.formatter.limits": (-4, 7),
     "grid.color": _RULE,
     "grid.linewidth": 0.6,
@@ -87,7 +87,7 @@ def margin_logs(margin: float) -> tuple[float, float]:
 
 
 def safe_log(ratio: float) -> float:
-    """A logarithm that a figure can bear even when a hopeless interval reaches 0 or infinity."""
+    """A finite logarithm for figures, also for intervals that reach 0 or infinity."""
     return math.log(min(max(ratio, 1e-12), 1e12))
 
 
@@ -134,7 +134,7 @@ def arm_legend(figure: Figure, study: Study) -> None:
 
 
 def robust_limits(values: Sequence[float]) -> tuple[float, float]:
-    """The range of the values, cut where lone hiccups would squeeze all others into a line."""
+    """The range of the values without rare outliers, which would compress all others."""
     if len(values) < 4:
         return min(values), max(values)
     first, _, third = descriptive.quantiles(values, n=4, method="inclusive")
@@ -147,14 +147,14 @@ def robust_limits(values: Sequence[float]) -> tuple[float, float]:
 
 
 def plot(title: str, caption: str, draw: Callable[[Figure], None], height_in: float, prefix: str) -> Plot:
-    """Draw under Bareboat's own style, whatever the user's matplotlibrc says, and leave no trace of it."""
+    """Draw with a fixed style, independent of the user's matplotlibrc, and restore the settings."""
     stream = io.StringIO()
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         settings: Any = mpl.rcParams  # newer matplotlib types its keys, older does not
         settings.update(_STYLE)
         settings["svg.hashsalt"] = prefix
-        # Names may hold letters that the bundled font lacks; the browser has them.
+        # Names may hold letters that the bundled font lacks; the browser shows them.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
         draw(figure)
@@ -163,7 +163,7 @@ def plot(title: str, caption: str, draw: Callable[[Figure], None], height_in: fl
 
 
 def _inline(svg: str, title: str, prefix: str) -> str:
-    """Make a matplotlib file an element of a page: no prologue, no page-wide style, ids of its own."""
+    """Make a matplotlib file an element of a page: no prologue, no page-wide style, unique ids."""
     body = svg[svg.index("<svg") :]
     root, body = body.split(">", 1)
     box = re.search(r'viewBox="([^"]*)"', root)

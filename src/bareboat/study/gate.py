@@ -1,8 +1,8 @@
 """The gate: lets the ranks of one arm run up to a given step, and no further.
 
-Every rank's meter connects over loopback, says who it is, and blocks in a socket read whenever it has
-done the steps it was allowed. A blocked rank uses no CPU, so a waiting arm does not disturb the other.
-The protocol is in bareboat_meter.py: `hello TOKEN RANK WORLD`, `at STEP`, `bye`; and back, `go STEP`.
+Every rank's meter connects over loopback, identifies itself, and blocks in a socket read whenever it has done
+the steps that it was allowed. A blocked rank uses no CPU, so a waiting arm does not disturb the other. The
+protocol is in bareboat_meter.py: `hello TOKEN RANK WORLD`, `at STEP`, `bye`; and back, `go STEP`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from bareboat.errors import RunError
 
-#: Longer than any sane training step; a rank that says nothing for so long hangs.
+#: Longer than any sane training step; a rank without a message for this long hangs.
 SILENCE_S = 1800.0
 #: More steps than any training has.
 FOREVER = 10**15
@@ -32,7 +32,7 @@ class _Rank:
 
 
 class Gate:
-    """The gate of one arm. Use as a context manager; leaving it lets nobody through any more."""
+    """The gate of one arm. Use as a context manager; after it, no rank may continue."""
 
     def __init__(self) -> None:
         self._token = secrets.token_hex(16)
@@ -60,7 +60,7 @@ class Gate:
 
     @property
     def metered(self) -> bool:
-        """Whether any rank has come."""
+        """Whether any rank has connected."""
         return bool(self._ranks)
 
     @property
@@ -70,7 +70,7 @@ class Gate:
 
     @property
     def finished(self) -> bool:
-        """Whether every rank has said goodbye."""
+        """Whether every rank has finished."""
         return self._complete and all(rank.done for rank in self._ranks.values())
 
     @property
@@ -86,13 +86,13 @@ class Gate:
         for rank in self._ranks.values():
             if not rank.done:
                 rank.waiting_at = None
-                # A rank that died meanwhile hears nothing; wait() sees the end of its job.
+                # A rank may have died; wait() sees the end of its job.
                 with contextlib.suppress(ConnectionError):
                     rank.connection.sendall(f"go {step}\n".encode())
 
     def wait(self, pidfd: int) -> bool:
         """Block until every rank waits or has finished: True; or until the job script behind `pidfd`
-        ends: False. Raises RunError after SILENCE_S seconds without a word from any rank."""
+        ends: False. Raises RunError after SILENCE_S seconds without a message from any rank."""
         self._selector.register(pidfd, selectors.EVENT_READ)
         try:
             deadline = time.monotonic() + SILENCE_S
@@ -100,8 +100,8 @@ class Gate:
                 ready = self._selector.select(deadline - time.monotonic())
                 if not ready:
                     raise RunError(
-                        f"no rank has said anything for {SILENCE_S / 60:.0f} minutes: it seems to hang",
-                        remedy="run it once by itself: bareboat run …",
+                        f"no message from any rank for {SILENCE_S / 60:.0f} minutes: the job seems to hang",
+                        remedy="run the job alone:  bareboat run …",
                         code=124,
                     )
                 deadline = time.monotonic() + SILENCE_S
@@ -136,7 +136,7 @@ class Gate:
             self._selector.unregister(connection)
             self._strangers.pop(connection, None)
             if rank is not None and not rank.done:
-                # It died or broke off. Its job script will end and say how; until then it is not waiting.
+                # The rank died or disconnected. Its job script will exit with the reason.
                 rank.waiting_at = None
             return
         *lines, rest = ((rank.buffer if rank else self._strangers[connection]) + data).split(b"\n")
@@ -158,7 +158,7 @@ class Gate:
             self._strangers[connection] = rest
 
     def _admit(self, connection: socket.socket, words: list[str]) -> _Rank | None:
-        """A rank that knows the token runs its first step at once; anyone else is shown out."""
+        """Admit a rank that knows the token, which then runs its first step; disconnect others."""
         if len(words) != 4 or words[0] != "hello" or not secrets.compare_digest(words[1], self._token):
             self._refuse(connection)
             return None

@@ -1,4 +1,4 @@
-"""Reads what the meters of one arm's ranks wrote."""
+"""Read the meter logs of one arm's ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TAIL_BYTES = 16 << 20
 
 @dataclass(slots=True)
 class Process:
-    """One Python process of a rank that made a meter. Times are nanoseconds of CLOCK_MONOTONIC."""
+    """One Python process of a rank that created a meter. Times are nanoseconds of CLOCK_MONOTONIC."""
 
     rank: int
     world_size: int
@@ -32,14 +32,14 @@ class Process:
     loaded_ns: int
     imported_ns: int
     start_ns: int
-    #: when the gate let this rank go on to what follows its last step
+    #: when the gate let this rank continue after its last step
     released_ns: int = 0
     ended_ns: int = 0
     peak_rss_bytes: int = 0
     #: (opened, ends of the steps that followed), one entry per line
     stretches: list[tuple[int, list[int]]] = field(default_factory=list)
     results: dict[str, float] = field(default_factory=dict)
-    #: of results that are not finite, the step since which they are not
+    #: results that are not finite -> the first step with this
     diverged: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -66,7 +66,7 @@ class Process:
         return self.ended_ns
 
     def keep(self, name: str, value: float, step: int) -> None:
-        """The newest value of a result."""
+        """Keep the newest value of a result."""
         self.results[name] = value
         if math.isfinite(value):
             self.diverged.pop(name, None)
@@ -74,7 +74,7 @@ class Process:
             self.diverged.setdefault(name, step)
 
 
-#: A line of a log; containers write them.
+#: A line of a log, which containers write.
 _Ns = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
@@ -118,13 +118,13 @@ def _line(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line, type=_Line)
     except msgspec.DecodeError:
-        if b"NaN" in line or b"Infinity" in line:  # as Python's json writes them
+        if b"NaN" in line or b"Infinity" in line:  # as written by Python's json
             return msgspec.convert(json.loads(line), _Line)
         raise
 
 
 def newest_steps(folder: Path, rank: int) -> list[float]:
-    """Seconds between the steps of a log's last line. Raises RunError for one without any."""
+    """Seconds between the steps of a log's last line. Raises RunError without any."""
     path = folder / f"rank-{rank:05d}.jsonl"
     try:
         tail = untrusted.read_tail(path, limit=_TAIL_BYTES)
@@ -136,14 +136,15 @@ def newest_steps(folder: Path, rank: int) -> list[float]:
 
 def _alone(process: Process, size: int) -> RunError:
     return RunError(
-        f"rank {process.rank} trained in a world of {size}, and {process.world_size} ranks were started",
-        context="each rank trained a model of its own: the steps of this run say nothing of the job",
-        remedy="initialize the framework's process group; or Meter(independent=True), if that is meant",
+        f"rank {process.rank} trained with world size {size}, but {process.world_size} ranks were started",
+        context="each rank trained its own model, so this run does not measure the job",
+        remedy="initialize the framework's process group; or Meter(independent=True), if that is intended",
     )
 
 
 def read_rank(folder: Path, rank: int) -> Process:
-    """The log of one rank. Raises RunError when it is missing or cut short, or the rank trained alone."""
+    """The log of one rank. Raises RunError when it is missing or incomplete, or when the rank trained
+    alone."""
     path = folder / f"rank-{rank:05d}.jsonl"
     process: Process | None = None
     try:
@@ -180,14 +181,14 @@ def read_rank(folder: Path, rank: int) -> Process:
                 case _:
                     raise ValueError(f"unexpected line {line[:80]!r}")
     except FileNotFoundError:
-        raise RunError(f"rank {rank} left no meter log {path}") from None
+        raise RunError(f"rank {rank} wrote no meter log {path}") from None
     except (msgspec.DecodeError, RecursionError, OSError, ValueError) as error:
         raise RunError(f"the meter log {path} cannot be read: {error}") from None
     if process is None or not process.ended_ns:
         raise RunError(
-            f"the meter log {path} is cut short",
+            f"the meter log {path} is incomplete",
             remedy="call meter.close() at the end of the training script",
         )
-    # Of what is told at the end only, nobody knows since when.
+    # For values reported only at the end, the first step is unknown.
     process.diverged = {name: step if step < process.steps else 0 for name, step in process.diverged.items()}
     return process

@@ -1,4 +1,4 @@
-"""HTML, put together so that text from the data cannot become markup."""
+"""HTML in which text from the data cannot become markup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 
 _VOID = frozenset({"meta", "br"})
-# HTML has no way to write most control characters: they are shown as a replacement, never passed on.
+# HTML cannot represent most control characters, so they are replaced.
 _CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (9, 10, 13)}
 
 
@@ -17,7 +17,7 @@ class Markup(str):
 
 
 def escape(text: str) -> Markup:
-    """Text as HTML; what no encoding can carry (lone surrogates, controls) becomes a replacement."""
+    """Text as HTML; characters that cannot be encoded (lone surrogates, controls) are replaced."""
     clean = text.encode("utf-8", "replace").decode("utf-8").translate(_CONTROLS)
     return Markup(html.escape(clean))
 
@@ -27,7 +27,7 @@ def join(parts: Iterable[str]) -> Markup:
 
 
 def tag(name: str, /, *children: str, **attributes: str | None) -> Markup:
-    """An element. `class_` stands for `class`, other underscores for dashes; None leaves one out."""
+    """An element. `class_` stands for `class`, other underscores for dashes; None omits an attribute."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for key, value in attributes.items()
@@ -54,21 +54,21 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, t
         )
         for row in rows
     )
-    # The caption stays outside of what scrolls; and without a tab stop, the keyboard cannot reach the
-    # columns that lie beyond the screen's edge.
+    # The caption stays outside of the scrolling part; without a tab stop, the keyboard could not reach
+    # columns beyond the screen's edge.
     cells = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), aria_label=caption)
     scroll = tag("div", cells, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return tag("div", tag("p", caption, class_="caption"), scroll, class_="table")
 
 
 def facts(title: str, pairs: Iterable[tuple[str, str]]) -> Markup:
-    """A card with a definition list; empty facts are left out."""
+    """A card with a definition list; empty facts are omitted."""
     rows = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value)
     return tag("section", tag("h4", title), tag("dl", *rows, class_="facts"), class_="card")
 
 
 def document(title: str, body: Markup) -> str:
-    """A whole page. Its policy forbids the browser any request, so that it opens the same with no network."""
+    """A whole page. Its policy forbids all requests, so that it opens without a network."""
     head = join(
         (
             tag("meta", charset="utf-8"),

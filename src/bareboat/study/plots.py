@@ -1,7 +1,7 @@
 """The figures of a report, from records, as inline SVG.
 
-Every figure is narrow, so that it fits half a desktop page and a whole telephone, and leaves its title
-and caption to the page.
+Every figure is narrow enough for half a desktop page or a telephone; its title and caption are part of the
+page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bareboat.study.drawing import (
     safe_log,
 )
 
-#: Field of `Phases`, its name on the page, its colour (the same palette without the two of the arms).
+#: Field of `Phases`, its name on the page, its colour (the same palette, without the arms' two).
 PHASES = (
     ("process_start_s", "process start", "#56B4E9"),
     ("import_s", "import", "#E69F00"),
@@ -47,18 +47,18 @@ PHASES = (
     ("finish_s", "finish", "#3B444B"),
 )
 
-#: Lines of memory with more samples than this are thinned.
+#: Memory lines with more samples than this are reduced.
 _MEMORY_POINTS = 240
 
 
 def throughputs(record: Record) -> tuple[tuple[float, float], ...]:
-    """(began_s, samples/s) of every window; steps/s when the script does not say what a step consumes."""
+    """(began_s, samples/s) of every window; steps/s when the script gives no samples per step."""
     per_step = record.samples_per_step or 1.0
     return tuple((window.began_s, per_step / mean_step_s(window)) for window in record.windows)
 
 
 def ratio_text(value: float, width: float) -> str:
-    """A ratio with decimals enough to tell the ends of an interval of this width apart."""
+    """A ratio with enough decimals to distinguish the ends of an interval of this width."""
     decimals = 3 if width >= 0.004 else 4 if width >= 0.0004 else 5
     return f"{value:.{decimals}f}"
 
@@ -70,7 +70,7 @@ def interval_text(metric: Metric) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits, and never an exponent: `10214.3` -> `10,214`."""
+    """Four digits, without an exponent: `10214.3` -> `10,214`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -80,7 +80,7 @@ def percent(share: float) -> str:
 
 
 def bytes_unit(values: Iterable[float]) -> tuple[float, str]:
-    """The divisor and the name of the unit in which the largest of these bytes reads best."""
+    """The divisor and the name of the unit that suits the largest of these byte counts."""
     return (2.0**30, "GiB") if max(values, default=0) >= 4 * 2**30 else (2.0**20, "MiB")
 
 
@@ -110,7 +110,7 @@ def forest(study: Study, analysis: Analysis, *, prefix: str) -> Plot:
         f"Ratio with its {percent(comparison.confidence)} confidence interval, one value per run; the "
         f"shaded band is the margin of ±{comparison.margin * 100:g} %. The first row gives the verdict: "
         f"equivalent when its thick part, the {percent(2 * comparison.confidence - 1)} interval of the two "
-        "one-sided tests, lies in the band. An arrow: the interval goes on beyond the axis."
+        "one-sided tests, lies in the band. An arrow: the interval extends beyond the axis."
     )
     height_in = 0.62 + 0.43 * len(metrics)
     return plot("Ratio of every metric", caption, draw, height_in, prefix)
@@ -132,8 +132,8 @@ def figures(study: Study, analysis: Analysis, *, prefix: str) -> tuple[Plot, ...
 
 
 def _forest_reach(analysis: Analysis) -> float:
-    """Half the width of the axis, in log ratio: the primary's interval and the margin always fit, the
-    others only where they do not squeeze these."""
+    """Half the width of the axis, in log ratio: the primary's interval and the margin always fit, the others
+    only where they do not compress these."""
 
     def extent(metric: Metric) -> float:
         return max(abs(safe_log(metric.comparison.low)), abs(safe_log(metric.comparison.high)))
@@ -168,7 +168,7 @@ def _forest_row(axes: Any, metric: Metric, y: float, half: float) -> None:
 
 
 def _one_sided_share(runs: int, confidence: float) -> float:
-    """How wide the interval that TOST looks at is, as a share of the two-sided one with this confidence."""
+    """The width of TOST's interval relative to the two-sided one with this confidence."""
     one_sided, two_sided = (stdtrit(runs - 1, p) for p in (confidence, (1 + confidence) / 2))
     return float(one_sided / two_sided)
 
@@ -202,9 +202,9 @@ def _windows(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
         axes.set_xlabel("run (windows from left to right in their order of time)")
         arm_legend(figure, study)
 
-    caption = "One point per window of training steps, settling steps left out. Lines: medians per run."
+    caption = "One point per window of training steps, settling steps excluded. Lines: medians per run."
     if outside:
-        caption += f" {outside} of {len(points)} windows lie beyond the axis and are drawn at its edge."
+        caption += f" {outside} of {len(points)} windows are beyond the axis and drawn at its edge."
     return plot("Throughput by arm, raw", caption, draw, 3.1, prefix)
 
 
@@ -227,7 +227,7 @@ def _walls(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
 
 
 def _pairs(study: Study, metric: Metric, prefix: str) -> Plot:
-    """The primary metric per run, baseline to contender: what the verdict was computed from."""
+    """The primary metric per run, baseline to contender: the basis of the verdict."""
     scale, unit = bytes_unit(metric.baseline) if metric.unit in ("B", "bytes") else (1.0, metric.unit)
     sides = [[value / scale for value in side] for side in (metric.baseline, metric.contender)]
 
@@ -290,16 +290,16 @@ def _effects(study: Study, runs: Sequence[Pair], metric: Metric, prefix: str) ->
 
     dots = "Dots: one ratio per block of paired windows. " if flat else ""
     caption = (
-        f"{dots}Thick lines: one effect per run, all that the verdict is made from. Right: the ratio over "
+        f"{dots}Thick lines: one effect per run, the basis of the verdict. Right: the ratio over "
         f"all runs with its {percent(c.confidence)} interval. Shaded: the margin."
     )
     if outside:
-        caption += f" {outside} of {len(flat)} blocks lie beyond the axis and are drawn at its edge."
+        caption += f" {outside} of {len(flat)} blocks are beyond the axis and drawn at its edge."
     return plot("Paired ratio, run by run", caption, draw, 3.1, prefix)
 
 
 def _phases(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
-    """Stacked medians, and below them every phase on a log axis, where the short ones can be read."""
+    """Stacked medians, and every phase on a log axis, which shows short ones."""
     seconds = [
         [[float(getattr(run[arm].phases, field)) for run in runs] for field, _, _ in PHASES] for arm in (0, 1)
     ]
@@ -331,7 +331,7 @@ def _phases(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
 
     caption = (
         "Top: the median of each phase over the runs, stacked; the ticks under a bar are the runs' own "
-        "totals. Waits at the gate, where the two arms take turns, are left out. Below: every run, the "
+        "totals. Waits at the gate, while the other arm runs, are excluded. Below: every run, the "
         "median (large) and the middle half of the runs (line)."
     )
     return plot("Where the wall time goes", caption, draw, 4.6, prefix)

@@ -1,7 +1,6 @@
-"""A proof: its design is fixed and written down, then run after run is measured and kept.
+"""A study: its design is fixed and written, then run after run is measured and stored.
 
-Each run's records appear by one rename. A study that was stopped, however hard, goes on from the runs
-that are there.
+Each run's records appear by one rename. A study that was stopped at any point resumes after its stored runs.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.store import Store
 from bareboat.study.runs import Design, do_run
 
-#: The files of one run's folder, baseline first.
+#: The files of one run's directory, baseline first.
 _FILES = ("baseline.json", "contender.json")
 BARE_METAL = "bare metal"
 
@@ -54,8 +53,8 @@ def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image,
 
 
 def find_study(store: Store, job: Job | None) -> Study:
-    """The newest study, of this job or of any, that has runs left to do; else the newest complete one, of
-    which perhaps only the report is missing."""
+    """The newest study, of this job or of any, with runs left; else the newest complete one, of which only
+    the report may be missing."""
     complete = None
     for run_id in reversed(store.runs()):
         if (store.run(run_id) / "study.json").exists():
@@ -67,18 +66,18 @@ def find_study(store: Store, job: Job | None) -> Study:
     if complete is not None:
         return complete
     raise UsageError(
-        "there is no study" + (" of this job as it is now" if job else ""),
-        remedy="bareboat report   # lists the studies; leave --resume out to start a new one",
+        "no study found" + (" for this job in its current form" if job else ""),
+        remedy="bareboat report   # lists the studies; remove --resume to start a new one",
     )
 
 
 def read_study(store: Store, run_id: str) -> Study:
-    """Raises UsageError for a name that is no study's."""
+    """Raises UsageError for a name that is not a study."""
     if run_id not in store.runs():
         raise UsageError(
-            f"there is no study {run_id}",
+            f"study {run_id} not found",
             context=f"store: {store.root}",
-            remedy="bareboat report   # lists them",
+            remedy="bareboat report   # lists the studies",
         )
     return store.read(store.run(run_id) / "study.json", Study)
 
@@ -98,9 +97,9 @@ def missing_runs(store: Store, study: Study) -> list[int]:
 
 
 def conduct(store: Store, study: Study, *, say: Callable[[str], None]) -> Study:
-    """Do every run that is not there yet; run 0 is the warm-up. Returns the study with its design complete.
+    """Do all missing runs; run 0 is the warm-up. Returns the study with its complete design.
 
-    Raises RunError when an arm fails. Whatever stops it, the runs done so far stay.
+    Raises RunError when an arm fails. Finished runs are kept whatever stops it.
     """
     with store.locked(study.id):
         scripts = _write_scripts(store, study)
@@ -158,7 +157,7 @@ def _keep(store: Store, study: Study) -> None:
 
 
 def _write_scripts(store: Store, study: Study) -> dict[str, Path]:
-    """The arms' scripts as files, for bash to run and for people to read."""
+    """The arms' scripts as files, for bash and for readers."""
     paths = {}
     for arm, name in zip(study.arms, ("baseline.sh", "contender.sh"), strict=True):
         paths[arm.name] = store.run(study.id) / name

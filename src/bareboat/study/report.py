@@ -1,7 +1,7 @@
 """A finished study -> one HTML page that opens with no network.
 
-The page leads with the verdict in words and numbers, then shows every raw value that it rests on, the
-facts of the machine and the image, and the scripts, so that a reader can doubt it and repeat it.
+The page starts with the verdict in words and numbers, then shows every raw value behind it, the facts about
+the machine and the image, and the scripts, so that a reader can check and repeat it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NONE = "none"
 def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> str:
     """One page for one or several studies, in the order given. Pure: equal arguments give equal text.
 
-    Records may come in any order and hold warm-ups: these are listed, but in no figure. Environment
+    Records may come in any order and hold warm-ups: these are listed, but not in figures. Environment
     variables of the job appear only where a script sets them.
     """
     heading = "Container against bare metal: what was measured"
@@ -34,7 +34,9 @@ def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -
     body = (
         tag("header", tag("h1", heading)),
         tag("main", _overview(studies) if len(studies) > 1 else "", *articles),
-        tag("footer", f"Written by Bareboat {', '.join(versions)}. This page loads nothing from a network."),
+        tag(
+            "footer", f"Written by Bareboat {', '.join(versions)}. This page loads nothing from the network."
+        ),
     )
     names = ", ".join(study.job.name for study, _, _ in studies)
     return document(f"{names}: container against bare metal" if names else heading, join(body))
@@ -74,11 +76,11 @@ def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, pre
         _metrics(study, analysis),
         _goals(analysis.goals),
         _notes(analysis.notes),
-        tag("h3", "What was seen"),
+        tag("h3", "Figures"),
         tag("div", *(_figure(plot, f"{prefix}-{i}") for i, plot in enumerate(plots)), class_="masonry"),
-        tag("h3", "On what, and how"),
+        tag("h3", "Machine, image and design"),
         tag("div", _machine(study), _image(study), _job(study), _design(study, analysis), class_="masonry"),
-        tag("h3", "To check and repeat"),
+        tag("h3", "Raw data and scripts"),
         *_details(study, ordered, analysis),
         id=prefix,
     )
@@ -86,7 +88,7 @@ def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, pre
 
 def _figure(plot: Plot, prefix: str) -> Markup:
     heading = tag("h4", plot.title)
-    # The drawing is hidden from no one: `role=img` with a title, and the caption says how to read it.
+    # Accessible drawing:  `role=img` with a title, and the caption says how to read it.
     return tag(
         "figure", heading, Markup(plot.svg), tag("figcaption", plot.caption, id=f"{prefix}-caption"),
         aria_describedby=f"{prefix}-caption",
@@ -106,7 +108,7 @@ def _verdict(analysis: Analysis) -> Markup:
         ("difference p", _p_value(c.difference_p)),
     ]
     if c.more_runs is not None:
-        tiles.append(("more runs to settle it", f"about {c.more_runs}"))
+        tiles.append(("more runs needed", f"about {c.more_runs}"))
     return tag(
         "section",
         tag("p", analysis.word, class_="word"),
@@ -128,15 +130,15 @@ def _metrics(study: Study, analysis: Analysis) -> Markup:
     metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     caption = (
         f"Ratio: {contender} over {base}, with {percent(analysis.primary.comparison.confidence)} interval. "
-        "Only the first row is the verdict of the study; the others are told beside it and are not "
-        "corrected for being many."
+        "Only the first row is the verdict of the study; the others are secondary metrics, not "
+        "corrected for multiple comparisons."
     )
     return table(caption, head, [_metric_row(metric) for metric in metrics], texts=3)
 
 
 def _metric_row(metric: Metric) -> tuple[str, ...]:
     scale, unit = _unit(metric)
-    kind = "the verdict" if metric.primary else "told beside, not the verdict"
+    kind = "the verdict" if metric.primary else "secondary metric"
     sense = "higher is better" if metric.higher_is_better else "lower is better"
     word = metric.comparison.verdict.value
     return (
@@ -161,14 +163,14 @@ def _goals(goals: Sequence[Goal]) -> Markup:
         )
         for goal in goals
     ]
-    head = ("goal", "arm", "outcome", "asked", "lowest run")
-    caption = "What every measured run had to reach"
-    return join((tag("h3", "Did it still train?"), table(caption, head, rows, texts=3)))
+    head = ("goal", "arm", "outcome", "required", "lowest run")
+    caption = "Results that every measured run had to reach"
+    return join((tag("h3", "Training goals"), table(caption, head, rows, texts=3)))
 
 
 def _lowest(goal: Goal) -> str:
     if goal.not_numbers:
-        return f"not a number in {goal.not_numbers}"
+        return f"not finite in {goal.not_numbers}"
     return "no value" if goal.lowest is None else f"{goal.lowest:.6g}"
 
 
@@ -176,11 +178,11 @@ def _notes(notes: Sequence[str]) -> Markup:
     if not notes:
         return Markup("")
     items = tag("ul", *(tag("li", note) for note in notes), class_="notes")
-    return join((tag("h3", "To bear in mind"), tag("div", items, class_="card")))
+    return join((tag("h3", "Notes"), tag("div", items, class_="card")))
 
 
 # --------------------------------------------------------------------------------------------------
-# The facts. User, home folder and environment are nobody's business and stay out.
+# The facts. User, home directory and environment are private and omitted.
 
 
 def _machine(study: Study) -> Markup:
@@ -197,7 +199,7 @@ def _machine(study: Study) -> Markup:
             ("memory", f"{site.mem_bytes / 2**30:.4g} GiB"),
             ("GPUs", ", ".join(site.gpus)),
             ("glibc", site.glibc),
-            ("load when probed", f"{site.load_1min:.2f} (1 min)"),
+            ("load at probing", f"{site.load_1min:.2f} (1 min)"),
             ("engines", ", ".join(engines)),
             ("probed", site.probed_at),
         ),
@@ -215,7 +217,7 @@ def _image(study: Study) -> Markup:
             ("Python", " ".join(filter(None, (image.python_version, image.python)))),
             ("glibc", image.glibc or ""),
             ("frameworks", ", ".join(f"{k} {v}" for k, v in sorted(image.frameworks.items()))),
-            ("not found in it", ", ".join(image.unresolved_libraries)),
+            ("libraries not found", ", ".join(image.unresolved_libraries)),
             *(("note", note) for note in image.notes),
         ),
     )
@@ -223,7 +225,7 @@ def _image(study: Study) -> Markup:
 
 def _design(study: Study, analysis: Analysis) -> Markup:
     prove, c = study.job.prove, analysis.primary.comparison
-    windows = f"{study.steps_per_window} steps, {study.settle} of them to settle"
+    windows = f"{study.steps_per_window} steps, {study.settle} of them for settling"
     return facts(
         "The design",
         (
@@ -247,7 +249,7 @@ def _job(study: Study) -> Markup:
         (
             ("name", study.job.name),
             ("command", tag("code", shlex.join(study.job.command))),
-            ("image asked for", study.job.image),
+            ("requested image", study.job.image),
             ("nodes", str(shape.nodes)),
             ("processes", f"{shape.world_size}, {shape.ranks_per_node} per node"),
             ("cores each", "" if shape.cpus_per_rank is None else str(shape.cpus_per_rank)),

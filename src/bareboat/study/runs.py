@@ -1,4 +1,4 @@
-"""One run of a study: both arms, alive at once and taking turns, or one after the other."""
+"""One run of a study: both arms take turns, or run one after the other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bareboat.model import Arm, MemorySample, Phases, Record, Study, Window, kep
 from bareboat.study.gate import FOREVER, Gate
 from bareboat.study.meterlog import Process, newest_steps, read_rank
 
-#: Steps of the very first window, from whose times the length of all others follows.
+#: Steps of the very first window, whose times determine the length of the others.
 _PROBE_STEPS = 20
-#: Memory of an arm without a meter is read so often: every tenth of its age, between these seconds.
+#: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
 _SAMPLE_S = (0.01, 0.2)
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 16
@@ -28,7 +28,7 @@ _TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What the warm-up run found: whether the command has a meter, and how long its windows are."""
+    """The warm-up run's findings:  whether the command has a meter, and how long its windows are."""
 
     metered: bool
     steps_per_window: int | None = None
@@ -63,8 +63,8 @@ class _LiveArm:
 
 
 def order(study: Study, run: int, block: int) -> tuple[int, int]:
-    """Which arm goes first: drawn anew for every block from the study's seed, so that a resumed study
-    goes on as it would have."""
+    """Which arm goes first: drawn for every block from the study's seed, so that a resumed study continues
+    unchanged."""
     first = random.Random(f"{study.job.prove.seed}/{run}/{block}").randrange(2)
     return first, 1 - first
 
@@ -79,9 +79,9 @@ def do_run(
     scripts: dict[str, Path],
     say: Callable[[str], None],
 ) -> tuple[tuple[Record, Record], Design]:
-    """Run both arms once. `design` is None for the first run, which finds it.
+    """Run both arms once. `design` is None for the first run, which determines it.
 
-    Raises RunError when an arm fails, with its last output; then nothing of the run is left alive.
+    Raises RunError when an arm fails, with its last output; no process of the run is left then.
     """
     with ExitStack() as stack:
         arms: list[_LiveArm | None] = [None, None]
@@ -92,14 +92,14 @@ def do_run(
             arms[index] = arm
             say(f"{arm.arm.name}: starting")
             if unmetered or not _until_waiting(arm):
-                # No meter, so far: it runs to its end before the other one starts.
+                # No meter so far: it runs to its end before the other arm starts.
                 _run_through(arm)
                 unmetered = True
         both = [arm for arm in arms if arm is not None]
         if unmetered:
             if any(arm.gate.metered for arm in both):
                 raise RunError(
-                    "one arm has a meter and the other has not",
+                    "one arm has a meter, the other does not",
                     remedy="make bareboat_meter importable in both, or in neither",
                 )
             found = Design(metered=False)
@@ -147,9 +147,9 @@ def _until_waiting(arm: _LiveArm) -> bool:
     _check_exit(arm)
     if arm.gate.metered:
         raise RunError(
-            f"{arm.arm.name}: the job ended, and not all of its ranks had come to the gate",
+            f"{arm.arm.name}: the job ended before all of its ranks connected to the gate",
             context=_tail(arm),
-            remedy="make a meter in every rank",
+            remedy="create a meter in every rank",
         )
     return False
 
@@ -179,12 +179,12 @@ def _take_turns(
             if not arm.gate.wait(arm.live.pidfd):
                 _check_exit(arm)
                 raise RunError(
-                    f"{arm.arm.name}: the job ended in mid-training, and not all of its ranks said so",
+                    f"{arm.arm.name}: the job ended during training, and not all ranks reported their end",
                     context=_tail(arm),
                     remedy="call meter.close() at the end of the training script",
                 )
             if arm.gate.finished:
-                # The rest of the job, evaluation and all, while the other arm waits.
+                # The rest of the job, including evaluation, while the other arm waits.
                 arm.live.wait()
                 _check_exit(arm)
             else:
@@ -200,8 +200,8 @@ def _take_turns(
         block += 1
     if design is None or not arms[0].turns or not arms[1].turns:
         raise RunError(
-            "the training is too short to be measured: it ends within its first window",
-            remedy=f"train for at least {10 * _PROBE_STEPS} steps, or leave the meter out",
+            "the training is too short to measure: it ends in its first window",
+            remedy=f"train for at least {10 * _PROBE_STEPS} steps, or remove the meter",
         )
     return design
 
@@ -224,12 +224,12 @@ def _check_exit(arm: _LiveArm) -> None:
     """Raise RunError, with the last output, when the job script failed."""
     code = arm.live.wait(execute.STOP_GRACE_S)
     if code is None:
-        raise RunError(f"{arm.arm.name}: its ranks have gone, but the job does not end", context=_tail(arm))
+        raise RunError(f"{arm.arm.name}: its ranks have exited, but the job does not end", context=_tail(arm))
     if code != 0:
         raise RunError(
             f"{arm.arm.name}: the job ended with exit code {code}",
             context=_tail(arm),
-            remedy="run it by itself: bareboat run …",
+            remedy="run it alone:  bareboat run …",
             code=code,
         )
 
@@ -261,7 +261,7 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         )
         phases = _phases(arm, first, exited_ns)
         wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
-    # What no sample saw, the kernel did: the peak of the largest process.
+    # The kernel's peak of the largest process covers what samples missed.
     peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
     return Record(
         study=study.id,

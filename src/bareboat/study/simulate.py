@@ -1,4 +1,4 @@
-"""Simulated studies with a known true ratio: how often does the analysis say what is not so?
+"""Simulated studies with a known true ratio: how often is the analysis wrong?
 
 They go through the same `run_effect` and `compare` as measured ones. Pure: a seed in, rates out.
 """
@@ -42,7 +42,7 @@ class Machine:
 
 
 class Method(StrEnum):
-    """How a study is run and analysed: the one that Bareboat uses, and two that must not be used."""
+    """How a study is run and analysed: Bareboat's, and two wrong ones for comparison."""
 
     PAIRED = "arms take turns, one value per run"
     POOLED = "arms take turns, every block counted as independent"
@@ -51,7 +51,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What `studies` simulated studies said. Shares lie between 0 and 1 and the first three add up to 1.
+    """Results of `studies` simulated studies. Shares are between 0 and 1; the first three add up to 1.
 
     `coverage` is the share whose interval holds the true ratio; `half_width` is the median half width of
     the interval on the log scale, so 0.01 is about 1 %.
@@ -114,7 +114,9 @@ def error_rates(
     there are no studies.
     """
     if studies < 1:
-        raise UsageError(f"{studies} studies have no rates", remedy="simulate at least one study")
+        raise UsageError(
+            f"error rates need at least one study, not {studies}", remedy="simulate at least one study"
+        )
     generator = np.random.default_rng(seed)
     said: list[Comparison] = []
     for _study in range(studies):
@@ -158,7 +160,7 @@ def _window_noise(runs: int, blocks: int, generator: np.random.Generator, machin
 
 
 def _places(runs: int, blocks: int, generator: np.random.Generator, *, paired: bool) -> Floats:
-    """When each window of each arm stands in the study, from 0 to 1, of shape (arm, run, block)."""
+    """The time of each arm's windows in the study, from 0 to 1, of shape (arm, run, block)."""
     block = np.arange(runs * blocks).reshape(runs, blocks)
     if paired:
         second = generator.integers(0, 2, (runs, blocks))
@@ -170,7 +172,7 @@ def _places(runs: int, blocks: int, generator: np.random.Generator, *, paired: b
 
 
 def _drift(places: Floats, generator: np.random.Generator, machine: Machine) -> Floats:
-    """What the machine adds to the log time of whichever arm runs at each place."""
+    """The machine's contribution to the log time at each place."""
     swing = math.log1p(generator.uniform(machine.drift_least, machine.drift_most))
     cycles = generator.uniform(0.5, machine.drift_cycles)
     phase = generator.random()

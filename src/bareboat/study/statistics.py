@@ -1,7 +1,7 @@
-"""What the measured ratios of a study say. Pure arithmetic: log ratios in, a verdict out.
+"""The statistics of a study. Pure: log ratios in, a verdict out.
 
 The unit of inference is the run: a fresh pair of processes gives one log ratio, whatever the number of
-windows inside it. `docs/measurement.md` says why; `bench/verdict.py` measures how often this errs.
+windows inside it. `docs/measurement.md` explains why; `bench/verdict.py` measures the error rates.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from scipy import special
 from bareboat.errors import UsageError
 
 MOST_RUNS = 10_000
-"""Beyond this a number of runs is no advice."""
+"""Larger numbers of runs are not suggested."""
 
 # Midpoints of equally likely slices: `runs_needed` averages over the sampling of the deviation with them.
 _SLICES = (np.arange(200) + 0.5) / 200
 
 
 class Verdict(StrEnum):
-    """The three things a study can say. A lack of evidence is never reported as equivalence."""
+    """The three verdicts of a study. A lack of evidence is never reported as equivalence."""
 
     EQUIVALENT = "equivalent"
     DIFFERENT = "different"
@@ -37,8 +37,8 @@ class Comparison:
 
     `low` and `high` bound the two-sided `confidence` t interval of `ratio`, the exponential of the mean
     log ratio. `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the
-    two-sided one of ratio == 1. `more_runs` says about how many more runs a new study would need to
-    settle the matter; it is None when it is settled, and when that lies beyond `MOST_RUNS`.
+    two-sided one of ratio == 1. `more_runs` is about how many more runs a new study would need for
+    a clear verdict; None with a clear verdict, and beyond `MOST_RUNS`.
     """
 
     runs: int
@@ -56,7 +56,7 @@ class Comparison:
 def run_effect(block_log_ratios: Sequence[float]) -> float:
     """The log ratio of one run: the 20 % trimmed mean over its blocks.
 
-    A fifth of the blocks, rounded down, is left out at each end. Reason: on a virtual machine the
+    A fifth of the blocks, rounded down, is excluded at each end. Reason: on a virtual machine the
     hypervisor now and then takes the processor away ("steal"), and one window that takes twice as long
     moves the plain mean of 60 blocks by 1.2 %. The cut is the same on both sides and steal strikes either
     arm, so what is left is unbiased for symmetric noise; so would be the median, with more noise.
@@ -64,7 +64,9 @@ def run_effect(block_log_ratios: Sequence[float]) -> float:
     Raises UsageError for an empty run or a value that is not finite.
     """
     if not block_log_ratios:
-        raise UsageError("a run without a complete block says nothing", remedy="train for more steps")
+        raise UsageError(
+            "a run without a complete block has no effect to measure", remedy="train for more steps"
+        )
     _require_finite(block_log_ratios)
     cut = len(block_log_ratios) // 5
     kept = sorted(block_log_ratios)[cut : len(block_log_ratios) - cut]
@@ -74,9 +76,9 @@ def run_effect(block_log_ratios: Sequence[float]) -> float:
 def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) -> Comparison:
     """Judge a study from `log_ratios`, the log(contender / baseline) of each measured run.
 
-    `margin` is relative: 0.02 takes ratios from 1/1.02 to 1.02 as no difference, so that swapping the
+    `margin` is relative: 0.02 treats ratios from 1/1.02 to 1.02 as equal, so that swapping the
     arms swaps nothing but the sign. Each one-sided test has level 1 - `confidence`: with 0.95 the
-    arms are equivalent when the 90 % interval lies between the bounds. Equivalence is asked first: a
+    arms are equivalent when the 90 % interval lies between the bounds. Equivalence is tested first: a
     difference that is proven, and proven to be smaller than the margin, is equivalence.
 
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
@@ -86,7 +88,7 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
     runs = len(log_ratios)
     if runs < 2:
         raise UsageError(
-            f"{runs} measured run{'' if runs == 1 else 's'}: a confidence interval needs at least 2",
+            f"{runs} measured run{'' if runs == 1 else 's'}: a confidence interval requires at least 2",
             remedy="set repeats = 10 under [prove], or pass --repeats 10",
         )
     _require_finite(log_ratios)
@@ -127,10 +129,10 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
 def runs_needed(
     *, mean: float, deviation: float, margin: float, confidence: float, power: float = 0.8
 ) -> int | None:
-    """The smallest number of runs with which a study settles the matter with probability `power`.
+    """The smallest number of runs with which a study gets a clear verdict with probability `power`.
 
-    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true. To
-    settle it is to pass TOST or to prove a difference, whichever needs fewer runs. None beyond `MOST_RUNS`.
+    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true. A
+    clear verdict passes TOST or proves a difference, whichever needs fewer runs. None beyond `MOST_RUNS`.
     Both powers are those of the noncentral t (exact, TOST's two sides jointly), as an average over
     200 equally likely slices of the sample deviation, which stays finite where `scipy.stats.nct` fails.
 
@@ -139,9 +141,9 @@ def runs_needed(
     bound, alpha = _bound_and_level(margin, confidence)
     _require_finite((mean, deviation))
     if deviation < 0:
-        raise UsageError(f"the deviation is {deviation}; it cannot be negative", remedy="give 0 or more")
+        raise UsageError(f"the deviation is {deviation}; it must not be negative", remedy="use 0 or more")
     if not 0.5 <= power < 1:
-        raise UsageError(f"the power is {power}; it lies between 0.5 and 1", remedy="give 0.8")
+        raise UsageError(f"the power is {power}; it must be between 0.5 and 1", remedy="use 0.8")
 
     def settles(runs: int) -> bool:
         return _power(runs, mean, deviation, bound, alpha) >= power
@@ -210,11 +212,11 @@ def _exp(value: float) -> float:
 def _bound_and_level(margin: float, confidence: float) -> tuple[float, float]:
     if not 0 < margin < 1:
         raise UsageError(
-            f"the margin is {margin}; it is a fraction between 0 and 1", remedy="set margin = 0.02 for 2 %"
+            f"the margin is {margin}; it must be between 0 and 1", remedy="set margin = 0.02 for 2 %"
         )
     if not 0.5 < confidence < 1:
         raise UsageError(
-            f"the confidence is {confidence}; it lies between 0.5 and 1", remedy="set confidence = 0.95"
+            f"the confidence is {confidence}; it must be between 0.5 and 1", remedy="set confidence = 0.95"
         )
     return math.log1p(margin), 1 - confidence
 
@@ -224,6 +226,6 @@ def _require_finite(values: Sequence[float]) -> None:
     if wrong:
         raise UsageError(
             f"{len(wrong)} of {len(values)} values are not finite",
-            context=f"the first is {wrong[0]}: a step, a window or a run that took no time",
-            remedy="find the run in the raw records, mend its cause and run the study again",
+            context=f"the first is {wrong[0]}: from a step, window or run without duration",
+            remedy="find the run in the raw records, fix its cause and repeat the study",
         )

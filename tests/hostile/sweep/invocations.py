@@ -227,7 +227,7 @@ def _flag(command: str, flag: str, what: str, argv: tuple[str, ...], value: str 
 #: Flags that go over a key of a job file with another name.
 _AS_KEY = {"--env-from": "environment_from"}
 #: What may be said first, since nothing that comes after could be done.
-_SAID_FIRST = {"submit": ("no scheduler on this machine",), "site layer": ("its C library is not",)}
+_SAID_FIRST = {"submit": ("no scheduler found on this machine",), "site layer": ("its C library is not",)}
 
 
 def _shown(value: str) -> tuple[str, ...]:

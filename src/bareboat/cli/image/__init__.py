@@ -1,4 +1,4 @@
-"""bareboat image ACTION: images from anywhere into the store, and out of it again. One module per action."""
+"""bareboat image ACTION: manage the store's images. One module per action."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from bareboat.cli.common import Context
 
 EXAMPLE = "bareboat image pull docker.io/library/python:3.12-slim"
 
-#: In the order in which a newcomer meets them. Each module has `EXAMPLE`, `add(parser)` and `run(context)`.
+#: In the order in which new users need them. Each module has `EXAMPLE`, `add(parser)` and `run(context)`.
 ACTIONS = {
-    "pull": "bring an image into the store: from a registry, an archive, a SIF or a folder",
-    "ls": "the images of the store",
-    "show": "what is inside an image, found by reading its files",
+    "pull": "pull an image into the store from a registry, archive, SIF or directory",
+    "ls": "list the store's images",
+    "show": "show what an image contains, from its files",
     "sbom": "list the software in an image as CycloneDX or SPDX",
-    "push": "send an image to a registry",
-    "save": "one file with an image, its pins and Bareboat itself, for a machine without a network",
-    "load": "take in a file that save wrote",
-    "convert": "write an image as SIF, squashfs, OCI archive or plain folder",
-    "verify": "read every file of an image again and compare it with the digests",
-    "du": "how much space and how many inodes images take, and which of them they share",
+    "push": "push an image to a registry",
+    "save": "save an image and Bareboat itself to one file, for offline machines",
+    "load": "load a file that save wrote",
+    "convert": "write an image as SIF, squashfs, OCI archive or directory",
+    "verify": "compare an image's files with their digests",
+    "du": "show the space and inodes that images use and share",
     "rm": "remove an image",
-    "gc": "remove what no image needs",
+    "gc": "remove unused data",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the actions on images share: how registries are reached, and how an image is named."""
+"""Shared by the image actions: registry access and image names."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ if TYPE_CHECKING:
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
-    """The flags for reaching a registry."""
+    """Add the flags for registry access."""
     parser.add_argument(
         "--plain-http",
         dest="without_tls",
         action="store_true",
-        help="speak to the registry without TLS: nothing proves then who answers",
+        help="use plain HTTP for the registry; its identity is not verified",
     )
-    parser.add_argument("--ca-file", metavar="FILE", help="a certificate authority to trust, in PEM")
-    parser.add_argument(
-        "--mirrors", metavar="REGISTRY=HOST[,…]", help="places to ask before the registry itself"
-    )
+    parser.add_argument("--ca-file", metavar="FILE", help="certificate authority to trust, in PEM format")
+    parser.add_argument("--mirrors", metavar="REGISTRY=HOST[,…]", help="mirrors to try before the registry")
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """The flags that allow more than an ordinary image needs."""
+    """Add the flags that raise the limits on images."""
     parser.add_argument(
-        "--max-unpacked", metavar="BYTES", type=number("--max-unpacked"), help="a layer may unpack to so much"
+        "--max-unpacked",
+        metavar="BYTES",
+        type=number("--max-unpacked"),
+        help="maximum unpacked size of a layer",
     )
     parser.add_argument(
-        "--max-entries", metavar="N", type=number("--max-entries"), help="a layer may hold so many files"
+        "--max-entries", metavar="N", type=number("--max-entries"), help="maximum number of files in a layer"
     )
     parser.add_argument(
-        "--max-ratio", metavar="X", type=number("--max-ratio"), help="a layer may inflate by this factor"
+        "--max-ratio", metavar="X", type=number("--max-ratio"), help="maximum compression ratio of a layer"
     )
 
 
@@ -51,12 +52,12 @@ def add_image(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
         "image",
         metavar="IMAGE",
         nargs="+" if many else None,
-        help="its name, its digest or the beginning of it, or the reference it was pulled by",
+        help="name, digest or its first digits, or the reference it was pulled by",
     )
 
 
 def access(context: Context, registry: str) -> Access:
-    """How registries are reached: flags over settings. `registry` is the one that --plain-http is about."""
+    """How to reach registries: flags override settings. `registry`: the one that --plain-http applies to."""
     import dataclasses
 
     found = registry_access(context)
@@ -66,13 +67,13 @@ def access(context: Context, registry: str) -> Access:
 
 
 def blobs(context: Context, image: Image) -> Blobs:
-    """Where the image's compressed layers are: kept in the store, or where the image was pulled from."""
+    """The source of the image's compressed layers: the store, or the registry that it was pulled from."""
     from bareboat.images.oci.blobs import Blobs, no_source
     from bareboat.images.oci.reference import parse
     from bareboat.images.oci.source import Source
     from bareboat.images.transfer import locate
 
-    registry_access(context)  # a mistake in the flags is an error, whether or not a registry is asked
+    registry_access(context)  # wrong flags are an error even if no registry is contacted
     if context.options.no_fetch or not image.reference:
         return Blobs(context.store, no_source)
 
@@ -87,17 +88,17 @@ def blobs(context: Context, image: Image) -> Blobs:
 
 
 def add_digest(parser: argparse.ArgumentParser) -> None:
-    """The flags of what writes an image with its digest."""
+    """Add the flags of actions that write an image with its digest."""
     parser.add_argument(
         "--rewrite",
         action="store_true",
-        help="write uncompressed layers under a new manifest: another digest, for other tools",
+        help="write uncompressed layers with a new manifest and digest, for other tools",
     )
     parser.add_argument(
         "--no-fetch",
         dest="no_fetch",
         action="store_true",
-        help="do not fetch compressed layers again from where the image came from",
+        help="do not download compressed layers from the image's registry",
     )
     add_access(parser)
 
@@ -118,28 +119,28 @@ def limits(context: Context) -> Limits:
 
 
 def find(context: Context, text: str) -> Image:
-    """The image of the store that the text names. Raises StoreError when there is none."""
+    """The image of the store with this name. Raises StoreError when there is none."""
     from bareboat.images.transfer import locate
 
     image = locate.in_store(text, context.store, folder=os.getcwd())
-    if image is None and text == "capture":  # no registry is asked for it
+    if image is None and text == "capture":  # never looked up in a registry
         raise StoreError(
-            "capture is the environment that is active when a job is submitted, and no image of the store",
-            remedy="bareboat capture --name NAME   # an image of it, as it stands",
+            "capture is the environment active at submission, not a stored image",
+            remedy="bareboat capture --name NAME   # stores it as an image",
         )
     if image is None:
         raise StoreError(
-            f"there is no image {text!r} in the store {context.store.root}",
+            f"image {text!r} not found in the store {context.store.root}",
             remedy=f"bareboat image pull {text}   # or: bareboat image ls",
         )
     return image
 
 
 def title(image: Image) -> str:
-    """An image in a few words."""
+    """An image's short digest and reference."""
     return f"{digests.short(image.digest)}  {image.reference or 'captured'}"
 
 
 def size(amount: Amount) -> str:
-    """Space and inodes, for people."""
+    """Size and inodes for display."""
     return f"{amount.size_bytes / 1e6:,.1f} MB, {amount.inodes:,} files"

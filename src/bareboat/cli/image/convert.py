@@ -1,4 +1,4 @@
-"""bareboat image convert: an image for another tool."""
+"""bareboat image convert: write an image in another tool's format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bareboat.files import outputs
 
 EXAMPLE = "bareboat image convert pytorch sif:pytorch.sif"
 
-_TARGETS = "sif:FILE, squashfs:FILE, oci-archive:FILE or rootfs:FOLDER"
+_TARGETS = "sif:FILE, squashfs:FILE, oci-archive:FILE or rootfs:DIR"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def run(context: Context) -> int:
     options, store = context.options, context.store
     kind, colon, place = options.target.partition(":")
     if not colon or not place or kind not in ("sif", "squashfs", "oci-archive", "rootfs"):
-        raise UsageError(f"{options.target!r} is no target", remedy=f"write {_TARGETS}")
+        raise UsageError(f"{options.target!r} is not a target", remedy=f"use {_TARGETS}")
     path = outputs.check(place, is_folder=kind == "rootfs")
     image = find(context, options.image)
-    if kind in ("oci-archive", "rootfs"):  # of the others nobody knows how small they will be
+    if kind in ("oci-archive", "rootfs"):  # the size of the other formats is unknown in advance
         outputs.check_room(path, image.size_bytes)
     progress = context.progress.bytes
     name = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
@@ -62,10 +62,10 @@ def run(context: Context) -> int:
                         )
                         squash.make_sif(scratch / "image.tar", path, progress=progress)
                 case "squashfs":
-                    context.progress.say("making a flat tree of the image")
+                    context.progress.say("unpacking the image")
                     squash.make_squashfs(make_flat(store, image), path, progress=progress)
                 case _:
-                    context.progress.say("copying the files")
+                    context.progress.say("copying files")
                     with outputs.beside(path) as part:
                         copy([store.layer(layer.diff_id) for layer in image.layers], part)
     finally:
@@ -77,5 +77,5 @@ def run(context: Context) -> int:
         grown = f": {os.path.getsize(path) / 1e6:,.0f} MB" if path.is_file() else ""
         console.result(f"{path}{grown}" + (f"\n  {digest}" if kind == "oci-archive" else ""))
         if digest != image.digest:
-            console.note(f"note: the same files, but another digest than {image.digest}")
+            console.note(f"note: the files are the same, but the digest differs from {image.digest}")
     return 0

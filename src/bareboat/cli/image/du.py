@@ -1,4 +1,4 @@
-"""bareboat image du: what images take, and which of it they share."""
+"""bareboat image du: show the space and inodes that images use and share."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def run(context: Context) -> int:
             f"{image.shared.inodes:,}", ", ".join(image.names) or "-",
         ))  # fmt: skip
     others = (
-        ("layers of no image", found.unused),
-        ("flat trees", found.flat),
-        ("packed files", found.packed),
+        ("unused layers", found.unused),
+        ("unpacked images", found.flat),
+        ("SIF and squashfs files", found.packed),
         ("documents", found.documents),
-        ("parts of blobs", found.parts),
+        ("partial downloads", found.parts),
         ("runs", found.runs),
         ("work in progress", found.in_progress),
         ("total", found.total),
@@ -45,7 +45,7 @@ def run(context: Context) -> int:
     rows += [(name, _mb(each), f"{each.inodes:,}", "", "", "") for name, each in others]
     console.result(console.table(rows, right=(1, 2, 3, 4)))
     if found.unused.inodes:
-        console.note("layers of no image go with: bareboat image gc")
+        console.note("remove unused layers with: bareboat image gc")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""bareboat image gc: remove what no image needs."""
+"""bareboat image gc: remove unused data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bareboat image load: take in a bundle, or any tool's archive."""
+"""bareboat image load: load a bundle or another tool's archive."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EXAMPLE = "bareboat image load pytorch.tar"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("file", metavar="FILE", help="what `bareboat image save` or `podman save` wrote")
-    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
+    parser.add_argument("file", metavar="FILE", help="file from `bareboat image save` or `podman save`")
+    parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
     parser.add_argument(
         "--bind-tags",
         dest="bind_tags",
         action="store_true",
-        help="make the tags that the file names, such as debian:12, stand for its image: trusts its maker",
+        help="let tags in the file, such as debian:12, refer to its image; only for files that you trust",
     )
     add_limits(parser)
     add_policy(parser)
@@ -39,7 +39,7 @@ def run(context: Context) -> int:
         check_name(options.name)
     path = Path(options.file).absolute()
     found = reference.at_path(layouts.sniff(path), str(path), folder="/")
-    bundle.pins(path)  # a damaged list is refused before the layers are unpacked
+    bundle.pins(path)  # refuse a damaged list before unpacking layers
     try:
         loaded = obtain(
             found,
@@ -64,16 +64,16 @@ def run(context: Context) -> int:
     names = ", ".join([*(pin.reference for pin in bound), *([options.name] if options.name else [])])
     console.result(
         f"{console.bold(image.digest)}\n  {names or path.name}: {image.size_bytes / 1e6:,.0f} MB, "
-        f"{image.inodes:,} files and folders"
+        f"{image.inodes:,} files and directories"
     )
     if left:
         again = f"bareboat image load {shlex.quote(options.file)} --bind-tags"
         console.note(
-            f"note: the file calls the image {', '.join(pin.reference for pin in left)}; no name was bound\n"
-            f"  if you trust whoever made the file: {again}"
+            f"note: tags in the file were not bound: {', '.join(pin.reference for pin in left)}\n"
+            f"  if you trust the file: {again}"
         )
     for each in called.false:
-        console.note(f"note: the file also calls the image {each}, which it is not; this was ignored")
+        console.note(f"note: the file also lists {each}, which is not this image; ignored")
     from bareboat.images.signatures import summary
 
     if pinned := store.pinned(str(found)):

@@ -1,4 +1,4 @@
-"""bareboat image ls: the images of the store."""
+"""bareboat image ls: list the store's images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """Exit code 4 where the entry of an image is damaged."""
+    """Exit with 4 where an image's entry is damaged."""
     from bareboat.images.upkeep import contents
 
     store = context.store
@@ -34,9 +34,7 @@ def run(context: Context) -> int:
         console.result_json({"images": images, "names": names, "pins": pins, "damaged": entries})
         return code
     if not images and not damaged:
-        console.note(
-            f"there are no images in {store.root}; bareboat image pull REFERENCE, or bareboat capture"
-        )
+        console.note(f"no images in {store.root}; try: bareboat image pull REFERENCE, or bareboat capture")
         return 0
     rows = [("image", "name", "size", "files", "reference")]
     for image in images:
@@ -58,7 +56,7 @@ def run(context: Context) -> int:
         rows.append((label, own or "-", "-", "-", f"damaged: {one_line(reason, limit=1000)}"))
     console.result(console.table(rows, right=(2, 3)))
     if damaged:
-        console.note("damaged: pull or capture these images again, or: bareboat image rm IMAGE")
+        console.note("damaged images: pull or capture them again, or remove them: bareboat image rm IMAGE")
     return code
 
 

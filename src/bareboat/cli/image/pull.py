@@ -1,4 +1,4 @@
-"""bareboat image pull: an image into the store."""
+"""bareboat image pull: pull an image into the store."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "reference",
         metavar="REFERENCE",
-        help="debian:12, quay.io/org/name@sha256:…, oci:FOLDER, oci-archive:FILE, docker-archive:FILE, "
-        "sif:FILE, squashfs:FILE, rootfs:FOLDER, or a path",
+        help="debian:12, quay.io/org/name@sha256:…, oci:DIR, oci-archive:FILE, docker-archive:FILE, "
+        "sif:FILE, squashfs:FILE, rootfs:DIR, or a path",
     )
-    parser.add_argument("--name", metavar="NAME", help="give the image a name in the store")
-    parser.add_argument("--arch", metavar="MACHINE", help="for another machine: aarch64, x86_64, …")
-    parser.add_argument("--fresh", action="store_true", help="fetch and unpack every layer again")
+    parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
+    parser.add_argument("--arch", metavar="MACHINE", help="machine architecture: aarch64, x86_64, …")
+    parser.add_argument("--fresh", action="store_true", help="download and unpack all layers again")
     parser.add_argument(
         "--keep-blobs",
         dest="keep_blobs",
         action="store_true",
-        help="keep the compressed layers, too, so that save and push need no network and keep the digest",
+        help="also keep the compressed layers, so that save and push work offline and keep the digest",
     )
     add_access(parser)
     add_limits(parser)
@@ -38,11 +38,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _machine(asked: str | None) -> str:
-    """As uname(1) prints it. Raises UsageError."""
+    """The architecture as uname(1) prints it. Raises UsageError."""
     found = architectures.find(asked or os.uname().machine)
     if asked is not None and found is None:
         raise UsageError(
-            f"--arch is {asked[:60]!r}; it is what `uname -m` prints on that machine",
+            f"unknown architecture --arch {asked[:60]!r}; use the output of `uname -m` on that machine",
             context=f"known: {', '.join(each.name for each in architectures.ALL)}",
             remedy="--arch aarch64",
         )
@@ -89,10 +89,12 @@ def run(context: Context) -> int:
         console.result_json(pulled)
     else:
         image = pulled.image
-        what = f"{pulled.fetched} of {len(image.layers)} layers fetched" if pulled.fetched else "up to date"
+        what = (
+            f"{pulled.fetched} of {len(image.layers)} layers downloaded" if pulled.fetched else "up to date"
+        )
         console.result(
             f"{console.bold(image.digest)}\n  {image.reference}: {what}; "
-            f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders"
+            f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"
         )
         from bareboat.images.signatures import summary
 

@@ -1,4 +1,4 @@
-"""bareboat image push: an image to a registry."""
+"""bareboat image push: push an image to a registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLE = "bareboat image push digits registry.example.org/me/digits:1"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser)
-    parser.add_argument("reference", metavar="REFERENCE", help="where it goes: REGISTRY/NAME:TAG")
+    parser.add_argument("reference", metavar="REFERENCE", help="destination: REGISTRY/NAME:TAG")
     add_access(parser)
 
 
@@ -32,7 +32,7 @@ def run(context: Context) -> int:
     to = parse(options.reference, folder=os.getcwd())
     if to.transport is not Transport.REGISTRY:
         raise UsageError(
-            f"{options.reference!r} is not in a registry",
+            f"{options.reference!r} is not a registry reference",
             remedy=f"bareboat image convert {options.image} {options.reference}",
         )
     reach = access(context, to.registry)
@@ -53,13 +53,13 @@ def run(context: Context) -> int:
         console.result_json(pushed)
         return 0
     console.result(
-        f"{console.bold(pushed.digest)}\n  {to}: {pushed.sent} blobs sent "
-        f"({pushed.sent_bytes / 1e6:,.1f} MB), {pushed.there} were there, "
+        f"{console.bold(pushed.digest)}\n  {to}: {pushed.sent} blobs uploaded "
+        f"({pushed.sent_bytes / 1e6:,.1f} MB), {pushed.there} already there, "
         f"{pushed.mounted} mounted from another repository"
     )
     if not pushed.same_digest:
         console.note(
-            "note: where the image came from cannot be reached, so layers were compressed anew: "
-            f"the same files, but another digest than {image.digest}"
+            "note: the image's source is unreachable, so the layers were compressed again: "
+            f"the files are the same, but the digest differs from {image.digest}"
         )
     return 0

@@ -21,7 +21,7 @@ def run(context: Context) -> int:
     from bareboat.images import upkeep
 
     images = dict.fromkeys(context.options.image)
-    for text in images:  # all are looked up before the first one goes
+    for text in images:  # look up all images before removing the first
         upkeep.meant(context.store, text)
     removed = [upkeep.remove(context.store, text) for text in images]
     if context.options.json:
@@ -32,5 +32,5 @@ def run(context: Context) -> int:
         if each.image_gone:
             console.result(f"removed {digests.short(each.digest)} ({names}): {size(each.amount)} freed")
         else:
-            console.result(f"removed {names}; {digests.short(each.digest)} has other names and stays")
+            console.result(f"removed {names}; {digests.short(each.digest)} has other names and is kept")
     return 0

@@ -1,4 +1,4 @@
-"""bareboat image save: one file for a machine without a network."""
+"""bareboat image save: save an image to one file, for offline machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ EXAMPLE = "bareboat image save pytorch pytorch.tar"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser)
-    parser.add_argument("file", metavar="FILE", help="the bundle; also an OCI archive for other tools")
+    parser.add_argument(
+        "file", metavar="FILE", help="path of the bundle, which is also an OCI archive for other tools"
+    )
     add_digest(parser)
 
 
@@ -28,7 +30,7 @@ def run(context: Context) -> int:
     path = outputs.check(options.file)
     image = find(context, options.image)
     called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
-    if options.rewrite:  # a digest would be of another manifest than the file's
+    if options.rewrite:  # the file's manifest has another digest
         called = [pin for pin in called if pinning.digest_in(pin.reference) is None]
     names = [name for name, digest in store.names().items() if digest == image.digest]
     found = blobs(context, image)
@@ -61,22 +63,22 @@ def run(context: Context) -> int:
         return 0
     console.result(
         f"{path}: {size / 1e6:,.0f} MB\n  {saved.digest}\n"
-        f"  on the other side: tar -xf {path.name} bareboat && sh bareboat/install.sh && "
+        f"  on the offline machine: tar -xf {path.name} bareboat && sh bareboat/install.sh && "
         f"bareboat/venv/bin/bareboat image load {path.name}"
     )
     if saved.digest != image.digest:
-        console.note(f"note: the same files, but another digest than {image.digest}")
+        console.note(f"note: the files are the same, but the digest differs from {image.digest}")
     if saved.tars:
         again = ""
         if image.reference:
             again = f"bareboat image pull --keep-blobs {shlex.quote(image.reference)}, and save it again; or "
         console.note(
-            f"note: {saved.tars} of {len(image.layers)} layers are in the file as uncompressed tars, since "
-            "their compressed form is neither in the store nor where the image came from"
+            f"note: {saved.tars} of {len(image.layers)} layers are saved uncompressed: "
+            "their compressed form is neither in the store nor at the image's source"
             + (f": {found.reason}" if found.reason else "")
         )
         console.note(
             "note: `bareboat image load` keeps the digest; other tools cannot read this file\n"
-            f"  for other tools: {again}save it with --rewrite, which gives another digest"
+            f"  for other tools: {again}save it with --rewrite, which changes the digest"
         )
     return 0

@@ -1,4 +1,4 @@
-"""bareboat image sbom: the software in an image, as a list for other tools."""
+"""bareboat image sbom: list the software in an image for other tools."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("cyclonedx", "spdx"),
         default="cyclonedx",
-        help="CycloneDX 1.6 or SPDX 2.3, in JSON",
+        help="output format: CycloneDX 1.6 or SPDX 2.3, in JSON",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file")
 
 
 def run(context: Context) -> int:
@@ -55,7 +55,7 @@ def run(context: Context) -> int:
 
 
 def _created(context: Context, image: Image) -> str:
-    """When the image was made, by its config, to the second and in UTC as the config has it; else nothing."""
+    """When the image was made, from its config, to the second in UTC; else an empty string."""
     from bareboat.errors import BareboatError
     from bareboat.images.oci import export
 

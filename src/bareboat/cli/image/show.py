@@ -1,4 +1,4 @@
-"""bareboat image show: what is inside an image, found by reading its files."""
+"""bareboat image show: show what an image contains, from its files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(context: Context) -> int:
 
 
 def _trust(context: Context, image: Image) -> Trust | None:
-    """The verdict of the signature policy, given when the image was pulled by the reference that it has."""
+    """The signature policy's verdict when the image was pulled by its current reference."""
     pins = [pin for pin in context.store.pins() if pin.digest == image.digest and pin.trust is not None]
     own = next((pin for pin in pins if pin.reference == image.reference), pins[0] if pins else None)
     return own.trust if own else None
@@ -51,7 +51,7 @@ def _text(image: Image, found: Inside, signatures: str) -> str:
     facts = [
         ("reference", image.reference or "captured from an environment"),
         ("architecture", image.architecture or found.architecture),
-        ("size", f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and folders"),
+        ("size", f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"),
         ("distribution", found.distribution),
         ("C library", found.libc),
         ("Python", f"{found.python_version}, {found.python}" if found.python else None),
@@ -63,7 +63,7 @@ def _text(image: Image, found: Inside, signatures: str) -> str:
         *(
             (
                 "MPI",
-                f"{mpi.title}, {mpi.library}; speaks {', '.join(mpi.speaks) or 'none'}",
+                f"{mpi.title}, {mpi.library}; supports {', '.join(mpi.speaks) or 'none'}",
             )
             for mpi in found.mpis
         ),
@@ -71,7 +71,7 @@ def _text(image: Image, found: Inside, signatures: str) -> str:
             (
                 "fabric",
                 f"{fabric.name} {fabric.version or '?'}, {fabric.path}"
-                + (f"; drives {', '.join(fabric.parts)}" if fabric.parts else ""),
+                + (f"; supports {', '.join(fabric.parts)}" if fabric.parts else ""),
             )
             for fabric in found.fabrics
         ),

@@ -1,4 +1,4 @@
-"""bareboat image verify: read every file again."""
+"""bareboat image verify: compare an image's files with their digests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """Exit code 0 when all of it is what its digests say, 4 when something is not."""
+    """Exit with 0 when all files match their digests, 4 when one does not."""
     from bareboat.images import upkeep
 
     image = find(context, context.options.image)
@@ -37,7 +37,7 @@ def run(context: Context) -> int:
     lines += [f"  damaged    {name}" for name in (*found.documents, *found.packed)]
     if not found.ok:
         raise StoreError(
-            f"{title(image)} is not what its digests say", context="\n".join(lines), remedy=found.remedy
+            f"{title(image)} does not match its digests", context="\n".join(lines), remedy=found.remedy
         )
     console.result("\n".join([console.bold(title(image)), *lines]))
     return 0

@@ -212,7 +212,7 @@ def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
     found = digests.beginning_with(reference, contents.named(store.root / "images"))
     if not found:
         raise StoreError(
-            f"there is no image {reference!r} in the store {store.root}", remedy="bareboat image ls"
+            f"image {reference!r} not found in the store {store.root}", remedy="bareboat image ls"
         )
     if len(found) > 1:
         raise UsageError(
