@@ -123,7 +123,11 @@ def run(
         if not left_s:
             raise late
     began = time.monotonic()
-    notice = None if notice_s is None else (began + notice_s, f"waiting for {argv[0]}, {limit_s:g} s at most")
+    notice = (
+        None
+        if notice_s is None
+        else (began + notice_s, f"waiting for {_program(argv)}, {limit_s:g} s at most")
+    )
     try:
         given = None if stdin is None else stdin.encode("utf-8", "surrogateescape")
         process = subprocess.Popen(
@@ -273,11 +277,19 @@ def run_all(questions: Sequence[Sequence[str]], within: Deadline) -> tuple[Outco
 def _late(argv: Sequence[str], limit_s: float) -> ToolTimeoutError:
     words = one_line(shlex.join(argv), limit=_MOST_SHOWN)
     return ToolTimeoutError(
-        f"{argv[0]} did not answer within {limit_s:g} s",
+        f"{_program(argv)} did not answer within {limit_s:g} s",
         context=words,
         remedy="run the command by hand to see what it waits for; or allow more time: "
         f"export {TIMEOUT_VARIABLE}={max(60, round(4 * limit_s))}",
     )
+
+
+def _program(argv: Sequence[str]) -> str:
+    """The program that env(1) would start, or the first word."""
+    words = iter(argv)
+    if next(words) == "env":
+        return next((word for word in words if word[:1] != "-" and "=" not in word), "env")
+    return argv[0]
 
 
 def _flooded(argv: Sequence[str], most_bytes: int) -> ToolError:

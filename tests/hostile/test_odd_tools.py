@@ -98,6 +98,13 @@ def test_a_tool_that_does_not_answer_leaves_nothing(tmp_path: Path, fault: str) 
 
 
 @pytest.mark.usefixtures("clean")
+def test_the_tool_is_named_and_not_what_starts_it(tmp_path: Path) -> None:
+    program = tool(tmp_path, "hang")
+    with pytest.raises(ToolTimeoutError, match=f"^{program} did not answer"):
+        execute.run(["env", "-i", "PATH=/usr/bin:/bin", program, "x"], timeout_s=0.3)
+
+
+@pytest.mark.usefixtures("clean")
 def test_after_one_that_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
     execute.set_patience(0.3)
     deadline = execute.Deadline()

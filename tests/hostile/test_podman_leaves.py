@@ -6,11 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from builders import make_site
 from environments import Captured
 from tools import tool
 from watch import wait_until
 
 from bareboat import execute, registry
+from bareboat.engines import Container
+from bareboat.model import Command
 from bareboat.probe import probe
 from bareboat.probe.host import RealHost
 from bareboat.site_layer.local_run import run_here
@@ -49,12 +52,49 @@ def _ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_until(lambda: not any(each.startswith("conmon") for each in processes()), limit_s=3)
 
 
-def test_both_at_once_leave_nothing(store: Store) -> None:
+def test_both_at_once_leave_nothing(
+    store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME")
     before = processes(), folders()
     works = {facts.name for facts in probe(store).engines if facts.works}
     assert works >= set(ENGINES)
     assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
     assert folders() <= before[1]
+    assert list(home.rglob("*")) == []
+
+
+def test_what_the_user_made_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "scratch").mkdir()
+    images = tmp_path / ".local/share/containers/storage/overlay-images/images.json"
+    network = tmp_path / ".config/cni/net.d/mine.conflist"
+    with registry.engine("podman").leaving_nothing(RealHost(tmp_path / "scratch")):
+        for path in (images, network):
+            path.parent.mkdir(parents=True)
+            path.touch()
+    assert images.exists()
+    assert network.exists()
+
+
+def test_a_long_runtime_directory_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Podman would not see the end of its container."""
+    folder = tmp_path / ("x" * 60)
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    (tmp_path / "scratch").mkdir()
+    (facts,) = registry.engine("podman").probe(RealHost(tmp_path / "scratch"))
+    assert facts.works, facts.detail
+    assert list(folder.iterdir()) == []
+    site = make_site(engines=(facts,))
+    container = Container(flat="/tree", home="/home/ada")
+    said = str(registry.engine("podman").wrap(Command(argv=("true",), workdir="/"), container, site))
+    assert "XDG_RUNTIME_DIR" not in said
+    assert "XDG_DATA_HOME" in said
 
 
 def test_a_pause_process_of_the_users_own_is_left_alone(tmp_path: Path) -> None:

@@ -87,9 +87,10 @@ _RUN = RUN_VARIABLES[0]
 #: Variables that Podman and podman-hpc put into every container.
 _UNASKED = ("HOSTNAME", "PODMANHPC_MODULES_DIR")
 
+_RUNTIME_DIR = "XDG_RUNTIME_DIR"
 #: What Podman itself is given of the caller's environment, when it is set: where it keeps its state.
 _CALLERS = (
-    "XDG_RUNTIME_DIR",
+    _RUNTIME_DIR,
     "XDG_DATA_HOME",
     "XDG_CONFIG_HOME",
     "CONTAINERS_CONF",
@@ -102,8 +103,15 @@ _CALLERS = (
 #: Where Podman and podman-hpc keep what a user's containers share, when no XDG_RUNTIME_DIR says where.
 _STATE = ("/tmp/podman-run-{uid}", "/tmp/containers-user-{uid}", "/tmp/storage-run-{uid}", "/tmp/{uid}_hpc")
 
+#: What Podman makes below the runtime directory, the data directory and that of its settings.
+_RUNTIME_STATE = ("containers", "libpod", "crun", "runc")
+#: Podman 4.3.1 does not see the end of a container below a longer runtime directory (measured: with 40
+#: characters it waits for ever). Without one it takes a directory of its own in /tmp.
+_LONGEST_RUNTIME_DIR = 39
+
 #: Ends what Podman left behind: the process that holds the user's namespace, known by $1 in its environment.
-#: Then removes the directories after it, unless a Podman of the user's runs now.
+#: Then removes the directories after it, up to "", unless a Podman of the user's runs now, or they hold
+#: images, volumes, secrets or networks, which the user made meanwhile; and those after "", if they are empty.
 _CLEAN = r"""
 for path in $(grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null); do
   path=${path%/environ}
@@ -125,7 +133,14 @@ for ((tries = 0; tries < 50; tries++)); do # conmon has another Podman clean up
   sleep 0.02
 done
 running && exit
-rm -rf --one-file-system -- "$@"
+for path; do
+  [ -n "$path" ] || break
+  [ -n "$(find "$path" -xdev \( -name images.json -o -path '*/volumes/*' -o -path '*/secrets/*' \
+    -o -name '*.conf*' \) -print -quit 2>/dev/null)" ] || rm -rf --one-file-system -- "$path"
+  shift
+done
+[ $# -lt 2 ] || rmdir -- "${@:2}" 2>/dev/null
+true
 """
 
 #: Tried one after another: the site's own way first. crun refuses hybrid cgroups, which runc takes; without
@@ -181,7 +196,10 @@ def _try(
     name: str, host: Host, path: str, podman: str, ways: tuple[dict[str, str], ...], mark: str
 ) -> EngineFacts:
     facts = functools.partial(_facts, name)
-    outcome = host.run([podman, "--version"])
+    passed = [each for each in _CALLERS if each != _RUNTIME_DIR or _is_short(os.environ.get(each, ""))]
+    clean = ["env", "-i", f"PATH={_path(path)}", f"HOME={os.path.expanduser('~')}", f"USER={_user()}", mark,
+             *(f"{each}={os.environ[each]}" for each in passed if os.environ.get(each))]  # fmt: skip
+    outcome = host.run([*clean, podman, "--version"])
     version = re.search(r"(\d{1,5})\.(\d{1,5})\S{0,40}", outcome.stdout)
     if not outcome.ok or version is None:
         return facts(path, "", f"`podman --version` said: {outcome.stdout or outcome.stderr}".strip())
@@ -195,15 +213,12 @@ def _try(
         if Path("/", folder).is_dir():
             (image / folder).mkdir()
             mounts.append(_mount(Mount(source=os.path.realpath(f"/{folder}"), target=f"/{folder}")))
-    home = os.path.expanduser("~")
-    callers = [f"{each}={os.environ[each]}" for each in _CALLERS if os.environ.get(each)]
     if os.getuid() == 0:
         ways += tuple({**way, "ulimit": _ULIMIT_OF_ROOT} for way in ways)
     said = []
     for way in ways:
         outcome = host.run(
-            ["env", "-i", f"PATH={_path(path)}", f"HOME={home}", f"USER={_user()}", mark, *callers, path,
-             *_options(way, os.getuid()), _tmpfs("/run"), *mounts, str(image),
+            [*clean, path, *_options(way, os.getuid()), _tmpfs("/run"), *mounts, str(image),
              "/bin/sh", "-c", _TRIAL]
         )  # fmt: skip
         seen, _, groups = outcome.stdout.partition("\n")
@@ -211,6 +226,8 @@ def _try(
             settings = {**way, **{path: "host" for path in HOST_FILES if os.path.exists(path)}}
             if len(groups.split()) < len(os.getgroups()):
                 settings["groups"] = "lost"
+            if _RUNTIME_DIR not in passed:
+                settings["runtime directory"] = "Podman's own"
             if Path("/sys/fs/cgroup/cgroup.controllers").exists():
                 settings["cgroups"] = "v2"
             named = " ".join(f"--{option} {value}" for option, value in way.items())
@@ -239,11 +256,29 @@ def leaving_nothing(host: Host) -> Iterator[str]:
     """What Podman makes for itself inside is removed, and processes that it leaves behind are killed if they
     have the given assignment in their environment."""
     mark = f"{HELPER_VARIABLE}=probe-{uuid.uuid4()}"
-    new = host.absent([each.format(uid=os.getuid()) for each in _STATE])
+    trees, above = _state()
+    new, new_above = host.absent(trees), host.absent(above)
     try:
         yield mark
     finally:
-        host.run(["bash", "-c", _CLEAN, "bash", mark, *new])
+        host.run(["bash", "-c", _CLEAN, "bash", mark, *new, "", *new_above])
+
+
+def _state() -> tuple[list[str], list[str]]:
+    """Where Podman keeps its own files, and the directories above that it makes for them, inner first."""
+    home = os.path.expanduser("~")
+    data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    trees = [each.format(uid=os.getuid()) for each in _STATE]
+    if _is_short(runtime := os.environ.get(_RUNTIME_DIR, "")) and runtime:
+        trees += [f"{runtime}/{name}" for name in _RUNTIME_STATE]
+    # Of its settings only what CNI's lock needs: a file of the user's there is none of these.
+    trees += [f"{data}/containers", f"{settings}/cni"]
+    return trees, [data, os.path.dirname(data), settings]
+
+
+def _is_short(runtime_dir: str) -> bool:
+    return len(os.fsencode(runtime_dir)) <= _LONGEST_RUNTIME_DIR
 
 
 def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") -> EngineFacts:
@@ -275,7 +310,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # the command gets it itself, and Podman waits for its end.
     words: list[Word] = ["env", "-i", "-S", sealed.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
-    words += [WhenSet(each, (Joined((f"{each}=", Variable(each))),)) for each in _CALLERS]
+    callers = [each for each in _CALLERS if each != _RUNTIME_DIR or "runtime directory" not in facts.settings]
+    words += [WhenSet(each, (Joined((f"{each}=", Variable(each))),)) for each in callers]
     words.append(WhenSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
     # Where the probe found no limits to be needed, the caller's are named.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]

@@ -25,9 +25,6 @@ RIGHT = {
 #: What an invocation may leave: a pattern of the paths, and the reason.
 MAY_STAY = {
     r"store/programs\b": "bwrap for compute nodes, copied once for all jobs",
-    r"home/\.config( is|/cni)": "Podman's state, which its first command makes",
-    r"home/\.local( is|/share( is|/containers\b))": "the same",
-    r"runtime/(containers|crun|libpod|runc)\b": "the same",
     r"store/(flat|roots)\b": "an image's tree with a job's mount points, made once",
 }
 

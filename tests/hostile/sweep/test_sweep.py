@@ -25,7 +25,7 @@ PLACES = [name for name, each in SURROUNDINGS.items() if not each.tool and name 
 
 @contextlib.contextmanager
 def _started(count: int, wrapper: str = "plain") -> Iterator[Workers]:
-    """Workers below a directory with a short path: Podman's probe is slow below a long one."""
+    """Workers below a directory with a short path."""
     with tempfile.TemporaryDirectory(prefix="s-", ignore_cleanup_errors=True) as folder:
         made = Workers(Path(folder), count, wrapper=wrapper)
         try:
