@@ -83,6 +83,18 @@ def test_token_service(fake: FakeRegistry, capsys: pytest.CaptureFixture[str], w
     refused(capsys, "image", "pull", f"{fake.address}/team/digits:latest")
 
 
+def test_mirrors_share_the_time_for_the_first_answer(
+    fake: FakeRegistry, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = ",".join(f"{fake.address}={fake.url}/m{number}" for number in range(8))
+    monkeypatch.setenv("BAREBOAT_MIRRORS", places)
+    fake.when("/v2/m", stall_after(0))
+    assert main(["image", "pull", f"{fake.address}/team/digits:latest", "--store", "first"]) == 0
+    assert capsys.readouterr().err.count("does not serve") == 8
+    fake.when("/v2/", stall_after(0))
+    refused(capsys, "image", "pull", f"{fake.address}/team/digits:latest")
+
+
 def pushed(capsys: pytest.CaptureFixture[str], fake: FakeRegistry) -> str:
     assert main(["image", "pull", f"{fake.address}/team/digits:latest", "--store", "store"]) == 0
     return refused(capsys, "image", "push", f"{fake.address}/team/digits:latest", f"{fake.address}/team/x:1")

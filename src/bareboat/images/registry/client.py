@@ -75,6 +75,7 @@ class RegistrySource:
         self._places = places
         self._transport = transport
         self._useless: set[Endpoint] = set()
+        self._answered = False
         self._manifests: set[str] = set()
         self._configs: set[str] = set()
 
@@ -167,12 +168,18 @@ class RegistrySource:
     def _first(self, ask: Callable[[Endpoint], T]) -> T:
         """The first answer: of the mirrors in their order, of the registry itself at last."""
         *mirrors, own = self._useful()
-        for mirror in mirrors:
-            try:
-                return ask(mirror)
-            except ImageError as error:
-                self._give_up(mirror, error)
-        return ask(own)
+        if not self._answered:  # silent ones hold a pull no longer than a single one would
+            self._transport.share(len(mirrors) + 1)
+        try:
+            for mirror in mirrors:
+                try:
+                    return ask(mirror)
+                except ImageError as error:
+                    self._give_up(mirror, error)
+            return ask(own)
+        finally:
+            self._answered = True
+            self._transport.share(1)
 
     # -- documents ---------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Source: RFC 9112 (HTTP/1.1), https://www.rfc-editor.org/rfc/rfc9112
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import http.client
 import logging
 import select
@@ -180,7 +181,7 @@ class _Connection:
         self.url = url
         self.used = False
         self.sock: socket.socket | None = None
-        self._options = options
+        self.options = options
         self._proxy = proxy.choose(url, options.environment)
         host, port = (self._proxy.host, self._proxy.port) if self._proxy else (url.host, url.port)
         timeout_s = options.connect_timeout_s
@@ -209,10 +210,10 @@ class _Connection:
         return {"Proxy-Authorization": known} if known else {}
 
     def connect(self) -> None:
-        with self._within(2 * self._options.connect_timeout_s):
+        with self._within(2 * self.options.connect_timeout_s):
             self.raw.connect()
         self.sock = self.raw.sock  # http.client forgets it when the server will close
-        self.sock.settimeout(self._options.read_timeout_s)
+        self.sock.settimeout(self.options.read_timeout_s)
 
     def _open(self, address: tuple[str, int], timeout_s: float, _source: object) -> socket.socket:
         """A socket to the first address of a host that answers; the time is for all of them together."""
@@ -288,10 +289,10 @@ class _Connection:
         except (BrokenPipeError, ConnectionResetError):
             # A server that refuses a body answers before it has read it all, and closes: hear its reason.
             with contextlib.suppress(OSError, http.client.HTTPException):
-                return self._hear(self._options.read_timeout_s)
+                return self._hear(self.options.read_timeout_s)
             raise
         size = 0 if body is None or isinstance(body, bytes) else int(headers.get("Content-Length", 0))
-        return self._hear(self._options.read_timeout_s * min(1 + size / _STORED_BYTES, _STORING))
+        return self._hear(self.options.read_timeout_s * min(1 + size / _STORED_BYTES, _STORING))
 
     def _hear(self, limit_s: float) -> http.client.HTTPResponse:
         """Read the head of the answer."""
@@ -300,7 +301,7 @@ class _Connection:
         connected.settimeout(limit_s)
         with self._within(2 * limit_s):
             answer = self.raw.getresponse()
-        connected.settimeout(self._options.read_timeout_s)
+        connected.settimeout(self.options.read_timeout_s)
         return answer
 
 
@@ -308,7 +309,7 @@ class Transport:
     """All connections of one pull or push; any number of threads may use it."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options = self._given = options
         self._lock = threading.Lock()
         self._idle: dict[str, list[_Connection]] = {}
         self._busy: set[_Connection] = set()
@@ -316,6 +317,14 @@ class Transport:
         self._secrets: set[str] = set()
         self._reached: set[str] = set()
         self._closed = threading.Event()
+
+    def share(self, places: int) -> None:
+        """From now on so many places have together the time that one has to answer."""
+        self.options = dataclasses.replace(
+            self._given,
+            connect_timeout_s=self._given.connect_timeout_s / places,
+            read_timeout_s=self._given.read_timeout_s / places,
+        )
 
     def send(self, method: str, url: Url, headers: Mapping[str, str], body: Body = None) -> Response:
         """Send one request and read the head of its answer. Raises Broken, ImageError, UsageError."""
@@ -416,6 +425,7 @@ class Transport:
                     self._busy.add(connection)
                 return connection
             if not connection.stale():
+                connection.options = self.options
                 return connection
             self.drop(connection)
 
