@@ -52,6 +52,14 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("image push --plan-http a b",
          "bareboat image push has no flag --plan-http; did you mean --plain-http?",
          "bareboat image push --help"),
+        ("run --nodes 2 a.toml", "bareboat run has no flag --nodes; it is a key of the job file",
+         "write in the job file: nodes = 2   # below [topology]"),
+        ("submit --ntasks-per-node=4 a.toml", "bareboat submit has no flag --ntasks-per-node",
+         "write in the job file: ranks_per_node = 4   # below [topology]"),
+        ("submit --time 01:00:00 a.toml", "bareboat submit has no flag --time",
+         "write in the job file: walltime_s = 3600"),
+        ("image ls --nodes 2", "bareboat image ls has no flag --nodes", "bareboat image ls --help"),
+        ("run --noses 2 a.toml", "bareboat run has no flag --noses", "bareboat run --help"),
         ("rnu a.toml", "bareboat has no verb 'rnu'; did you mean 'run'?", "bareboat run --help"),
         ("image pul x", "bareboat image has no action 'pul'; did you mean 'pull'?",
          "bareboat image pull --help"),
@@ -93,6 +101,31 @@ def test_mistake(
     lines = refused(capsys, first, *rest)
     assert message in lines[0]
     assert lines[-1].startswith(f"  try: {remedy}")
+
+
+@pytest.mark.parametrize(
+    ("first", "mode", "said", "starts"),
+    [
+        ("#!/venv/bin/python3", 0o755, "is a Python script", "./http"),
+        ("#!/usr/bin/env -S python3 -u", 0o644, "is a Python script", "python3 http"),
+        ("#!/bin/sh", 0o755, "is a script", "./http"),
+        ("#! /usr/bin/perl", 0o644, "is a script", "perl http"),
+        ("\x7fELF\x02", 0o755, "is a program", "./http"),
+    ],
+)
+def test_a_program_without_a_suffix_is_told_by_its_first_line(
+    capsys: pytest.CaptureFixture[str], first: str, mode: int, said: str, starts: str
+) -> None:
+    Path("http").write_text(f"{first}\nimport sys\n")
+    Path("http").chmod(mode)
+    lines = refused(capsys, "run", "--engine", "native", "http", "-x")
+    assert f"http {said}, not a job file" in lines[0]
+    assert lines[-1] == f"  try: bareboat run --engine native -- {starts} -x"
+
+
+def test_a_job_file_may_start_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job").write_text("#!/usr/bin/env -S bareboat plan\nnodes = 2\n")
+    assert "unknown key 'nodes'" in refused(capsys, "plan", "job")[0]
 
 
 def test_file_in_the_place_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:

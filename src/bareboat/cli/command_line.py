@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat import ranges
@@ -28,6 +28,9 @@ _MISTAKES = (
     (r"the following arguments are required: (?P<flag>.+)", "missing argument: {flag}", "{example}"),
     (r"one of the arguments (?P<flag>.+) is required", "missing argument: one of {flag}", "{example}"),
 )  # fmt: skip
+
+
+_LONGEST_FIRST_LINE = 1000
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,9 +83,12 @@ class Parser(argparse.ArgumentParser):
             remedy=f"{self.prog} {near} --help" if near else f"{self.prog} --help",
         )
 
+    def _takes_a_job(self) -> bool:
+        return any("-- COMMAND" in str(action.metavar) for action in self._actions)
+
     def _check_command(self, words: list[str]) -> None:
         """Raise UsageError for a command without `--` before it, such as `bareboat run train.py`."""
-        if not any("-- COMMAND" in str(action.metavar) for action in self._actions):
+        if not self._takes_a_job():
             return
         at = 0
         while at < len(words) and words[at].startswith("-"):
@@ -90,19 +96,27 @@ class Parser(argparse.ArgumentParser):
             at += 1 if action is None or action.nargs == 0 else 2
         what = _not_a_job(words[at]) if at < len(words) else None
         if what is not None:
-            program = ["python"] if words[at].endswith(".py") else []
-            meant = shlex.join([*self.prog.split(), *words[:at], "--", *program, *words[at:]])
-            raise UsageError(f"{words[at]} {what}, not a job file", remedy=meant[:1000])
+            said, program = what
+            meant = shlex.join([*self.prog.split(), *words[:at], "--", *program, *words[at + 1 :]])
+            raise UsageError(f"{words[at]} {said}, not a job file", remedy=meant[:1000])
 
-    def _check_flags(self, words: Iterable[str]) -> None:
-        for word in words:
+    def _check_flags(self, words: Sequence[str]) -> None:
+        for at, word in enumerate(words):
             if not re.match(r"--?[^-\d]", word):
                 continue
             flag = word.partition("=")[0] if word.startswith("--") else word[:2]
             if flag not in self._option_string_actions:
-                near = nearest(flag, self._option_string_actions)
+                following = words[at + 1] if at + 1 < len(words) else ""
+                value = word.partition("=")[2] or ("" if following.startswith("-") else following)
+                meant = _as_key(flag, value) if self._takes_a_job() else None
+                if meant is not None:
+                    raise UsageError(
+                        f"{self.prog} has no flag {flag}; it is a key of the job file", remedy=meant
+                    )
+                known = {name.lstrip("-"): name for name in self._option_string_actions}  # dashes are alike
+                near = nearest(flag.lstrip("-"), known)
                 raise UsageError(
-                    f"{self.prog} has no flag {flag}" + (f"; did you mean {near}?" if near else ""),
+                    f"{self.prog} has no flag {flag}" + (f"; did you mean {known[near]}?" if near else ""),
                     remedy=f"{self.prog} --help",
                 )
 
@@ -132,16 +146,67 @@ def check_empty(argv: Sequence[str]) -> None:
         )
 
 
-def _not_a_job(word: str) -> str | None:
-    """What the argument is instead of a job file; None where it may be a job file."""
-    if word.endswith(".py"):
-        return "is a Python script"
-    if word.endswith(".sh"):
-        return "is a shell script"
-    if word.endswith(".toml") or os.path.lexists(word):
+#: What other tools call it -> the job file's key.
+_ALIASES = {
+    "N": "nodes", "ntasks_per_node": "ranks_per_node", "ppn": "ranks_per_node",
+    "cpus_per_task": "cpus_per_rank", "gpus_per_task": "gpus_per_rank", "time": "walltime_s",
+    "mem": "mem_per_node_bytes",
+}  # fmt: skip
+_IN_SECONDS_OR_BYTES = ("walltime_s", "mem_per_node_bytes")
+
+
+def _as_key(flag: str, value: str) -> str | None:
+    """How the job file says what the flag asks for; None where it has no such key."""
+    from bareboat.model import Scheduling, Topology  # here, because every start imports this module
+
+    asked = flag.lstrip("-").replace("-", "_")
+    name = _ALIASES.get(asked, asked)
+    tables = {"topology": Topology.__struct_fields__, "scheduling": Scheduling.__struct_fields__}
+    table = next((table for table, keys in tables.items() if name in keys), "")
+    if not table and name != "walltime_s":
         return None
+    is_number = re.fullmatch(r"[0-9]{1,18}", value) and (asked == name or name not in _IN_SECONDS_OR_BYTES)
+    shown = (
+        value if is_number else {"walltime_s": "3600", "mem_per_node_bytes": "64_000_000_000"}.get(name, "…")
+    )
+    return f"write in the job file: {name} = {shown}" + (f"   # below [{table}]" if table else "")
+
+
+def _not_a_job(word: str) -> tuple[str, list[str]] | None:
+    """What the argument is instead of a job file, and the command that starts it; None if it may be one."""
+    if word.endswith(".py"):
+        return "is a Python script", ["python", word]
+    if word.endswith(".sh"):
+        return "is a shell script", [word]
+    if word.endswith(".toml"):
+        return None
+    if os.path.lexists(word):
+        return _as_program(word)
     import shutil
 
     if re.fullmatch(r"python[0-9.]*|torchrun|mpirun|mpiexec|srun|bash|sh", word):
-        return "is a program"
-    return "is a program" if "/" not in word and shutil.which(word) else None
+        return "is a program", [word]
+    return ("is a program", [word]) if "/" not in word and shutil.which(word) else None
+
+
+def _as_program(path: str) -> tuple[str, list[str]] | None:
+    """The same of a file, by its first bytes."""
+    if not os.path.isfile(path):  # the other end of a pipe may be silent
+        return None
+    try:
+        with open(path, "rb") as stream:
+            first = os.fsdecode(stream.readline(_LONGEST_FIRST_LINE))
+    except OSError:
+        return None
+    starts = [path if "/" in path else f"./{path}"]
+    if first.startswith("\x7fELF"):
+        return "is a program", starts
+    words = first.removeprefix("#!").split()
+    if not first.startswith("#!") or not words or "bareboat" in first:  # a job file that starts itself
+        return None
+    is_found = words[0].endswith("/env")
+    name = next((word for word in words[1:] if word[:1] != "-"), "sh") if is_found else words[0]
+    program = os.path.basename(name)
+    if not os.access(path, os.X_OK):
+        starts = [program, path]
+    return f"is a {'Python ' * program.startswith('python')}script", starts
