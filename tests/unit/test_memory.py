@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import make_image, make_job, make_site
 
+from bareboat import registry
 from bareboat.model import Decision, DefaultMemory, Partition, SchedulerFacts, Scheduling, Topology
 from bareboat.plan.memory import choose_memory
 from bareboat.schedulers import gridengine, lsf, pbs, slurm
@@ -16,16 +17,18 @@ def told(
     default: DefaultMemory | None, *, frameworks: tuple[str, ...] = (), scheduler: str = "slurm",
     cluster: DefaultMemory | None = None, exclusive: bool = False, asked: int | None = None,
     options: tuple[str, ...] = (),
-) -> tuple[list[Decision], tuple[str, ...]]:  # fmt: skip
+) -> tuple[tuple[Decision, ...], tuple[str, ...]]:  # fmt: skip
     partition = Partition(name="main", default=True, cpus_per_node=64, default_memory=default)
     facts = SchedulerFacts(name=scheduler, version="1", partitions=(partition,), default_memory=cluster)
     job = make_job(
         scheduler=scheduler, topology=Topology(nodes=2, ranks_per_node=4, cpus_per_rank=2),
         scheduling=Scheduling(mem_per_node_bytes=asked, exclusive=exclusive, options=options),
     )  # fmt: skip
-    decisions: list[Decision] = []
     image = make_image(frameworks=dict.fromkeys(frameworks, "1"))
-    return decisions, choose_memory(job, image, make_site(schedulers=(facts,)), scheduler, decisions)
+    warnings, decisions = choose_memory(
+        job, image, make_site(schedulers=(facts,)), registry.scheduler(scheduler)
+    )
+    return decisions, warnings
 
 
 def memory(per: str, size: int, *, virtual: bool = False) -> DefaultMemory:
@@ -43,13 +46,13 @@ def test_a_rank_s_share(per: str, each: str) -> None:
 
 
 def test_what_counts_before_what() -> None:
-    assert told(None) == ([], ())
+    assert told(None) == ((), ())
     assert told(memory("cpu", GB), cluster=memory("cpu", 9 * GB))[0][0].choice == "2.0 GB for each rank"
     assert told(None, cluster=memory("cpu", 9 * GB))[0][0].choice == "18.0 GB for each rank"
     assert told(memory("cpu", GB), exclusive=True)[0][0].choice == "16.0 GB for each rank"
-    assert told(memory("cpu", GB), asked=12 * GB) == ([], ())
+    assert told(memory("cpu", GB), asked=12 * GB) == ((), ())
     # Options of the user's own decide, and are not read.
-    assert told(memory("cpu", GB), options=("--mem-per-cpu=4G",)) == ([], ())
+    assert told(memory("cpu", GB), options=("--mem-per-cpu=4G",)) == ((), ())
 
 
 def test_a_framework_that_needs_more_is_warned_of() -> None:

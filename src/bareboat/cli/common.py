@@ -9,10 +9,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bareboat import digests
+from bareboat import digests, registry
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.errors import ImageError, StoreError, UsageError
+from bareboat.model import Plan
 
 if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
     from bareboat.config import Settings
@@ -200,7 +201,6 @@ def _over(context: Context, name: str, value: str | None) -> str | None:
     setting = context.settings.settings[name]
     if not setting.value or (value is not None and not setting.source.startswith(("flag", "environment"))):
         return value
-    from bareboat import registry
     from bareboat.config import placed
 
     found: str = setting.value

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bareboat import digests
+from bareboat import digests, registry
 from bareboat.cli import console
 from bareboat.cli.common import (
     SCHEDULING,
@@ -109,7 +109,6 @@ def _compare(context: Context, login: Site) -> int:
     """Print the login node and a compute node side by side; 0 when jobs can run on the compute node."""
     import msgspec
 
-    from bareboat import registry
     from bareboat.errors import PlanError
     from bareboat.model import Job, Scheduling
     from bareboat.probe import compute

@@ -6,11 +6,12 @@ What can be known to fail fails here, with the reason and the command that mends
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from bareboat import architectures, registry
+from bareboat import architectures, registry, schedulers
 from bareboat.engines import ENV, Enclosure, Engine
 from bareboat.errors import PlanError
 from bareboat.files.kinds import IN_MEMORY, common_name
@@ -31,7 +32,7 @@ from bareboat.mpi.proven import Proven
 from bareboat.plan import frameworks, sweep
 from bareboat.plan.container import lies_under, make_container, mount_points, own_points, places, requirements
 from bareboat.plan.delivery import archive_needed, at_run_time, choose_delivery
-from bareboat.plan.engine import choose_engine
+from bareboat.plan.engine import choose_engine, of_the_engine
 from bareboat.plan.environment import check_size, is_own, settle
 from bareboat.plan.fabric import choose_fabric
 from bareboat.plan.gpus import choose_driver
@@ -41,10 +42,10 @@ from bareboat.plan.launcher import choose_launcher, choose_world, compose
 from bareboat.plan.memory import choose_memory
 from bareboat.plan.process import choose_process
 from bareboat.plan.program import check_program, check_starters
-from bareboat.plan.scheduler import choose_scheduler, tell_topology
+from bareboat.plan.scheduler import choose_scheduler, topology_decision
 from bareboat.plan.warnings import image_warnings, site_warnings
 from bareboat.plan.watchdog import choose_watchdog
-from bareboat.schedulers import starts_by
+from bareboat.schedulers import Scheduler
 
 #: What `attach` opens: bash where the image has it.
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
@@ -108,31 +109,56 @@ def _plan(
     proofs: tuple[Proven, ...],
     program: Executable | None,
 ) -> Plan:
-    decisions: list[Decision] = []
-    scheduler = choose_scheduler(job, site, decisions)
+    scheduler, about_scheduler = choose_scheduler(job, site)
     runs_on = node or site
     _refuse_unseen(job, site, runs_on)
     _refuse_in_memory(job, site, node, at_once=scheduler.AT_ONCE)
     if image is not None and job.engine != "native":
         _refuse_architecture(job, image, runs_on)
-    tell_topology(job, runs_on, decisions)
-    memory = choose_memory(job, image, site, scheduler.NAME, decisions)
-    sweep.tell(job, site, scheduler, decisions)
+    memory, about_memory = choose_memory(job, image, site, scheduler)
+    decisions = [
+        about_scheduler,
+        topology_decision(job, runs_on),
+        *about_memory,
+        *sweep.decisions(job, site, scheduler),
+    ]
     if image is not None and image.site_layer is not None and job.engine != "native":
         from bareboat.plan import site_layer  # few jobs have one
 
         site_layer.check_image(job, image)
         decisions += site_layer.decisions(image)
+    warnings = (*scheduler.warnings(job, site), *memory)
+    about_engine, made = choose_engine(
+        job,
+        image,
+        runs_on,
+        lambda engine, enclosure: _under(
+            engine, enclosure, job, image, rootfs, site, node, scheduler, warnings, proofs, program
+        ),
+    )
+    return msgspec.structs.replace(made, decisions=(*decisions, about_engine, *made.decisions))
 
-    def attempt(engine: Engine, enclosure: Enclosure) -> None:
+
+def _under(
+    engine: Engine,
+    enclosure: Enclosure,
+    job: Job,
+    image: Image | None,
+    rootfs: Rootfs | None,
+    site: Site,
+    node: Site | None,
+    scheduler: Scheduler,
+    warnings: tuple[str, ...],
+    proofs: tuple[Proven, ...],
+    program: Executable | None,
+) -> Plan:
+    """The plan with this engine, and the decisions that follow from it. Raises Unfit where another engine
+    might do, PlanError where none can."""
+    runs_on = node or site
+    with of_the_engine():
         check_starters(program, engine)
-        process = choose_process(job, image, runs_on, engine, [])
-        gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, [])
-        container = make_container(job, image, rootfs, runs_on, engine, enclosure, gpu, [])
-        enclosure.wrap(Command(argv=process.argv, workdir=process.workdir), container)
-
-    engine, enclosure = choose_engine(job, image, runs_on, decisions, attempt)
-    process = choose_process(job, image, runs_on, engine, decisions)
+        process, about_process = choose_process(job, image, runs_on, engine)
+        gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler)
     check_size(job, image if engine.CONTAINS else None, process.argv)
     # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
     resolved = msgspec.structs.replace(job, command=process.argv)
@@ -143,24 +169,23 @@ def _plan(
         engine=engine.NAME,
         contains=engine.CONTAINS,
         at_once=scheduler.AT_ONCE,
-        direct=starts_by(scheduler),
+        direct=schedulers.starts_by(scheduler),
         image=image,
         python=(image.python if image is not None else None) or "python3",
         mpi_plugins=facts.mpi_plugins if facts is not None else (),
         proofs=proofs,
     )
-    launcher, launch = choose_launcher(resolved, around, decisions)
-    gpu = choose_driver(job, image, rootfs, runs_on, engine, scheduler, decisions)
-    starts_warnings: list[str] = []
-    executable = check_program(job, program, engine, gpu, scheduler, starts_warnings)
-    bound = bind(launch.host_mpi, rootfs, decisions)
-    container = make_container(job, image, rootfs, runs_on, engine, enclosure, gpu, decisions, bound)
-    guard = choose_guard(job, engine, runs_on, decisions)
-    py_spy = choose_watchdog(job, site, decisions)
-    settled = settle(resolved, launch.passed, launcher.NAME, decisions)
-    fabric = choose_fabric(
-        resolved, image, runs_on, enclosure, launcher, container, decisions, host_mpi=launch.host_mpi
-    )
+    launcher, launch, about_launcher = choose_launcher(resolved, around)
+    executable, starts_warnings = check_program(job, program, engine, gpu, scheduler)
+    bound, about_mpi = bind(launch.host_mpi, rootfs)
+    with of_the_engine():
+        container, about_container = make_container(
+            job, image, rootfs, runs_on, engine, enclosure, gpu, bound
+        )
+    guard, about_guard = choose_guard(job, engine, runs_on)
+    py_spy, about_watchdog = choose_watchdog(job, site)
+    settled = settle(resolved, launch.passed, launcher.NAME)
+    fabric = choose_fabric(resolved, image, runs_on, enclosure, launcher, container, host_mpi=launch.host_mpi)
     container = dataclasses.replace(
         container,
         by_env=program is not None and not program.known and ENV not in program.lacks,
@@ -175,44 +200,38 @@ def _plan(
     )
     # Beside the job, not in it: to its launcher it must stay the job that was judged.
     alone = by_mpi.singleton(image) if engine.CONTAINS and rung(launcher) is None else ()
-    decisions += [
+    about_settings = [
         Decision(subject="MPI singleton", choice=f"{each.name}={each.value}", reason=each.reason)
         for each in alone
     ]
     settings = {each.name: each.value or "" for each in alone}
     on_cpus = gpu.driver is None and (engine.CONTAINS or not runs_on.gpus)
     for decision, values in frameworks.settings(job, image, on_cpus=on_cpus):
-        decisions.append(decision)
+        about_settings.append(decision)
         settings |= values
     settings |= fabric.environment
-    command = compose(resolved, process, image, engine, enclosure, launch, container, gpu, settings)
-    proof = None
-    if launch.proof is not None:
-        proved = dataclasses.replace(process, argv=launch.proof, own=0)
-        proof = compose(resolved, proved, image, engine, enclosure, launch, container, gpu, settings)
-    shell: Command | msgspec.UnsetType = msgspec.UNSET
+
+    def composed(
+        words: tuple[str, ...], launch: Launch = launch, *, own: int = 0, more: Iterable[str] = ()
+    ) -> Command:
+        workload = dataclasses.replace(process, argv=words, own=own)
+        shown = dataclasses.replace(container, passed=(*container.passed, *more))
+        return compose(resolved, workload, image, engine, enclosure, launch, shown, gpu, settings)
+
+    with of_the_engine():
+        command = composed(process.argv, own=process.own)
+    proof = None if launch.proof is None else composed(launch.proof)
+    shell: Command | UnsetType = UNSET
     if not scheduler.AT_ONCE:
-        open_shell = dataclasses.replace(process, argv=_SHELL, own=0)
         named = [name for name in _TERMINAL if name not in job.environment]
-        around_shell = dataclasses.replace(container, passed=(*container.passed, *named))
-        shell = compose(
-            resolved,
-            open_shell,
-            image,
-            engine,
-            enclosure,
-            _NO_LAUNCHER,
-            around_shell,
-            gpu,
-            settings,
-        )
-    delivery = choose_delivery(
-        job, image, rootfs, container, runs_on, scheduler, command, decisions, relinked=enclosure.relinked
+        shell = composed(_SHELL, _NO_LAUNCHER, more=named)
+    delivery, about_delivery = choose_delivery(
+        job, image, rootfs, container, runs_on, scheduler, command, relinked=enclosure.relinked
     )
-    if delivery is not msgspec.UNSET:
+    if delivery is not UNSET:
         command = at_run_time(command, delivery.shared)
         proof = None if proof is None else at_run_time(proof, delivery.shared)
-    watches_world = choose_world(job, launcher, decisions)
+    about_world = choose_world(job, launcher)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
@@ -220,10 +239,22 @@ def _plan(
         launcher=launcher.NAME,
         scheduler=scheduler.NAME,
         command=command,
-        decisions=tuple(decisions),
+        decisions=(
+            *about_process,
+            about_launcher,
+            *gpu.decisions,
+            *about_mpi,
+            *about_container,
+            *about_guard,
+            *about_watchdog,
+            *settled.decisions,
+            *fabric.decisions,
+            *about_settings,
+            *about_delivery,
+            *about_world,
+        ),
         warnings=(
-            *scheduler.warnings(job, site),
-            *memory,
+            *warnings,
             *gpu.warnings,
             *_not_seen(scheduler.AT_ONCE, node),
             *site_warnings(job, image, runs_on),
@@ -245,7 +276,7 @@ def _plan(
         mount_points=(*mount_points(container, all_places=enclosure.mount_points), *places(container)),
         own_points=own_points(container) if enclosure.mount_points else (),
         keeps_output=launcher.KEEPS_OUTPUT,
-        secret=True if SECRET in launch.passed.names else msgspec.UNSET,
+        secret=True if SECRET in launch.passed.names else UNSET,
         start=launcher.START,
         program=launch.program,
         proof=proof,
@@ -257,7 +288,7 @@ def _plan(
         notes=(launch.note,) if launch.note else (),
         delivery=delivery,
         py_spy=py_spy,
-        watches_world=True if watches_world else UNSET,
+        watches_world=True if about_world else UNSET,
         fabric=UNSET if fabric.watch is None else fabric.watch,
     )
 

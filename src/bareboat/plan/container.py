@@ -42,15 +42,14 @@ def make_container(
     engine: Engine,
     enclosure: Enclosure,
     gpu: Gpu,
-    decisions: list[Decision],
     bound: tuple[Mount, ...] = (),
-) -> Container:
+) -> tuple[Container, tuple[Decision, ...]]:
     """`bound`: what is mounted of the host's MPI."""
     if not engine.CONTAINS or image is None:
-        return Container(home=site.home, passed=gpu.passed)
+        return Container(home=site.home, passed=gpu.passed), ()
     if rootfs is None:  # an environment that is only described: nobody runs this plan
         flat = None if job.writable else "/not-captured"
-        return Container(flat=flat, scratch=_SCRATCH, home=site.home)
+        return Container(flat=flat, scratch=_SCRATCH, home=site.home), ()
     if enclosure.relinked:
         rootfs = msgspec.structs.replace(rootfs, flat=rootfs.relinked)
     if job.writable:
@@ -79,8 +78,10 @@ def make_container(
     seen_through: tuple[str, ...] = ()
     if not job.writable and engine.STACKS and enclosure.overlay:
         seen_through = _seen_through(rootfs, scratch, covered)
-    decisions.append(_root_decision(job, image, engine, enclosure, scratch, seen_through, why_packed))
-    decisions += environments
+    decisions = [
+        _root_decision(job, image, engine, enclosure, scratch, seen_through, why_packed),
+        *environments,
+    ]
     if not job.writable and not seen_through:
         kept, left = _kept_in_scratch(
             rootfs, root, scratch, asked, covered, can_mount=_mountable(engine, kind)
@@ -92,13 +93,14 @@ def make_container(
     if job.workdir is None and _is_hidden(folder, scratch, seen_through, mounts):
         mounts.append(Mount(source=root + folder, target=folder))
     mounts += (*gpu.mounts, *bound)
-    mounts += store_guard.guards(mounts, rootfs, engine, decisions)
+    guards, about_store = store_guard.guards(mounts, rootfs, engine)
+    mounts += guards
     joined = None if job.writable or kind is not None else rootfs.joined
     if joined is not None:
         mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound]
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
-    return Container(
+    container = Container(
         layers=tuple(rootfs.layers.values()) if job.writable else (),
         flat=root if not job.writable and kind is None else None,
         joined=None if joined is None else joined.path,
@@ -112,6 +114,7 @@ def make_container(
         driver=gpu.driver,
         passed=gpu.passed,
     )
+    return container, (*decisions, *about_store)
 
 
 def _root_decision(

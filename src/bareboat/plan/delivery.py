@@ -48,10 +48,9 @@ def choose_delivery(
     site: Site,
     scheduler: Scheduler,
     command: Command,
-    decisions: list[Decision],
     *,
     relinked: bool,
-) -> Delivery | UnsetType:
+) -> tuple[Delivery | UnsetType, tuple[Decision, ...]]:
     """What is brought to the nodes; UNSET: nothing. `site`: a machine that the ranks run on, as far as known.
     `command`: what runs there, as planned so far.
 
@@ -60,11 +59,10 @@ def choose_delivery(
     asked = job.delivery is not UNSET and job.delivery != "auto"
     scratch = _SCRATCH if job.node_scratch is UNSET else job.node_scratch
     if image is None or rootfs is None or (container.root is None and not container.layers):
-        return UNSET  # no image, or not yet
+        return UNSET, ()  # no image, or not yet
 
-    def shared(reason: str) -> UnsetType:
-        decisions.append(Decision(subject="delivery", choice="shared: ranks read the store", reason=reason))
-        return UNSET
+    def shared(reason: str) -> tuple[UnsetType, tuple[Decision, ...]]:
+        return UNSET, (Decision(subject="delivery", choice="shared: ranks read the store", reason=reason),)
 
     if job.delivery == "shared":
         return shared("asked for")
@@ -72,7 +70,7 @@ def choose_delivery(
     kind = common_name(store.kind) if store is not None else "unknown"
     networked = is_networked(kind)
     if not asked and (scheduler.AT_ONCE or not networked):
-        return UNSET  # as it always was: nothing was asked, and nothing is to be decided
+        return UNSET, ()  # as it always was: nothing was asked, and nothing is to be decided
     if scheduler.AT_ONCE:
         return shared("this machine runs the job at once, beside its store")
     if not asked and job.topology.nodes == 1:
@@ -101,27 +99,26 @@ def choose_delivery(
     reason = "asked for"
     if job.delivery != "node":
         reason = f"the store is on {kind}, which {job.topology.nodes} nodes would read at once"
-    decisions.append(
-        Decision(
-            subject="delivery",
-            choice=f"node: once to {scratch} of each node, as one file",
-            reason=f"{reason}; about {image.size_bytes / 1e6:,.0f} MB and {image.inodes:,} inodes there",
-            rejected=(
-                Rejected(
-                    choice="shared",
-                    reason=f"every rank would open the image's files, of {image.inodes:,}, in the store",
-                    remedy="--delivery shared",
-                ),
+    decision = Decision(
+        subject="delivery",
+        choice=f"node: once to {scratch} of each node, as one file",
+        reason=f"{reason}; about {image.size_bytes / 1e6:,.0f} MB and {image.inodes:,} inodes there",
+        rejected=(
+            Rejected(
+                choice="shared",
+                reason=f"every rank would open the image's files, of {image.inodes:,}, in the store",
+                remedy="--delivery shared",
             ),
-        )
+        ),
     )
-    return Delivery(
+    delivery = Delivery(
         archive=rootfs.packed["relinked.tar" if relinked else "tar"],
         folder=f"{scratch.rstrip('/')}/bareboat-{site.uid}/{variety}",
         shared=above,
         name=name,
         inodes=image.inodes,
     )
+    return delivery, (decision,)
 
 
 def _obstacle(job: Job, flat: str, scratch: str) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from bareboat import registry
 from bareboat.engines import Enclosure, Engine, untested
 from bareboat.errors import PlanError
-from bareboat.model import Decision, Image, Job, Refusal, Rejected, Site
+from bareboat.model import Decision, Image, Job, Plan, Refusal, Rejected, Site
 from bareboat.plan.ranking import Ranking
 
 #: How many ways out an error names, the cheapest engine's first.
@@ -18,37 +19,50 @@ _AS_A_TREE = 'form = "tree", or --form tree'
 _READ_ONLY = "leave writable = true out"
 
 
+class Unfit(Exception):
+    """What stands in the way of one engine only."""
+
+    def __init__(self, error: PlanError) -> None:
+        self.error = error
+
+
+@contextmanager
+def of_the_engine() -> Iterator[None]:
+    """A PlanError within is the engine's: another one may run the job."""
+    try:
+        yield
+    except PlanError as error:
+        raise Unfit(error) from error
+
+
 def choose_engine(
-    job: Job,
-    image: Image | None,
-    site: Site,
-    decisions: list[Decision],
-    attempt: Callable[[Engine, Enclosure], None],
-) -> tuple[Engine, Enclosure]:
+    job: Job, image: Image | None, site: Site, under: Callable[[Engine, Enclosure], Plan]
+) -> tuple[Decision, Plan]:
     """The engine asked for, else that which costs this job least of those that hold a container.
 
-    `attempt` raises PlanError for what this job wants and the engine cannot do.
+    `under`: the rest of the plan with an engine; it raises Unfit where the engine cannot do what the job
+    asks.
     """
     rejected = []
     failed: PlanError | None = None  # the first that would work, but for something in the job
-    chosen: tuple[Engine, Enclosure] | None = None
+    chosen: tuple[Engine, Enclosure, Plan] | None = None
     ranking = Ranking(job, image, site)
     for name in ranking.sorted(_candidates(job, image, site)):
         engine = registry.engine(name)
         verdict = engine.judge(site, image)
-        if isinstance(verdict, Enclosure) and job.writable:
-            verdict = _if_writable(engine, verdict)
-        if isinstance(verdict, Enclosure) and job.form == "file":
-            obstacle = file_obstacle(engine, site)
-            verdict = verdict if obstacle is None else Refusal(obstacle, _AS_A_TREE)
-        if isinstance(verdict, Enclosure) and chosen is None:
+        if isinstance(verdict, Enclosure):
+            verdict = _obstacle(engine, verdict, job, site) or verdict
+        made: Plan | None = None
+        if isinstance(verdict, Enclosure) and chosen is None and (engine.CONTAINS or job.engine):
             try:
-                attempt(engine, verdict)
-            except PlanError as error:
-                failed = failed or error
-                verdict = Refusal(error.message, remedy=error.remedy)
+                made = under(engine, verdict)
+            except Unfit as unfit:
+                failed = failed or unfit.error
+                verdict = Refusal(unfit.error.message, unfit.error.remedy)
         if isinstance(verdict, Refusal):
             rejected.append(Rejected(choice=name, reason=verdict.reason, remedy=verdict.remedy))
+        elif made is not None:
+            chosen = engine, verdict, made
         elif not engine.CONTAINS and not job.engine:
             rejected.append(
                 Rejected(
@@ -60,23 +74,25 @@ def choose_engine(
         elif chosen is not None:
             reason = untested(engine) or ranking.why_not(name, chosen[0].NAME)
             rejected.append(Rejected(choice=name, reason=reason))
-        else:
-            chosen = engine, verdict
     if chosen is None:
-        raise failed or _no_engine(job, rejected, bare_metal=registry.engine("native").judge(site, image))
-    decisions.append(
-        Decision(
-            subject="engine",
-            choice=chosen[0].NAME,
-            reason="; ".join(
-                filter(
-                    None, ["asked for" if job.engine else "", chosen[1].reason, ranking.why(chosen[0].NAME)]
-                )
-            ),
-            rejected=tuple(rejected),
-        )
+        raise failed or _no_engine(job, image, site, rejected)
+    engine, enclosure, made_under = chosen
+    reasons = ("asked for" if job.engine else "", enclosure.reason, ranking.why(engine.NAME))
+    decision = Decision(
+        subject="engine",
+        choice=engine.NAME,
+        reason="; ".join(filter(None, reasons)),
+        rejected=tuple(rejected),
     )
-    return chosen
+    return decision, made_under
+
+
+def _obstacle(engine: Engine, enclosure: Enclosure, job: Job, site: Site) -> Refusal | None:
+    """Why the engine cannot show the image in the form that the job asks for."""
+    if job.writable and (refusal := _unwritable(engine, enclosure)) is not None:
+        return refusal
+    obstacle = file_obstacle(engine, site) if job.form == "file" else None
+    return None if obstacle is None else Refusal(obstacle, _AS_A_TREE)
 
 
 def _candidates(job: Job, image: Image | None, site: Site) -> list[str]:
@@ -116,17 +132,18 @@ def file_obstacle(engine: Engine, site: Site) -> str | None:
     return f"a {engine.FILES[0]} cannot be run here: {fault}" if fault else None
 
 
-def _if_writable(engine: Engine, verdict: Enclosure) -> Enclosure | Refusal:
-    """Whether the engine can also let the command write anywhere in the image, as the job asks."""
+def _unwritable(engine: Engine, enclosure: Enclosure) -> Refusal | None:
+    """Why the engine cannot also let the command write anywhere in the image, as the job asks."""
     if engine.CONTAINS and not engine.STACKS:
         return Refusal("it shows the image read-only, and writable = true asks for more", _READ_ONLY)
-    if engine.CONTAINS and not verdict.overlay:
+    if engine.CONTAINS and not enclosure.overlay:
         return Refusal("writable = true needs an overlay, and this user cannot mount one here", _READ_ONLY)
-    return verdict
+    return None
 
 
-def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Enclosure | Refusal) -> PlanError:
-    blocking = [r for r in rejected if r.choice != "native"] or rejected
+def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejected]) -> PlanError:
+    bare = [name for name in registry.names("engines") if not registry.engine(name).CONTAINS]
+    blocking = [r for r in rejected if r.choice not in bare] or rejected
     lines = [f"{r.choice}: {r.reason}" for r in _told_once(rejected)]
     remedies = sorted(
         (r.remedy for r in blocking if r.remedy), key=lambda r: r not in (_AS_A_TREE, _READ_ONLY)
@@ -142,8 +159,10 @@ def _no_engine(job: Job, rejected: list[Rejected], *, bare_metal: Enclosure | Re
             message += " that can be written to, as writable = true asks"
         elif job.form == "file":
             message += ' with the image as one file, as form = "file" asks'
-    on_this_machine = isinstance(bare_metal, Enclosure) and job.engine != "native"
-    native = "; or, without a container: --engine native" if on_this_machine else ""
+    without = next(
+        (each for each in bare if isinstance(registry.engine(each).judge(site, image), Enclosure)), None
+    )
+    native = f"; or, without a container: --engine {without}" if without not in (None, job.engine) else ""
     return PlanError(
         message, context="\n".join(lines) if len(lines) > 1 else "", remedy="; or: ".join(ways) + native
     )

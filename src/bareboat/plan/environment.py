@@ -26,6 +26,7 @@ class Settled:
     passed: tuple[str, ...]
     prelude: str
     warnings: tuple[str, ...]
+    decisions: tuple[Decision, ...]
 
 
 def is_own(name: str, passed: Passed) -> bool:
@@ -45,14 +46,14 @@ def check_size(job: Job, image: Image | None, words: Iterable[str]) -> None:
         )
 
 
-def settle(job: Job, passed: Passed, launcher: str, decisions: list[Decision]) -> Settled:
+def settle(job: Job, passed: Passed, launcher: str) -> Settled:
     taken = [name for name in job.environment_from if _is_launchers(name, passed)]
     if taken:
         raise PlanError(
             f"environment_from names {', '.join(taken)}, which the launcher {launcher} itself passes on",
             remedy="leave it out of environment_from",
         )
-    decisions += [
+    decisions = [
         Decision(
             subject="environment",
             choice=f"{name}, by name",
@@ -80,6 +81,7 @@ def settle(job: Job, passed: Passed, launcher: str, decisions: list[Decision]) -
             *_warnings([name for name in named if name not in ours], launcher),
             *_about_secrets([name for name in ours if looks_secret(name)]),
         ),
+        decisions=tuple(decisions),
     )
 
 

@@ -39,6 +39,7 @@ class Fabric:
     passed: tuple[str, ...] = ()
     watch: FabricWatch | None = None
     warnings: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 def choose_fabric(
@@ -48,7 +49,6 @@ def choose_fabric(
     enclosure: Enclosure,
     launcher: Launcher,
     container: Container,
-    decisions: list[Decision],
     *,
     host_mpi: MpiFacts | None = None,
 ) -> Fabric:
@@ -81,7 +81,6 @@ def choose_fabric(
             nccl=tells is not None,
             sockets=sockets,
         )
-    decisions += _decision(network, node, chosen, left, sockets)
     at_run_time = [each for each in chosen if each.value is None]
     return Fabric(
         environment={each.name: each.value for each in chosen if each.value is not None}
@@ -90,6 +89,7 @@ def choose_fabric(
         passed=(*(each.name for each in at_run_time), *((told.NCCL_FILE,) if tells is not None else ())),
         watch=watch,
         warnings=tuple(f"{network.title} will not be used: {a.fault}; {a.remedy}" for a in advised),
+        decisions=tuple(_decision(network, node, chosen, left, sockets)),
     )
 
 

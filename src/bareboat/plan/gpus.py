@@ -28,6 +28,7 @@ class Gpu:
     compat: CudaCompat | None = None
     passed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,6 @@ def choose_driver(
     site: Site,
     engine: Engine,
     scheduler: Scheduler,
-    decisions: list[Decision],
 ) -> Gpu:
     """Raises PlanError when the job asks for GPUs and cannot have them in this image."""
     wish = _Wish(
@@ -67,14 +67,12 @@ def choose_driver(
     driver = _driver(wish, site, scheduler)
     fault = _fault(wish, driver, image, site, scheduler)
     if fault is None and driver is None:
-        decisions.append(
-            Decision(
-                subject=_SUBJECT,
-                choice="none",
-                reason=f"the job asks for GPUs by {scheduler.NAME}, and no driver is known of its nodes",
-            )
+        decision = Decision(
+            subject=_SUBJECT,
+            choice="none",
+            reason=f"the job asks for GPUs by {scheduler.NAME}, and no driver is known of its nodes",
         )
-        return Gpu(passed=passed, warnings=unable)
+        return Gpu(passed=passed, warnings=unable, decisions=(decision,))
     if fault is not None:
         if wish.asked:
             raise PlanError(
@@ -82,17 +80,15 @@ def choose_driver(
                 context="\n".join(driver.notes) if driver is not None else "",
                 remedy=fault.remedy,
             )
-        decisions.append(
-            Decision(
-                subject=_SUBJECT,
-                choice="none",
-                reason="the job asks for no GPUs, and those of this machine cannot be used in this image",
-                rejected=(Rejected(choice=_named(driver), reason=fault.reason, remedy=fault.remedy),),
-            )
+        decision = Decision(
+            subject=_SUBJECT,
+            choice="none",
+            reason="the job asks for no GPUs, and those of this machine cannot be used in this image",
+            rejected=(Rejected(choice=_named(driver), reason=fault.reason, remedy=fault.remedy),),
         )
-        return Gpu(warnings=(f"the job runs without GPUs: {fault.reason}",))
+        return Gpu(warnings=(f"the job runs without GPUs: {fault.reason}",), decisions=(decision,))
     assert driver is not None
-    given = _given(wish, driver, image, rootfs, passed, decisions)
+    given = _given(wish, driver, image, rootfs, passed)
     return dataclasses.replace(given, warnings=(*given.warnings, *unable))
 
 
@@ -171,7 +167,6 @@ def _given(
     image: Image | None,
     rootfs: Rootfs | None,
     passed: tuple[str, ...],
-    decisions: list[Decision],
 ) -> Gpu:
     compat = None
     reason = str(wish)
@@ -184,13 +179,11 @@ def _given(
         driver = inject.without_own_libraries(driver)
         reason += ": its own libraries are used, and the devices of the host"
     what = [f"{len(driver.libraries)} libraries", *(file.name for file in driver.programs)]
-    decisions.append(
-        Decision(
-            subject=_SUBJECT,
-            choice=f"{_named(driver)}, found by {driver.source}"
-            + (f": {', '.join(what)}" if driver.libraries else ""),
-            reason=reason,
-        )
+    decision = Decision(
+        subject=_SUBJECT,
+        choice=f"{_named(driver)}, found by {driver.source}"
+        + (f": {', '.join(what)}" if driver.libraries else ""),
+        reason=reason,
     )
     mounts: tuple[Mount, ...] = ()
     if rootfs is not None:
@@ -198,7 +191,14 @@ def _given(
         if folder is None and inject.links(driver):
             raise PlanError("the folder of links to the driver's files was not made", remedy=_DOCTOR)
         mounts = inject.mounts(driver, folder or "")
-    return Gpu(driver=driver, mounts=mounts, compat=compat, passed=passed, warnings=driver.notes)
+    return Gpu(
+        driver=driver,
+        mounts=mounts,
+        compat=compat,
+        passed=passed,
+        warnings=driver.notes,
+        decisions=(decision,),
+    )
 
 
 def _named(driver: GpuDriver | None) -> str:

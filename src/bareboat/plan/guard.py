@@ -13,10 +13,10 @@ FILTERS = "seccomp filters"
 _OFF = "seccomp = false"
 
 
-def choose_guard(job: Job, engine: Engine, site: Site, decisions: list[Decision]) -> Guard | None:
+def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tuple[Decision, ...]]:
     """The filter that Bareboat gives the engine; None where the engine has its own, or there is none."""
     if not engine.CONTAINS:
-        return None
+        return None, ()
     kind = seccomp(engine)
     folder = site.other_tools.get(FILTERS)
     is_on = job.seccomp is UNSET
@@ -37,10 +37,10 @@ def choose_guard(job: Job, engine: Engine, site: Site, decisions: list[Decision]
             f"asked for by {_OFF}" if kind is Seccomp.FULL else f"what {engine.NAME} itself allows is allowed"
         )
         reason = f"typing into your terminal is refused; {why}"
-    decisions.append(Decision(subject="seccomp", choice=choice, reason=reason))
+    decided = (Decision(subject="seccomp", choice=choice, reason=reason),)
     if folder is None or kind not in (Seccomp.FULL, Seccomp.TERMINAL):
-        return None
-    return Guard(folder, full=kind is Seccomp.FULL and is_on)
+        return None, decided
+    return Guard(folder, full=kind is Seccomp.FULL and is_on), decided
 
 
 def filter_needed(guard: Guard | None) -> tuple[Requirement, ...]:

@@ -7,10 +7,10 @@ from bareboat.model import Decision, Mount, MpiFacts, Rootfs
 from bareboat.mpi import inject
 
 
-def bind(mpi: MpiFacts | None, rootfs: Rootfs | None, decisions: list[Decision]) -> tuple[Mount, ...]:
+def bind(mpi: MpiFacts | None, rootfs: Rootfs | None) -> tuple[tuple[Mount, ...], tuple[Decision, ...]]:
     """The mounts that bring the host's MPI in. Raises PlanError for one that was not made ready."""
     if mpi is None or rootfs is None:
-        return ()
+        return (), ()
     tree = rootfs.host_mpis.get(mpi.library or "")
     if tree is None or mpi.runtime is None:
         raise PlanError(
@@ -20,11 +20,9 @@ def bind(mpi: MpiFacts | None, rootfs: Rootfs | None, decisions: list[Decision])
     mains = sorted(m.target for m in tree.over if m.target.rpartition("/")[2].startswith("libmpi"))
     over = f", {len(tree.over)} files over the image's own ({', '.join(mains)})" if tree.over else ""
     own = f"; the image's own {', '.join(tree.left_out)} serve it" if tree.left_out else ""
-    decisions.append(
-        Decision(
-            subject="host's MPI",
-            choice=f"{mpi.title}, {mpi.library}",
-            reason=f"{len(mpi.runtime.libraries) - len(tree.left_out)} libraries are bound in{over}{own}",
-        )
+    decision = Decision(
+        subject="host's MPI",
+        choice=f"{mpi.title}, {mpi.library}",
+        reason=f"{len(mpi.runtime.libraries) - len(tree.left_out)} libraries are bound in{over}{own}",
     )
-    return inject.mounts(mpi.runtime, tree)
+    return inject.mounts(mpi.runtime, tree), (decision,)

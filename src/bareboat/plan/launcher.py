@@ -28,23 +28,19 @@ _PLACES = {
 _NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
 
 
-def choose_launcher(
-    job: Job, surroundings: Surroundings, decisions: list[Decision]
-) -> tuple[Launcher, Launch]:
+def choose_launcher(job: Job, surroundings: Surroundings) -> tuple[Launcher, Launch, Decision]:
     rejected: list[Rejected] = []
     for name in [job.launcher] if job.launcher else registry.names("launchers"):
         launcher = registry.launcher(name)
         verdict = _linked(launcher, job, surroundings) or launcher.judge(job, surroundings)
         if isinstance(verdict, Launch):
-            decisions.append(
-                Decision(
-                    subject="launcher",
-                    choice=f"{name}, {_PLACES[launcher.START]}",
-                    reason=("asked for; " if job.launcher else "") + verdict.reason,
-                    rejected=tuple(rejected),
-                )
+            decision = Decision(
+                subject="launcher",
+                choice=f"{name}, {_PLACES[launcher.START]}",
+                reason=("asked for; " if job.launcher else "") + verdict.reason,
+                rejected=tuple(rejected),
             )
-            return launcher, verdict
+            return launcher, verdict, decision
         rejected.append(Rejected(choice=name, reason=verdict.reason, remedy=verdict.remedy))
     raise PlanError(
         f"no launcher can start {' '.join(job.command)!r} as {job.topology.world_size} ranks",
@@ -61,21 +57,19 @@ def _linked(launcher: Launcher, job: Job, around: Surroundings) -> Refusal | Non
     return by_mpi.alone(launcher.NAME, job, around)
 
 
-def choose_world(job: Job, launcher: Launcher, decisions: list[Decision]) -> bool:
-    """Whether the job script looks whether the ranks are one world. The image's own mpirun starts ranks that
-    the script does not know, and they run the MPI check."""
+def choose_world(job: Job, launcher: Launcher) -> tuple[Decision, ...]:
+    """Whether the job script checks that the ranks are connected; () for not. The image's own mpirun starts
+    ranks that the script does not know, and they run the MPI check."""
     size = job.topology.world_size
     if size == 1 or (rung(launcher) is not None and launcher.START is Start.NODES):
-        return False
-    decisions.append(
+        return ()
+    return (
         Decision(
             subject="world",
-            choice=f"connections between the {size} ranks are looked for",
-            reason="ranks that do not find each other end with exit code 0; there is a warning when no "
-            "connection is seen",
-        )
+            choice=f"the connections between the {size} ranks are watched",
+            reason="ranks that do not find each other exit with code 0; a warning says if there is no connection",
+        ),
     )
-    return True
 
 
 def compose(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bareboat.model import Decision, DefaultMemory, Image, Job, Site
-from bareboat.schedulers import cpus_per_node
+from bareboat.schedulers import Scheduler, cpus_per_node, limits_virtual_memory
 
 _TITLES = {
     "torch": "PyTorch",
@@ -20,26 +20,27 @@ _LEAST = {
 
 
 def choose_memory(
-    job: Job, image: Image | None, site: Site, scheduler: str, decisions: list[Decision]
-) -> tuple[str, ...]:
-    """Add the decision, where the site's default holds and is known; return what the user should know."""
-    default = _default(job, site, scheduler)
+    job: Job, image: Image | None, site: Site, scheduler: Scheduler
+) -> tuple[tuple[str, ...], tuple[Decision, ...]]:
+    """What the user should know; and the decision, where the site's default holds and is known."""
+    default = _default(job, site, scheduler.NAME)
     asked = job.scheduling.mem_per_node_bytes
     ranks = job.topology.ranks_per_node
-    if scheduler == "local" or (asked is None and default is None):
-        return ()
+    if scheduler.AT_ONCE or (asked is None and default is None):
+        return (), ()
+    decided: tuple[Decision, ...] = ()
     if asked is not None:
-        each, virtual = asked // ranks, scheduler == "gridengine"
+        each, virtual = asked // ranks, limits_virtual_memory(scheduler)
     else:
         assert default is not None
-        found = _per_rank(job, site, scheduler, default)
+        found = _per_rank(job, site, scheduler.NAME, default)
         if found is None:
-            return ()
+            return (), ()
         each, virtual = found, default.virtual
         reason = f"the site's default, {default.setting}; mem_per_node_bytes under [scheduling] asks for more"
         what = "of virtual memory for each rank" if virtual else "for each rank"
-        decisions.append(Decision(subject="memory", choice=f"{_size(each)} {what}", reason=reason))
-    return _too_little(image, each, ranks, virtual=virtual)
+        decided = (Decision(subject="memory", choice=f"{_size(each)} {what}", reason=reason),)
+    return _too_little(image, each, ranks, virtual=virtual), decided
 
 
 def _default(job: Job, site: Site, scheduler: str) -> DefaultMemory | None:

@@ -46,14 +46,14 @@ def command_of(job: Job, image: Image | None) -> tuple[str, ...]:
 
 
 def choose_process(
-    job: Job, image: Image | None, site: Site, engine: Engine, decisions: list[Decision]
-) -> Workload:
+    job: Job, image: Image | None, site: Site, engine: Engine
+) -> tuple[Workload, tuple[Decision, ...]]:
     """Raises PlanError when neither the job nor the image names a command."""
     own = image.process if image is not None else Process()
     argv = command_of(job, image)
     if not argv or not argv[0]:
         raise _no_command(job, image)
-    decisions += _about_argv(job, own, argv)
+    decisions = _about_argv(job, own, argv)
     if job.workdir is not None:
         workdir = job.workdir
     elif engine.CONTAINS:
@@ -72,7 +72,7 @@ def choose_process(
         )
     if engine.CONTAINS and image is not None:
         decisions += _about_user(image, site)
-    return Workload(argv=argv, workdir=workdir, own=len(job.command))
+    return Workload(argv=argv, workdir=workdir, own=len(job.command)), tuple(decisions)
 
 
 def image_workdir(image: Image | None) -> str:

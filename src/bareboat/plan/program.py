@@ -22,26 +22,25 @@ def check_starters(program: Executable | None, engine: Engine) -> None:
 
 
 def check_program(
-    job: Job, program: Executable | None, engine: Engine, gpu: Gpu, scheduler: Scheduler, warnings: list[str]
-) -> Executable | UnsetType:
-    """What each node is to look at before it starts the command; UNSET: nothing.
+    job: Job, program: Executable | None, engine: Engine, gpu: Gpu, scheduler: Scheduler
+) -> tuple[Executable | UnsetType, tuple[str, ...]]:
+    """What each node is to look at before it starts the command; UNSET: nothing. And warnings.
 
     Raises ProgramError for a program that cannot be executed.
     """
     if program is None or not program.known:
-        return UNSET
+        return UNSET, ()
     if gpu.driver is not None and any(file.name == program.word for file in gpu.driver.programs):
-        return UNSET  # the driver's own tools come with it
+        return UNSET, ()  # the driver's own tools come with it
     if not program.code:
-        return program if program.place else UNSET
+        return (program if program.place else UNSET), ()
     if not scheduler.AT_ONCE and "/" not in program.word and not engine.CONTAINS:
-        warnings.append(
+        return UNSET, (
             f'"{program.word}" {program.reason}; the job fails with exit code {program.code} '
-            "unless the compute nodes have it"
+            "unless the compute nodes have it",
         )
-        return UNSET
     if program.place and job.scheduling.after:
-        return program  # an earlier job may write it
+        return program, ()  # an earlier job may write it
     raise ProgramError(
         f'"{program.word}" {program.reason}',
         context=program.context,

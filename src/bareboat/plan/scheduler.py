@@ -8,7 +8,7 @@ from bareboat.model import Decision, Job, Site
 from bareboat.schedulers import Scheduler
 
 
-def choose_scheduler(job: Job, site: Site, decisions: list[Decision]) -> Scheduler:
+def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     """The one that was asked for, or this machine. `site` is where the job is handed over."""
     name = job.scheduler or "local"
     scheduler = registry.scheduler(name)
@@ -26,18 +26,15 @@ def choose_scheduler(job: Job, site: Site, decisions: list[Decision]) -> Schedul
         reason = f"asked for; {reason}"
     if scheduler.UNTESTED:
         reason += f"; untested: {scheduler.UNTESTED}"
-    decisions.append(Decision(subject="scheduler", choice=name, reason=reason))
-    return scheduler
+    return scheduler, Decision(subject="scheduler", choice=name, reason=reason)
 
 
-def tell_topology(job: Job, node: Site, decisions: list[Decision]) -> None:
+def topology_decision(job: Job, node: Site) -> Decision:
     """`node` is a machine of those that the ranks run on."""
     topology = job.topology
     nodes = "1 node" if topology.nodes == 1 else f"{topology.nodes} nodes"
-    decisions.append(
-        Decision(
-            subject="topology",
-            choice=f"{nodes} x {topology.ranks_per_node} ranks = world size {topology.world_size}",
-            reason=f"{node.hostname} has {node.cpus} CPUs and {len(node.gpus)} GPUs",
-        )
+    return Decision(
+        subject="topology",
+        choice=f"{nodes} x {topology.ranks_per_node} ranks = world size {topology.world_size}",
+        reason=f"{node.hostname} has {node.cpus} CPUs and {len(node.gpus)} GPUs",
     )

@@ -14,10 +14,10 @@ from bareboat.model import Decision, Mount, Rootfs
 
 
 def guards(
-    mounts: list[Mount], rootfs: Rootfs, engine: Engine, decisions: list[Decision]
-) -> tuple[Mount, ...]:
+    mounts: list[Mount], rootfs: Rootfs, engine: Engine
+) -> tuple[tuple[Mount, ...], tuple[Decision, ...]]:
     """The mounts that keep it. Raises PlanError for a writable mount that lies in the store itself."""
-    found = []
+    found, decisions = [], []
     for mount in mounts:
         inner = rootfs.exposed.get(mount.source) if mount.writable else None
         if inner is None:
@@ -42,4 +42,4 @@ def guards(
                 "such a directory read-only; the job can change images, tools and job scripts"
             )
         decisions.append(Decision(subject="store", choice=choice, reason=reason))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found)), tuple(decisions)

@@ -54,9 +54,9 @@ def _word(text: str, sweep: Sweep) -> str | Joined:
     )
 
 
-def tell(job: Job, site: Site, scheduler: Scheduler, decisions: list[Decision]) -> None:
+def decisions(job: Job, site: Site, scheduler: Scheduler) -> tuple[Decision, ...]:
     if job.sweep is UNSET:
-        return
+        return ()
     count, at_once = len(job.sweep.points), job.sweep.at_once
     if scheduler.AT_ONCE:
         reason = "one after another on this machine"
@@ -65,11 +65,11 @@ def tell(job: Job, site: Site, scheduler: Scheduler, decisions: list[Decision]) 
     else:
         reason = f"{scheduler.NAME} has no array jobs here: a job for each point"
     first = shlex.join(sweeps.fill(word, job.sweep, 0) for word in job.command)
-    decisions.append(
+    return (
         Decision(
             subject="sweep",
             choice=f"{count} points of {', '.join(job.sweep.names)}"
             + (f", {at_once} at once" if at_once is not None else ""),
             reason=f"{reason}; the first runs: {first or 'what the image runs'}",
-        )
+        ),
     )

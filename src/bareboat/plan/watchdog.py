@@ -21,10 +21,10 @@ def environment(job: Job) -> Mapping[str, str]:
     return _ENVIRONMENT if job.scheduling.watchdog_s else {}
 
 
-def choose_watchdog(job: Job, site: Site, decisions: list[Decision]) -> str | UnsetType:
+def choose_watchdog(job: Job, site: Site) -> tuple[str | UnsetType, tuple[Decision, ...]]:
     """The path of py-spy, where the site has one."""
     if not job.scheduling.watchdog_s:
-        return UNSET
+        return UNSET, ()
     found = site.other_tools.get(PY_SPY)
     how = f"the stacks of all ranks are kept first, by {found}"
     if found is None:
@@ -32,12 +32,10 @@ def choose_watchdog(job: Job, site: Site, decisions: list[Decision]) -> str | Un
             "the stacks of all ranks are kept first, by the node's py-spy, or without one by Python itself; "
             "`bareboat doctor --fix` installs py-spy"
         )
-    decisions.append(
-        Decision(
-            subject="watchdog",
-            choice=f"{job.scheduling.watchdog_s} s",
-            reason=f"asked for: the run ends with exit code 71 when no rank prints or reports anything for "
-            f"so long; {how}",
-        )
+    decision = Decision(
+        subject="watchdog",
+        choice=f"{job.scheduling.watchdog_s} s",
+        reason=f"asked for: the run ends with exit code 71 when no rank prints or reports anything for "
+        f"so long; {how}",
     )
-    return UNSET if found is None else found
+    return (UNSET if found is None else found), (decision,)

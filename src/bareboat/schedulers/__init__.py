@@ -155,6 +155,12 @@ def starts_by(scheduler: Scheduler) -> str:
     return str(getattr(scheduler, "STARTS_BY", ""))
 
 
+def limits_virtual_memory(scheduler: Scheduler) -> bool:
+    """Whether the memory that a job asks for limits its address space; it says it as its
+    `LIMITS_VIRTUAL_MEMORY`."""
+    return bool(getattr(scheduler, "LIMITS_VIRTUAL_MEMORY", False))
+
+
 def job_name(job: Job) -> str:
     """The job's name without spaces, colons and leading digits, which schedulers reject."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", job.name) or "job"

@@ -54,6 +54,7 @@ SUBMITS_STDIN = False
 MARKS = ()
 MORE_MEMORY = MEM_PER_NODE
 UNTESTED = ""
+LIMITS_VIRTUAL_MEMORY = True
 JOB_ID = '"${JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
 LIST = 'qstat -u "$USER"'
