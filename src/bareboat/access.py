@@ -43,7 +43,7 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
         own = default()
         if is_group_store(own):
             raise StoreError(
-                f"{root} is a group's store, and there is no directory for your own store",
+                f"{root} is a group's store, and no directory is available for your own store",
                 context=f"{own} is also a group's store",
                 remedy="set XDG_DATA_HOME=DIR",
             )

@@ -19,9 +19,9 @@ from bareboat.schedulers import Scheduler
 class Evidence:
     """The known facts about a run that ended with an exit code other than 0.
 
-    `code`: the exit code; `left`: the job script left it. `entry`: what the scheduler says. `log`: the end
-    of the output. `cancelled`: by Bareboat. `began`: the script was started; `starts`: so often. `ran_s`:
-    the seconds of the last start. `hang`: what the watchdog found.
+    `code`: the exit code; `left`: the job script wrote it. `entry`: the scheduler's report. `log`: the end of
+    the output. `cancelled`: by Bareboat. `began`: the script was started; `starts`: how often. `ran_s`:
+    duration of the last start, in seconds. `hang`: the watchdog's finding.
     """
 
     scheduler: Scheduler

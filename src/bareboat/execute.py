@@ -107,13 +107,13 @@ def run(
     most_bytes: int = MOST_BYTES,
     may_leave: bool = False,
 ) -> Outcome:
-    """Run a short command to its end and keep what it prints.
+    """Run a short command to its end and capture its output.
 
-    It runs in a session of its own, without a terminal. What it leaves of that session is killed, unless it
-    `may_leave` processes. A missing program is exit code 127, not an exception. Raises ToolTimeoutError after
+    It runs in a session of its own, without a terminal. Processes left in that session are killed, unless it
+    `may_leave` some. A missing program is exit code 127, not an exception. Raises ToolTimeoutError after
     `timeout_s` seconds (None: `patience`) and at the deadline `within`, and ToolError for more than
-    `most_bytes` on stdout; of stderr the rest is dropped. Then it ends the tool and all processes below it.
-    After `notice_s` seconds a line says what is waited for.
+    `most_bytes` on stdout; excess stderr is dropped. On an error, the tool and all processes below it are
+    terminated. After `notice_s` seconds, a note shows which command has not answered.
     """
     log.debug("+ %s", shlex.join(argv))
     limit_s = patience() if timeout_s is None else timeout_s
@@ -178,9 +178,9 @@ def _converse(
     most_bytes: int,
     notice: tuple[float, str] | None,
 ) -> tuple[bytes, bytes]:
-    """What the tool prints until it ends. Raises TimeoutError and _TooMuch. `notice`: when to say what.
+    """The tool's output until it exits. Raises TimeoutError and _TooMuch. `notice`: when to log what.
 
-    The end of the tool counts, and not that of its output: a process that it left behind may keep that open.
+    The tool's exit counts, not the end of its output: a process that it left behind may keep that open.
     """
     assert process.stdout is not None
     assert process.stderr is not None

@@ -481,7 +481,7 @@ def job_id_now(store: Store, submission: Submission) -> str | None:
     if not words:
         return submission.job_id
     if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
-        raise run_folder.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is no job ID"))
+        raise run_folder.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
     return words[-1]
 
 

@@ -1,4 +1,4 @@
-"""What one ELF file says of itself, read with every offset checked: it may be a stranger's.
+"""The facts in an ELF file, with every offset checked, since the file may be hostile.
 
 Source: the System V ABI (https://gabi.xinuos.com/) and, for the hash table that finds a symbol without
 reading all of them, https://sourceware.org/gnu-gabi/.
@@ -19,13 +19,14 @@ from bareboat.versions import numbers
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _GNU_HASH = 1, 5, 6, 10, 14, 0x6FFFFEF5
-#: The versions of symbols: https://refspecs.linuxfoundation.org/LSB_5.0.0/LSB-Core-generic/LSB-Core-generic/symversion.html
+#: The versions of symbols:
+#: https://refspecs.linuxfoundation.org/LSB_5.0.0/LSB-Core-generic/LSB-Core-generic/symversion.html
 _VERDEF, _VERDEF_COUNT, _VERNEED, _VERNEED_COUNT = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _SEARCH_PATHS = (15, 29)
 
 #: No real file has more program headers, dynamic entries or sections than these.
 _MOST_SEGMENTS, _MOST_TAGS, _MOST_SECTIONS, _MOST_VERSIONS = 256, 4096, 4096, 4096
-#: Where a file has no section table, its strings are looked for in so many of its first bytes.
+#: The number of first bytes searched for strings in a file without a section table.
 _MOST_SEARCHED = 64 * 2**20
 
 
@@ -53,13 +54,13 @@ class Binary:
 
     @property
     def machine(self) -> str | None:
-        """As `uname -m` would print it."""
+        """The machine as printed by `uname -m`."""
         found = architectures.of_elf(self._data[: architectures.ELF_BYTES])
         return found.name if found is not None else None
 
     @property
     def interpreter(self) -> str | None:
-        """The program loader that the file asks for."""
+        """The program loader that the file requires."""
         for segment in self._segments:
             if segment.kind == _INTERPRETER:
                 return os.fsdecode(
@@ -74,7 +75,7 @@ class Binary:
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """Where the file asks the loader to look (DT_RPATH, DT_RUNPATH), with $ORIGIN as it is."""
+        """The file's search path (DT_RPATH, DT_RUNPATH), with $ORIGIN unexpanded."""
         found = (os.fsdecode(self._string(value)) for tag, value in self._tags if tag in _SEARCH_PATHS)
         return tuple(folder for paths in found for folder in paths.split(":") if folder)
 
@@ -180,7 +181,7 @@ class Binary:
         return next((value for tag, value in self._tags if tag == wanted), 0)
 
     def _offset(self, address: int) -> int | None:
-        """Where in the file the bytes lie that are loaded at an address."""
+        """The file offset of the bytes that are loaded at an address."""
         for segment in self._segments:
             if segment.kind == _LOAD and segment.address <= address < segment.address + segment.size:
                 offset = segment.offset + address - segment.address
@@ -188,7 +189,7 @@ class Binary:
         return None
 
     def _chain(self, at: int | None, count: int, step: int) -> Iterator[int]:
-        """Where the records of a linked table lie; each says at `step` how far the next one is."""
+        """The offsets of the records of a linked table; each has the distance to the next at `step`."""
         for _ in range(min(count, _MOST_VERSIONS)):
             if at is None:
                 return
@@ -211,7 +212,7 @@ class Binary:
         return self._data[start + index : stop] if stop >= 0 else b""
 
     def _address(self, name: bytes) -> int:
-        """The value of an exported symbol, by the GNU hash table; 0 when it is not there."""
+        """The value of an exported symbol, from the GNU hash table; 0 when missing."""
         table, symbols = self._offset(self._tag(_GNU_HASH)), self._offset(self._tag(_SYMTAB))
         if table is None or symbols is None or not self._is_64:
             return 0
@@ -236,7 +237,7 @@ class Binary:
         return 0
 
     def _constants(self) -> tuple[int, int]:
-        """The section of read-only data; without a section table the beginning of the file."""
+        """The section of read-only data; without a section table, the beginning of the file."""
         everything = 0, min(len(self._data), _MOST_SEARCHED)
         if not self._is_64:
             return everything
@@ -256,7 +257,7 @@ class Binary:
 
 @contextlib.contextmanager
 def read(descriptor: int | None) -> Iterator[Binary | None]:
-    """The ELF file that is open there; None for what is none."""
+    """The open ELF file; None for other files."""
     if descriptor is None or os.fstat(descriptor).st_size < 64:
         yield None
         return
@@ -272,7 +273,7 @@ def read(descriptor: int | None) -> Iterator[Binary | None]:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[Binary]:
-    """The file at a path, which is no link; of what is no ELF file, or cannot be read, nothing is known."""
+    """The file at a path that is not a link; empty for other or unreadable files."""
     with contextlib.ExitStack() as stack:
         found = None
         with contextlib.suppress(OSError):

@@ -14,9 +14,9 @@ def follow(
     target: Callable[[str], str | None],
     is_folder: Callable[[str], bool] = lambda _: True,
 ) -> str | None:
-    """Where an absolute path leads, itself without links; None for nowhere, or after too many links.
+    """The target of an absolute path, without links; None when missing, or after too many links.
 
-    `target`: of the link at a path without links on the way; None for what is no link, "" for nowhere.
+    `target`: of the link at a path without links in its parents; None for other files, "" when missing.
     `is_folder`: of such a path, for `..` behind it.
     """
     pending = _parts(path)

@@ -1,4 +1,4 @@
-"""The files below a root, named as by who has it for `/`: a machine's, a driver container's, an image's."""
+"""The files below a root, by their paths relative to it: of a machine, a driver container or an image."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bareboat.files.links import follow
 
 
 class Root:
-    """Paths are given as the machine names them; `real` says where they lie."""
+    """Paths are relative to the root; `real` gives their location."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root.rstrip("/")
 
     def real(self, path: str) -> str | None:
-        """Where the path really lies, links followed without leaving the root; None when nothing is there."""
+        """The real path, with links followed without leaving the root; None when it does not exist."""
 
         def target(step: str) -> str | None:
             with contextlib.suppress(OSError):
@@ -29,7 +29,7 @@ class Root:
         return there if there is not None and os.path.lexists(there) else None
 
     def read(self, path: str, most: int = -1) -> bytes:
-        """A file's content, or its beginning; nothing for what is not there or cannot be read."""
+        """A file's content, or its beginning; empty when it is missing or cannot be read."""
         with contextlib.suppress(OSError):
             real = self.real(path)
             if real is not None and stat.S_ISREG(os.stat(real).st_mode):
@@ -41,7 +41,7 @@ class Root:
         return self.read(path).decode(errors="replace")
 
     def names(self, folder: str, pattern: str = "*") -> list[str]:
-        """What the directory holds, sorted; nothing when it cannot be read."""
+        """The names in the directory, sorted; empty when it cannot be read."""
         real = self.real(folder)
         try:
             return sorted(fnmatch.filter(os.listdir(real), pattern)) if real is not None else []

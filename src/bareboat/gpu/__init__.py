@@ -1,5 +1,5 @@
-"""GPU drivers: what of the host's driver a container must see, and whether the image can bear it.
+"""GPU drivers: the parts of the host's driver that a container needs, and whether the image supports them.
 
-`find` looks at a machine (the only module here that reads files, with `cdi` for it, and
-`links`, which makes one small directory in the store); `versions` and `inject` are pure.
+`find` probes a machine (with `cdi` the only module here that reads files, besides `links`, which makes one
+small directory in the store); `versions` and `inject` are pure.
 """

@@ -1,10 +1,9 @@
-"""The GPU drivers of a machine, found as their vendors' own container tools find them.
+"""The GPU drivers of a machine, found like the vendors' own container tools find them.
 
-NVIDIA: a CDI file where one was written and still holds; else the loader's cache, then the directories in
-which drivers lie that ldconfig was not told of (WSL, driver containers, NixOS). Which libraries: the lists
-"compute", "utility" and "video" of libnvidia-container. Libraries of another version than the kernel module
-are left behind by updates and cannot work.
-https://github.com/NVIDIA/libnvidia-container/blob/main/src/nvc_info.c
+NVIDIA: a valid CDI file; else the loader's cache, then the directories of drivers that ldconfig does not know
+(WSL, driver containers, NixOS). Which libraries: the lists "compute", "utility" and "video" of
+libnvidia-container. Libraries with another version than the kernel module are left over from updates and
+cannot work. https://github.com/NVIDIA/libnvidia-container/blob/main/src/nvc_info.c
 
 AMD: the devices of https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html and the
 list of Apptainer's etc/rocmliblist.conf.

@@ -1,4 +1,4 @@
-"""Commands: their words, where they run, and what they said."""
+"""Commands: their words, how they start, and their outcome."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ class Variable(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """Parts that make one word."""
+    """Parts of one word."""
 
     parts: tuple[str | Variable, ...]
 
 
 class WhenSet(Struct, frozen=True):
-    """Words that are there only when the variable is set and not empty."""
+    """Words that exist only when the variable is set and not empty."""
 
     variable: str
     words: tuple[str | Variable | Joined, ...]
 
 
 class PassedOn(Struct, frozen=True, omit_defaults=True):
-    """Variables of the job script that the command is to see: those of these names and those whose names
-    begin with these prefixes, as far as they are set when the command starts. `words` are there once for
-    each, with its name and value as the variables `name` and `value`. The values stand in an argv."""
+    """Variables of the job script for the command: those with these names or prefixes, if set when the
+    command starts. `words` are repeated for each, with its name and value as the variables `name` and
+    `value`. The values are visible in an argv."""
 
     names: tuple[str, ...]
     prefixes: tuple[str, ...]
     words: tuple[str | Variable | Joined, ...]
 
 
-#: Under this name and a number a value is exported.
+#: A value is exported under this name with a number.
 CARRIER = "BAREBOAT_ENV_"
 
 
@@ -49,11 +49,11 @@ class Handing(StrEnum):
 
 
 class Sealed(Struct, frozen=True, kw_only=True):
-    """Environment variables of the command whose values stand in no argv.
+    """Environment variables of the command whose values are in no argv.
 
-    DESCRIPTOR: `form`, words that end with NUL bytes, once for each variable, with its name and value as the
-    variables `name` and `value`, is read from the descriptor whose number is the variable `sealed`. EXPORTED:
-    each value is exported, under a name of its own (`bareboat.engines.sealed`)."""
+    DESCRIPTOR: `form`, words terminated by NUL bytes, repeated for each variable with its name and value as
+    the variables `name` and `value`, is read from the descriptor in the variable `sealed`. EXPORTED: each
+    value is exported under a name of its own (`bareboat.engines.sealed`)."""
 
     by: Handing
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ class Sealed(Struct, frozen=True, kw_only=True):
 
 
 class Opened(Struct, frozen=True):
-    """Not a word: the command starts with this file open for reading, as the descriptor of this number."""
+    """Not a word: the command starts with this file open for reading as this descriptor."""
 
     number: int
     path: str
@@ -72,9 +72,9 @@ Word = str | Variable | Joined | WhenSet | PassedOn | Opened
 
 
 class Start(StrEnum):
-    """Who starts the ranks: the launcher, once on every node and inside the one container of that node; the
-    job script itself one by one; or a program that the first node runs (mpirun, srun) and that reaches the
-    other nodes by its own ways. In the latter two each rank has a container."""
+    """Who starts the ranks: the launcher, once on every node inside that node's one container; the job
+    script, one by one; or a program on the first node (mpirun, srun) that reaches the other nodes itself. In
+    the latter two, each rank has a container."""
 
     NODES = "once per node"
     RANKS = "rank by rank, by the job script"
@@ -82,8 +82,8 @@ class Start(StrEnum):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """An argv that nobody has quoted yet. `environment` is all that the workload sees of it; an engine turns
-    it into `sealed`."""
+    """An argv without quoting. `environment` is all that the workload sees; an engine turns it into
+    `sealed`."""
 
     argv: tuple[Word, ...]
     environment: dict[str, str] = field(default_factory=dict)
@@ -92,10 +92,10 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Executable(Struct, frozen=True, kw_only=True):
-    """What a command's first word starts, looked up before the job starts. `code`: 127 or 126 where it cannot
-    be executed, for the `reason`, which follows the word. `place`: of a file that is the host's and not the
-    image's, where it is or should be. Not `known`: only the start will show. `lacks`: programs by which
-    engines start commands and that the image does not have."""
+    """The program of a command's first word, resolved before the job starts. `code`: 127 or 126 where it
+    cannot be executed, for the `reason`, which follows the word. `place`: the path of a host's file, existing
+    or not. Not `known`: only the start will show. `lacks`: programs that engines need to start commands and
+    the image lacks."""
 
     word: str
     code: int = 0
@@ -107,14 +107,15 @@ class Executable(Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()
 
 
-#: A variable of what an engine starts outside of the container: the run that it is for. By it a process is
-#: found that the engine leaves behind, such as Podman's pause process, to which no signal of the run goes.
+#: An environment variable of processes that an engine starts outside of the container, with the run's name.
+#: It identifies processes that the engine leaves behind, such as Podman's pause process, which get no
+#: signals.
 HELPER_VARIABLE = "BAREBOAT_HELPER_OF"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a finished command said. `exit_code` is negative for a signal, 127 for no such program, and
-    NO_ANSWER for one that was stopped because it hung or printed too much; then `stderr` holds the error."""
+    """The outcome of a command. `exit_code` is negative for a signal, 127 for no such program, and
+    NO_ANSWER for one that was stopped because it hung or printed too much, with the error in `stderr`."""
 
     NO_ANSWER: ClassVar[int] = 124
 

@@ -1,4 +1,4 @@
-"""The image: what is in the container, and where it lies."""
+"""The image: the content of the container, and its location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Layer(Struct, frozen=True, kw_only=True):
 
 
 class StoredLayer(Struct, frozen=True, kw_only=True):
-    """What unpacking found out about a layer; it lies beside the layer's tree.
+    """Facts about a layer from its unpacking; stored with the layer's tree.
 
     `stackable`: overlayfs can use the tree as it is. `rebuildable`: the layer's tar can be written again,
     bit for bit, from the tree and its recipe.
@@ -36,9 +36,9 @@ class StoredLayer(Struct, frozen=True, kw_only=True):
 
 
 class Signer(Struct, frozen=True, kw_only=True):
-    """Whose signature an image has. `kind`: openpgp, sigstore, or pem (a SIF's, by a bare key). `key`: the
-    fingerprint of the key. `name`: a name or a file of the key. `signed_as`: the name in the signature.
-    `verified`: False where the key is not known here, so that the signature proves nothing."""
+    """The signature of an image. `kind`: openpgp, sigstore, or pem (a SIF's, by a bare key). `key`: the key's
+    fingerprint. `name`: a name or file of the key. `signed_as`: the name in the signature. `verified`: False
+    where the key is unknown, so that the signature proves nothing."""
 
     kind: str
     key: str
@@ -48,9 +48,9 @@ class Signer(Struct, frozen=True, kw_only=True):
 
 
 class Trust(Struct, frozen=True, kw_only=True):
-    """Who vouches for an image, by which policy. `state`: signed; unsigned, of a file that could carry
-    signatures; unchecked, where the policy requires none. `rules`: a digest of the requirements and keys that
-    the verdict was given by."""
+    """The verdict of a signature policy. `state`: signed; unsigned, for a file that could carry signatures;
+    unchecked, where the policy requires none. `rules`: a digest of the requirements and keys behind the
+    verdict."""
 
     state: str
     policy: str = ""
@@ -61,10 +61,10 @@ class Trust(Struct, frozen=True, kw_only=True):
 
 
 class Pin(Struct, frozen=True, kw_only=True):
-    """What a reference stood for when it was pulled. `digest` is that of this architecture's manifest.
+    """What a reference referred to when it was pulled. `digest`: that of this architecture's manifest.
 
-    `root` tells whether that has changed: the digest that the registry serves for the tag (of the index,
-    where there is one), or the size and time of a file. `trust`: the verdict of the signature policy.
+    `root` shows whether that has changed: the digest that the registry serves for the tag (of the index, if
+    any), or the size and time of a file. `trust`: the verdict of the signature policy.
     """
 
     reference: str
@@ -75,8 +75,8 @@ class Pin(Struct, frozen=True, kw_only=True):
 
 
 class Process(Struct, frozen=True, kw_only=True):
-    """What an image says of the process that it wants to be run (OCI image config). `workdir_missing`: the
-    image names a directory that it does not have; Docker makes it."""
+    """The process that an image specifies (OCI image config). `workdir_missing`: the image names a directory
+    that it does not contain; Docker creates it."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -86,15 +86,15 @@ class Process(Struct, frozen=True, kw_only=True):
 
 
 class Prefix(Struct, frozen=True, kw_only=True):
-    """A directory of the image that must be seen as the image has it, whatever is mounted around it."""
+    """A directory of the image that must stay visible unchanged, whatever is mounted around it."""
 
     path: str
     layer: str
 
 
 class SiteLayer(Struct, frozen=True, kw_only=True):
-    """What an image was extended by for a site (bareboat.mpi.site_layer): `contents`, as NAME==VERSION, on
-    the image whose digest is `base`. `made`: it lies in the store; `because`: why the job has it."""
+    """An image's extension for a site (bareboat.mpi.site_layer): `contents`, as NAME==VERSION, on the image
+    with the digest `base`. `made`: it is in the store; `because`: why the job has it."""
 
     base: str
     contents: tuple[str, ...]
@@ -111,8 +111,8 @@ class CudaCompat(Struct, frozen=True, kw_only=True):
 
 
 class Linked(Struct, frozen=True, kw_only=True):
-    """What the files of a job's command say of MPI. `program`: the one that is named in messages; `mpi`: the
-    libraries that it is linked to; `unknown`: why it cannot be judged."""
+    """MPI facts from the files of a job's command. `program`: the one named in messages; `mpi`: the libraries
+    that it is linked to; `unknown`: why it cannot be judged."""
 
     program: str
     mpi: tuple[str, ...] = ()
@@ -120,11 +120,11 @@ class Linked(Struct, frozen=True, kw_only=True):
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """An image in the store and the facts about what is inside. `cuda`, `rocm`: the newest that it brings.
-    `mpis`: the one that its programs find first stands first. `mpi_users`: Python packages that use MPI ->
-    the libraries that they are linked to. `fabrics`: its libraries for fast networks, `compiler`: whether
-    its PATH leads to a C compiler; None: not looked for. `program`: of the job that it is planned for, kept
-    nowhere; None: not looked at, or nothing to say."""
+    """An image in the store and the facts about its content. `cuda`, `rocm`: the newest in it. `mpis`: in the
+    order in which its programs find them. `mpi_users`: Python packages that use MPI -> the libraries that
+    they are linked to. `fabrics`: its libraries for fast networks, `compiler`: whether its PATH has a C
+    compiler; None: unknown. `program`: of the job that is planned, not stored; None: unknown, or nothing to
+    report."""
 
     digest: str
     layers: tuple[Layer, ...]
@@ -159,8 +159,8 @@ class Image(Struct, frozen=True, kw_only=True):
 
 
 class PackedFile(Struct, frozen=True, kw_only=True):
-    """An image packed into one file, as it lies beside that. `sha256`: of the file, in hexadecimal digits.
-    `places`: what was made to be mounted over -> whether it is a directory."""
+    """An image packed into one file, with these facts stored next to it. `sha256`: of the file, in
+    hexadecimal. `places`: mount points created in it -> whether it is a directory."""
 
     kind: str
     size_bytes: int
@@ -186,14 +186,14 @@ class JoinedTree(Struct, frozen=True, kw_only=True):
 
 
 class Rootfs(Struct, frozen=True, kw_only=True):
-    """Where an image lies on this machine: layer digest -> unpacked tree, bottom first, and the place of its
-    one flat tree; `relinked`: of the same with its absolute links made relative; `packed`: kind of file ->
-    where it would be as one. `identity`: a directory with the etc/passwd and etc/group that know the user,
-    where the image's own do not. `held`: what it has in the directories that become scratch. `drivers`:
-    vendor of a GPU driver of the site -> the directory of links to its files. `host_mpis`: library of a
-    host's MPI -> that, made ready for this image. `exposed`: of the job's writable mounts, those that show
-    the store: source -> where it lies in that, "." for one that lies in the store itself. `joined`: the tree
-    that stands for the flat one, where the job needs places that the image does not have."""
+    """The location of an image on this machine: layer digest -> unpacked tree, bottom first, and the path of
+    its flat tree; `relinked`: the same with relative links; `packed`: kind of file -> its path. `identity`: a
+    directory with etc/passwd and etc/group that list the user, where the image's own do not. `held`: its
+    content in directories that become scratch. `drivers`: vendor of a GPU driver of the site -> the directory
+    of links to its files. `host_mpis`: library of a host's MPI -> that MPI, prepared for this image.
+    `exposed`: the job's writable mounts that show the store: source -> its path in the store, "." for a
+    source in the store. `joined`: the tree that replaces the flat one, where the job needs mount points that
+    the image lacks."""
 
     layers: dict[str, str]
     flat: str

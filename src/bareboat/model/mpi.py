@@ -10,7 +10,7 @@ from bareboat.model.host_files import DriverFile, Mount
 
 
 class MpiFamily(StrEnum):
-    """Whose MPI it is. All but OpenMPI are made from MPICH's source and share its binary interface."""
+    """The family of an MPI. All except OpenMPI derive from MPICH and share its binary interface."""
 
     OPENMPI = "OpenMPI"
     MPICH = "MPICH"
@@ -21,7 +21,7 @@ class MpiFamily(StrEnum):
 
 
 class Pmi(StrEnum):
-    """The protocols by which whoever started a rank tells it who it is."""
+    """The protocols with which a launcher gives a rank its identity."""
 
     PMI1 = "pmi1"
     PMI2 = "pmi2"
@@ -29,9 +29,9 @@ class Pmi(StrEnum):
 
 
 class HostLibrary(Struct, frozen=True, kw_only=True):
-    """All that a host's libmpi loads, but the C library. `folders`: place in a prefix ("lib/openmpi") -> the
-    host's directory of plugins or texts. `asked`: library -> the symbol versions that the others ask of it.
-    `glibc`: the newest version of glibc's symbols that the library `glibc_by` asks for."""
+    """All files that a host's libmpi loads, except the C library. `folders`: place in a prefix
+    ("lib/openmpi") -> the host's directory of plug-ins or texts. `asked`: library -> the symbol versions that
+    the others require. `glibc`: the newest glibc symbol version that the library `glibc_by` requires."""
 
     libraries: tuple[DriverFile, ...]
     folders: dict[str, str] = field(default_factory=dict)
@@ -41,8 +41,9 @@ class HostLibrary(Struct, frozen=True, kw_only=True):
 
 
 class HostMpiTree(Struct, frozen=True, kw_only=True):
-    """A host's MPI made ready for one image. `folder`: the links to it; `over`: files of the host that are
-    mounted over the image's own of the same name; `left_out`: libraries of which the image's own serve."""
+    """A host's MPI prepared for one image. `folder`: the links to it; `over`: files of the host that are
+    mounted over the image's own of the same name; `left_out`: libraries for which the image's own are
+    used."""
 
     folder: str
     over: tuple[Mount, ...] = ()
@@ -52,10 +53,9 @@ class HostMpiTree(Struct, frozen=True, kw_only=True):
 class MpiFacts(Struct, frozen=True, kw_only=True):
     """One MPI of an image or of a machine: a library, a launcher, or both.
 
-    `moved`: it lies elsewhere than it was built for. `speaks`: what its library understands.
-    `pmix_version`, `pmix_bundled`: of the PMIx that it speaks with, and whether that is its own copy.
-    `slurm`: it was built with parts for Slurm. `origin`: where it was found, in words. `runtime`: of a
-    host's, what its library loads.
+    `moved`: it is not at its build path. `speaks`: protocols that its library supports. `pmix_version`,
+    `pmix_bundled`: of its PMIx, and whether that is its own copy. `slurm`: it was built with Slurm support.
+    `origin`: where it was found, as text. `runtime`: for a host's MPI, what its library loads.
     """
 
     family: MpiFamily

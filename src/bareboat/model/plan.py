@@ -11,7 +11,7 @@ from bareboat.model.job import Job
 
 
 class Rejected(Struct, frozen=True, kw_only=True):
-    """An alternative that was not taken, and why."""
+    """A rejected alternative, and why."""
 
     choice: str
     reason: str
@@ -19,8 +19,8 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why something cannot be done here, and the command that would change it; `rejected`: the ways that were
-    tried."""
+    """Why something cannot be done here, and the command that would change it; `rejected`: the alternatives
+    that were tried."""
 
     reason: str
     remedy: str = ""
@@ -37,7 +37,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class Requirement(Struct, frozen=True, kw_only=True):
-    """A path that must be there when the job starts, and what to do when it is not."""
+    """A path that must exist when the job starts, and the remedy when it does not."""
 
     path: str
     what: str
@@ -45,10 +45,10 @@ class Requirement(Struct, frozen=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """That a step of MPI's ladder makes one world of the ranks. `step`: the step's name; `context`: a digest
-    of all else that decides whether it does: image, engine, layout, the site's launchers, the job's own
-    variables. `launch`: what of the site starts the ranks ("srun --mpi=pmix"); `site`: a digest of what
-    decides, whatever the image, whether it can start any."""
+    """The claim that a step of MPI's ladder connects all ranks. `step`: the step's name; `context`: a digest
+    of everything else that matters: image, engine, layout, the site's launchers, the job's variables.
+    `launch`: the site's command that starts the ranks ("srun --mpi=pmix"); `site`: a digest of what matters
+    for any image."""
 
     step: str
     context: str
@@ -57,10 +57,10 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """How the image's tree comes to a node: `archive`, a tar of it in the store, is unpacked as
-    `folder`/`name`, once for all jobs of the user there. Where that cannot be, the tree `name` of
-    the folder `shared` is read. `inodes`: how many it needs. The command names the folder of the two by the
-    variable BAREBOAT_TREES."""
+    """How the image's tree gets to a node: `archive`, a tar of it in the store, is unpacked as
+    `folder`/`name`, once for all jobs of the user there. Where that fails, the tree `name` of the directory
+    `shared` is read. `inodes`: the number that it needs. The command refers to the directory by the variable
+    BAREBOAT_TREES."""
 
     archive: str
     folder: str
@@ -72,11 +72,11 @@ class Delivery(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will be done, with the reasons. Equal plans have equal digests.
 
-    `keeps_output`: each rank's output is kept by itself, in logs/RANK.out and .err under the run's folder.
-    `needs_flat`: the image's flat tree must be made before the run, with a place at the target of each of
-    `mount_points`: a folder or a file, as its source is; those of `own_points`, which other jobs do not have,
-    in a tree of their own. `relinked`: it is the one whose absolute links are
-    relative. `packs`: the kind of file that the image must be packed as instead, with those places in it.
+    `keeps_output`: each rank's output is kept separately, in logs/RANK.out and .err below the run's
+    directory. `needs_flat`: the image must be unpacked before the run, with a mount point at each of the
+    targets `mount_points` (a directory or a file, like its source); `own_points` are in a separate tree,
+    since other jobs lack them. `relinked`: use the tree with relative links. `packs`: the kind of file to
+    pack the image as instead, with those mount points.
     """
 
     job: Job
@@ -97,32 +97,32 @@ class Plan(Struct, frozen=True, kw_only=True):
     start: Start = Start.NODES
     #: The words of the program that starts the ranks (Start.PROGRAM); the command of a rank follows them.
     program: tuple[Word, ...] = ()
-    #: What runs as the ranks before the job, to see that they find each other; None: nothing.
+    #: Runs as the ranks before the job, to check that they find each other; None: nothing.
     proof: Command | None = None
-    #: Bash that runs before each start: what the launcher must tell the ranks.
+    #: Bash that runs before each start: settings from the launcher for the ranks.
     prelude: str = ""
-    #: Lines for the scheduler, as it reads them at the top of the job script.
+    #: Lines for the scheduler at the top of the job script.
     directives: tuple[str, ...] = ()
-    #: Which step of MPI's ladder the proof is of (`bareboat.mpi.proven`), and what earlier proofs said. They
-    #: are no part of what is done, nor of the digest.
+    #: The step of MPI's ladder that the MPI check is for (`bareboat.mpi.proven`), and earlier results. They
+    #: are not part of what is done, nor of the digest.
     proves: Claim | None = None
     notes: tuple[str, ...] = ()
-    #: Unset: nothing is brought to the nodes.
+    #: Unset: nothing is copied to the nodes.
     delivery: Delivery | UnsetType = UNSET
-    #: Where the nodes find py-spy, for the watchdog; unset: they may have one of their own.
+    #: The path of py-spy on the nodes, for the watchdog; unset: they may have their own.
     py_spy: str | UnsetType = UNSET
-    #: True: the launcher's processes know each other by a secret of the run (BAREBOAT_SECRET).
+    #: True: the launcher's processes authenticate with a secret of the run (BAREBOAT_SECRET).
     secret: bool | UnsetType = UNSET
-    #: A shell in the container of the job, for a terminal; unset where the scheduler has no queue. It is no
-    #: part of what is done, nor of the digest.
+    #: A shell in the job's container, for a terminal; unset where the scheduler has no queue. It is not part
+    #: of what is done, nor of the digest.
     shell: Command | UnsetType = UNSET
-    #: What the job script looks after when the nodes have a fabric; unset: nothing.
+    #: What the job script checks when the nodes have a fabric; unset: nothing.
     fabric: FabricWatch | UnsetType = UNSET
     #: True: the job script looks whether the ranks are connected with each other; unset: one rank, or ranks
     #: that the image's own launcher starts and checks.
     watches_world: bool | UnsetType = UNSET
     #: A file of the host that each node must be able to execute; unset: no such file.
     executable: Executable | UnsetType = UNSET
-    #: Plans for the same allocation, tried in this order when the MPI check of the one before fails. They
-    #: follow from what is known at the moment, and are no part of the digest.
+    #: Plans for the same allocation, tried in this order when the MPI check of the previous one fails. They
+    #: follow from current knowledge, and are not part of the digest.
     otherwise: tuple[Plan, ...] = ()

@@ -131,7 +131,7 @@ def _module_names(folder: str) -> Iterator[str]:
 
 
 def _launcher(host: RealHost, path: str, said: Outcome, remarks: list[str]) -> MpiFacts | None:
-    """What is known of a launcher by its `--version`, and by what else it says."""
+    """The facts about a launcher, from `--version` and its other output."""
     if said.unanswered:
         remarks.append(one_line(said.stderr, limit=_MOST_REMARK))
         return None

@@ -9,7 +9,7 @@ from bareboat.probe.host import RealHost
 
 
 def probe_scheduler(name: str, host: RealHost) -> SchedulerFacts | None:
-    """What the scheduler says; None where it is not installed."""
+    """The scheduler's facts; None where it is not installed."""
     try:
         return registry.scheduler(name).probe(host.for_one_subject())
     except Exception as error:  # a controller that is down does not answer in time

@@ -151,7 +151,7 @@ class Scheduler(Protocol):
 
 
 def starts_by(scheduler: Scheduler) -> str:
-    """The command by which the scheduler starts ranks itself, or ""; it says it as its `STARTS_BY`."""
+    """The command with which the scheduler starts ranks itself (`STARTS_BY`), or ""."""
     return str(getattr(scheduler, "STARTS_BY", ""))
 
 
@@ -168,7 +168,7 @@ def job_name(job: Job) -> str:
 
 
 def array_range(job: Job, *, first: int = 0) -> str | None:
-    """The numbers of a sweep's elements, FIRST-LAST; None when the job is no sweep."""
+    """The numbers of a sweep's elements, FIRST-LAST; None when the job is not a sweep."""
     return None if job.sweep is UNSET else f"{first}-{first + len(job.sweep.points) - 1}"
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 #: What the table has beyond Podman's list, and why.
 ADDED = {
-    "move_pages": "hwloc and numactl ask by it on which NUMA node a page is; of other users' processes it "
-    "tells and moves nothing",
+    "move_pages": "hwloc and numactl query with it the NUMA node of a page; for other users' processes it "
+    "returns and moves nothing",
     **dict.fromkeys(
         ("cachestat", "fchmodat2", "futex_requeue", "futex_wait", "futex_waitv", "futex_wake",
          "map_shadow_stack", "mseal", "set_mempolicy_home_node"),
-        "newer than the list; newer lists of Podman have it, or its like",
+        "newer than the list; newer lists of Podman contain it or similar calls",
     ),
 }  # fmt: skip
 

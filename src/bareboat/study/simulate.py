@@ -147,7 +147,7 @@ def error_rates(
 
 
 def _window_noise(runs: int, blocks: int, generator: np.random.Generator, machine: Machine) -> Floats:
-    """Log times of one arm's windows about 0: AR(1) within a run, anew in the next, with spikes."""
+    """Log times of one arm's windows about 0: AR(1) within a run, independent between runs, with spikes."""
     shocks = generator.normal(0, machine.window_deviation, (runs, blocks))
     # Only the first shock keeps its size, so that every window has the stated deviation.
     shocks[:, 1:] *= math.sqrt(1 - machine.window_correlation**2)
