@@ -1103,6 +1103,16 @@ def test_accelerate_is_told_that_ranks_without_gpus_belong_together() -> None:
     assert "ACCELERATE_USE_CPU" not in environment_of(alone.command)
 
 
+def test_srun_starts_programs_without_mpi_when_asked() -> None:
+    """Lightning, Ignite and JAX read Slurm's variables."""
+    made = on_two_nodes({"lightning": "2.6.6"}, launcher="srun")
+    assert made.launcher == "srun"
+    assert made.program[:2] == ("srun", "--mpi=none")
+    assert made.proof is None
+    assert "nothing in the image uses MPI" in render.text(made)
+    assert "GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE" in made.prelude
+
+
 def test_lightning_is_told_how_many_ranks_there_are() -> None:
     made = on_two_nodes({"lightning": "2.6.6"})
     told = environment_of(made.command)

@@ -1,13 +1,16 @@
-"""srun: Slurm starts every rank itself, and tells it who it is by PMIx or PMI-2.
+"""srun: Slurm starts every rank itself and gives it its number by PMIx or PMI-2, or by environment variables
+alone where nothing uses MPI.
 
 Documentation: https://slurm.schedmd.com/mpi_guide.html
 """
 
 from __future__ import annotations
 
-from bareboat.launchers import Launch, Surroundings, by_mpi
+import dataclasses
+
+from bareboat.launchers import INTERFACE, Launch, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Word
-from bareboat.mpi.ladder import Rung, Step
+from bareboat.mpi.ladder import NO_PLUGIN, Rung, Step
 
 NAME = "srun"
 START = Start.PROGRAM
@@ -25,7 +28,18 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
     found = by_mpi.judge(RUNG, NAME, job, around)
     if isinstance(found, Refusal):
         return found
-    return by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
+    launch = by_mpi.launch_from_outside(found, job, around, words(found, job), **NAMES)
+    if found.plugin != NO_PLUGIN:
+        return launch
+    return dataclasses.replace(
+        launch,
+        reason=found.reason,
+        prelude=INTERFACE + launch.prelude,
+        proof=None,
+        proves=None,
+        note="",
+        warning=by_mpi.unjudged(around.image, job),
+    )
 
 
 def words(found: Step, job: Job) -> tuple[Word, ...]:

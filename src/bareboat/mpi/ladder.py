@@ -29,6 +29,10 @@ class Rung(StrEnum):
     SITE_LAYER = "an MPI added as a site layer"
 
 
+#: srun's `--mpi` for programs without MPI, which read Slurm's variables themselves.
+NO_PLUGIN = "none"
+
+
 class Abi(StrEnum):
     """What makes two MPI libraries interchangeable for a program that is linked to one of them."""
 
@@ -175,7 +179,9 @@ def walk(
         )
     library = library_of(image) if image is not None else next(iter(ground.mpis), None)
     rungs: dict[Rung, Iterator[Step | Rejected]] = {  # each is looked at when it is its turn
-        Rung.DIRECT: _direct(library, ground, layout),
+        Rung.DIRECT: _direct(library, ground, layout)
+        if library is not None or needs_mpi(image)
+        else _without_mpi(ground),
         Rung.HOST_LAUNCHER: _host_launcher(library, ground, layout),
         Rung.IMAGE_LAUNCHER: _image_launcher(image, library, ground, layout),
         Rung.HOST_LIBRARY: _host_library(image, ground, layout),
@@ -198,6 +204,15 @@ def walk(
 
 
 # -- the rungs -------------------------------------------------------------------------------------
+
+
+def _without_mpi(ground: Ground) -> Iterator[Step | Rejected]:
+    rung = Rung.DIRECT
+    if not ground.in_slurm:
+        yield Rejected(choice=rung.value, reason="the ranks are not started by Slurm")
+        return
+    reason = "nothing in the image uses MPI; each rank gets its number in Slurm's variables"
+    yield Step(rung=rung, reason=reason, plugin=NO_PLUGIN)
 
 
 def _direct(library: MpiFacts | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:

@@ -67,7 +67,7 @@ def choose_world(job: Job, launcher: Launcher) -> tuple[Decision, ...]:
         Decision(
             subject="world",
             choice=f"the connections between the {size} ranks are watched",
-            reason="ranks that do not find each other exit with code 0; a warning says if there is no connection",
+            reason="ranks that do not find each other exit with code 0; the script warns about them",
         ),
     )
 
