@@ -270,6 +270,8 @@ def run_all(questions: Sequence[Sequence[str]], within: Deadline) -> tuple[Outco
                 wall_s=time.monotonic() - began,
             )
 
+    if not questions:
+        return ()
     with side_by_side(min(len(questions), _AT_ONCE)) as pool:
         return tuple(pool.map(answer, questions))
 

@@ -119,6 +119,7 @@ def test_after_one_that_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
     assert second.unanswered
     assert "export BAREBOAT_TOOL_TIMEOUT_S=60" in first.stderr
     assert not (tmp_path / "asked").exists()
+    assert execute.run_all((), deadline) == ()
 
 
 def test_one_that_hangs_or_floods_does_not_stop_those_beside_it(tmp_path: Path) -> None:
@@ -239,6 +240,7 @@ def test_a_run_here_does_not_depend_on_such_a_tool(
     desk.tools(scheduler, **{name: fault})
     code, out, err = desk("run", "job.toml")
     assert code == 0, out + err
+    assert "could not be probed" not in err
 
 
 @pytest.mark.usefixtures("clean")

@@ -34,6 +34,7 @@ import sys
 for _ in range({forks}):
     if os.fork(): os._exit(0)
     os.setsid()
+os.closerange(0, 256)
 os.execve(sys.executable, [sys.executable, '-c', {inner!r}], {{}})
 """
 

@@ -80,7 +80,7 @@ def probe(asks: Asks) -> SchedulerFacts | None:
             ("qstat", "-g", "c"),
         )
     )  # fmt: skip
-    version = one_line((told.stdout or told.stderr).partition("\n")[0], limit=60)
+    version = one_line((told.stdout or ("" if told.unanswered else told.stderr)).partition("\n")[0], limit=60)
     if not queues.ok:
         return SchedulerFacts(
             name=NAME, version=version, works=False, detail=f"Grid Engine does not answer: {said(queues)}"
