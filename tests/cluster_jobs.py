@@ -48,14 +48,24 @@ def write_job(
 
 
 def run_job(
-    up: Cluster, job: Path, *options: str, path: str | None = None, submit_limit_s: float = PATIENCE_S
+    up: Cluster,
+    job: Path,
+    *options: str,
+    path: str | None = None,
+    environment: dict[str, str] | None = None,
+    submit_limit_s: float = PATIENCE_S,
+    limit_s: float = 240,
 ) -> Ended:
     """Submit, and wait for the end. `submit_limit_s`: what is missing is made first."""
     submitted = up.login(
-        ["bareboat", "submit", "--json", job, *options], cwd=job.parent, path=path, timeout_s=submit_limit_s
+        ["bareboat", "submit", "--json", job, *options],
+        cwd=job.parent,
+        path=path,
+        environment=environment,
+        timeout_s=submit_limit_s,
     )
     run_id = json.loads(submitted.stdout)["run_id"]
-    waited = up.login(["bareboat", "wait", run_id], cwd=job.parent, check=False, timeout_s=240)
+    waited = up.login(["bareboat", "wait", run_id], cwd=job.parent, check=False, timeout_s=limit_s)
     log = up.login(["bareboat", "logs", run_id], cwd=job.parent, check=False)
     return Ended(run_id, waited.returncode, log.stdout + log.stderr)
 

@@ -7,11 +7,18 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_lab import Lab
+from environments import Captured
 from processes import command
 from pythons import make_rootfs
+
+from bareboat.images.capture import capture
+from bareboat.model import CaptureRequest
+from bareboat.store import Store
 
 LAB = Path("/opt/bareboat-lab")
 HELLO = """\
@@ -61,6 +68,19 @@ def test_two_ranks_are_one_world(tmp_path: Path, name: str, launcher: str) -> No
     assert done.returncode == 0, done.stderr
     # The proof says nothing: the job's output is its own.
     assert sorted(done.stdout.splitlines()) == ["hello 0 2 3 True", "hello 1 2 3 True"]
+
+
+@pytest.fixture(scope="module")
+def with_mpi4py(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    """A capture with Debian's OpenMPI, which does not start alone where no ssh is."""
+    interpreter = python("mpi/debian")
+    store = Store(tmp_path_factory.mktemp("mpi4py") / "store")
+    return Captured(interpreter.parents[1], store, capture(CaptureRequest(python=str(interpreter)), store)[0])
+
+
+def test_one_rank_of_mpi4py_in_every_engine(lab: Lab, with_mpi4py: Captured) -> None:
+    inside = replace(lab, captured=with_mpi4py)
+    assert inside.says("from mpi4py import MPI; print(MPI.COMM_WORLD.size)") == "1"
 
 
 @pytest.fixture(scope="module")

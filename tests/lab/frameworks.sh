@@ -1,33 +1,44 @@
 #!/usr/bin/env bash
-# Installs JAX, TensorFlow, and Lightning with Accelerate (all for CPUs) into an environment each, readable by
-# every user, for the tests of their launchers. Harmless when run again.
+# Installs JAX, TensorFlow, Dask, and Lightning with Accelerate (all for CPUs) into an environment each, readable
+# by every user, for the tests of their launchers. Harmless when run again. --all: also DeepSpeed and Ray, for
+# the tests that are marked "frameworks".
 #
-#   tests/lab/frameworks.sh [--dry-run]
+#   tests/lab/frameworks.sh [--all] [--dry-run]
 #
-#   PREFIX=/opt/bareboat-lab/frameworks   where the environments go: jax, tensorflow, lightning
+#   PREFIX=/opt/bareboat-lab/frameworks   where the environments go
 #
 # TensorFlow 2.15.1 is the last whose MultiWorkerMirroredStrategy works with the Keras that it brings.
 set -euo pipefail
 
 prefix=${PREFIX:-/opt/bareboat-lab/frameworks}
 declare -A wanted=(
+  [dask]='dask==2026.8.0 distributed==2026.8.0'
   [jax]='jax==0.10.2 jaxlib==0.10.2'
   [lightning]='torch==2.13.0 numpy accelerate==1.15.0 lightning==2.6.6'
   [tensorflow]='tensorflow-cpu==2.15.1 numpy<2'
+)
+declare -A more=(
+  [deepspeed]='torch==2.13.0 numpy deepspeed==0.19.8'
+  [ray]='ray==2.60.0'
 )
 
 say() { printf 'frameworks: %s\n' "$*" >&2; }
 die() { say "$1"; [ $# -lt 2 ] || say "try: $2"; exit 1; }
 
 main() {
-  local name
-  case ${1:-} in
-    '') ;;
-    --dry-run)
-      for name in "${!wanted[@]}"; do printf '%s: %s\n' "$prefix/$name" "${wanted[$name]}"; done
-      return ;;
-    *) die "unknown argument: $1" "$0 --dry-run" ;;
-  esac
+  local name dry=
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --all) for name in "${!more[@]}"; do wanted[$name]=${more[$name]}; done ;;
+      --dry-run) dry=1 ;;
+      *) die "unknown argument: $1" "$0 --all --dry-run" ;;
+    esac
+    shift
+  done
+  if [ -n "$dry" ]; then
+    for name in "${!wanted[@]}"; do printf '%s: %s\n' "$prefix/$name" "${wanted[$name]}"; done
+    return
+  fi
   umask 022
   mkdir -p "$prefix"
   for name in "${!wanted[@]}"; do
