@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from bareboat import plan, render
-from bareboat.model import Image, Job, PassedOn, Plan, Rootfs, Site, Topology, WhenSet, Word
+from bareboat.model import ForwardEnv, IfSet, Image, Job, Plan, Rootfs, Site, Topology, Word
 from bareboat.render import words
 
 #: Where the driver has made the folder of this start.
@@ -63,7 +63,7 @@ def same_container(ground: Ground) -> str:
                 break
             case "--setenv":
                 next(options), next(options)
-            case "--clearenv" | PassedOn() | WhenSet(words=("--setenv", *_)):
+            case "--clearenv" | ForwardEnv() | IfSet(words=("--setenv", *_)):
                 pass
             case _:
                 kept.append(word)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:963bfca989a0.
+# Written by Bareboat 0.1.0, plan sha256:6a97a9bb646b.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -72,7 +72,7 @@ run_pids() { # the run's processes on this node
         fi
       done
     done
-  } 2>/dev/null
+  } 2> /dev/null
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
@@ -105,7 +105,7 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   local pids
   pids=$("$2")
   # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
+  [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
 stop() { # $1: exit code
@@ -417,7 +417,8 @@ fi
 
 left=
 if [ "$code" -eq 0 ]; then
-  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
+  read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
+# What the command left behind ends with the run.
+if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

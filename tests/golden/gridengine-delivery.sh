@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:ee32cfe6ff81.
+# Written by Bareboat 0.1.0, plan sha256:010f5cddfdbd.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -102,7 +102,7 @@ run_pids() { # the run's processes on this node
         fi
       done
     done
-  } 2>/dev/null
+  } 2> /dev/null
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
@@ -135,15 +135,19 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   local pids
   pids=$("$2")
   # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
+  [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
-  if [ "$1" = TERM ]; then end_run; return; fi
-  for pid in $(run_pids); do # one that does not handle it would die of it
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  if [ "$1" = TERM ]; then
+    end_run
+    return
+  fi
+  # A process that does not handle it would die of it.
+  for pid in $(run_pids); do
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
+    (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
   done
 }
 
@@ -285,7 +289,7 @@ trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program every second
   while :; do
     read -r -t 1 -u 7 || [ "$?" -gt 128 ] || sleep 1
-    kill -0 "$$" 2>/dev/null || exit
+    kill -0 "$$" 2> /dev/null || exit
     [ ! -e "$BAREBOAT_CONTROL/signals" ] || mapfile -t signals < "$BAREBOAT_CONTROL/signals"
     while [ "$told" -lt "${#signals[@]}" ]; do
       deliver "${signals[told]}"
@@ -341,7 +345,7 @@ image_inodes=32389
 boot=$(cat /proc/sys/kernel/random/boot_id)
 
 image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
-  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2>/dev/null)" = "$boot" ]
+  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot" ]
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
@@ -357,8 +361,8 @@ read_shared() { # $1: why the image cannot be on this node
 
 own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
   local seen
-  mkdir -m 700 "$1" 2>/dev/null
-  seen=$(stat -c '%u %a %F' "$1" 2>/dev/null) || return
+  mkdir -m 700 "$1" 2> /dev/null
+  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return
   case $seen in
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
   esac
@@ -371,8 +375,8 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
 
 own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
   local mode
-  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2>/dev/null) || return
-  if (( (0$mode & 01002) == 2 )); then
+  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
+  if (((0$mode & 01002) == 2)); then
     printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
@@ -382,9 +386,11 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
 }
 
 remove_image() { # $1: a tree; its lock is held alone
-  rm -f "$1.whole" "$1.errors" # first, so that nobody takes the rest for whole
-  rm -rf "$1" "$1.part" 2>/dev/null || { # folders that their owner may not write
-    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2>/dev/null
+  # First, so that nobody takes the rest for whole.
+  rm -f "$1.whole" "$1.errors"
+  rm -rf "$1" "$1.part" 2> /dev/null || {
+    # Directories that their owner may not write.
+    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2> /dev/null
     rm -rf "$1" "$1.part"
   }
 }
@@ -396,14 +402,16 @@ is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all o
 sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
   local lock descriptor
   for lock in "${BAREBOAT_TREES%/*}"/*/*.lock; do
-    [ "$lock" != "${1:-}" ] && [ -f "$lock" ] && { exec {descriptor}>>"$lock"; } 2>/dev/null || continue
+    [ "$lock" != "${1:-}" ] || continue
+    [ -f "$lock" ] || continue
+    { exec {descriptor}>> "$lock"; } 2> /dev/null || continue
     if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
       remove_image "${lock%.lock}"
       rm -f "$lock"
     fi
     exec {descriptor}>&-
   done
-  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2>/dev/null
+  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2> /dev/null
 }
 
 make_image_places() { # where jobs mount something: the image has nothing there
@@ -411,7 +419,7 @@ make_image_places() { # where jobs mount something: the image has nothing there
   while IFS= read -r -d '' place; do # d/a/folder or f/a/file
     path=$image_tree${place:1}
     if [ -L "$path" ] || [ ! -e "$path" ]; then
-      mkdir -p "${path%/*}" 2>/dev/null
+      mkdir -p "${path%/*}" 2> /dev/null
       [ -w "${path%/*}" ] || chmod u+rwx "${path%/*}" || return
       [ ! -L "$path" ] || rm "$path"
       case $place in
@@ -425,18 +433,24 @@ make_image_places() { # where jobs mount something: the image has nothing there
 unpack_image() { # sets why when it cannot be
   local free needed part=$image_tree.part
   remove_image "$image_tree"
-  mkdir -m 700 "$part" 2>/dev/null || { why="$part cannot be made"; return 1; }
-  : 2>/dev/null > "$part/trial" && chmod 700 "$part/trial"
-  [ -x "$part/trial" ] || { why="no program can run from $part: it is full, or mounted noexec"; return 1; }
+  mkdir -m 700 "$part" 2> /dev/null || {
+    why="$part cannot be made"
+    return 1
+  }
+  : 2> /dev/null > "$part/trial" && chmod 700 "$part/trial"
+  [ -x "$part/trial" ] || {
+    why="no program can run from $part: it is full, or mounted noexec"
+    return 1
+  }
   rm -f "$part/trial"
   # A file takes its last block whole.
   needed=$(($(stat -c %s "$image_archive") / 1024 + image_inodes * 2))
-  free=$(df -Pk "$part" 2>/dev/null | awk 'NR == 2 { print $4 }')
+  free=$(df -Pk "$part" 2> /dev/null | awk 'NR == 2 { print $4 }')
   if [ "${free:-$needed}" -lt "$needed" ]; then
     why="$part needs $((needed / 1024)) MiB, and there are $((free / 1024)) MiB free"
     return 1
   fi
-  free=$(df -Pi "$part" 2>/dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
+  free=$(df -Pi "$part" 2> /dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
   if [ "${free:-$image_inodes}" -lt "$image_inodes" ]; then
     why="$part needs $image_inodes inodes, and there are $free free"
     return 1
@@ -446,25 +460,25 @@ unpack_image() { # sets why when it cannot be
   unpacking=$!
   if wait "$unpacking"; then
     unpacking=
-    mv "$part" "$image_tree" && echo "$boot" 2>/dev/null > "$image_tree.whole"
+    mv "$part" "$image_tree" && echo "$boot" 2> /dev/null > "$image_tree.whole"
     image_is_whole && return
     why="$image_tree cannot be made"
   else
     unpacking=
-    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2>/dev/null)"
+    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2> /dev/null)"
   fi
   return 1
 }
 
 bring_image() { # have it on this node, with its lock shared; or read the store's
   local why='' how=found began=$SECONDS attempt
-  command -v flock >/dev/null && command -v tar >/dev/null || {
+  if ! command -v flock > /dev/null || ! command -v tar > /dev/null; then
     read_shared 'it takes flock and tar'
     return
-  }
+  fi
   for attempt in {1..50}; do
-    if own_folders && { exec {image_lock}>>"$image_tree.lock"; } 2>/dev/null; then
-      if ! flock -s "$image_lock" 2>/dev/null; then
+    if own_folders && { exec {image_lock}>> "$image_tree.lock"; } 2> /dev/null; then
+      if ! flock -s "$image_lock" 2> /dev/null; then
         why="files in $BAREBOAT_TREES cannot be locked"
         break
       fi
@@ -505,7 +519,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
 drop_image() { # who can have the lock alone was the last: it removes the tree
   [ -n "$image_lock" ] || return 0
   if [ -n "$unpacking" ]; then
-    kill "$unpacking" 2>/dev/null
+    kill "$unpacking" 2> /dev/null
     wait "$unpacking"
     unpacking=
   fi
@@ -515,7 +529,7 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
   fi
   exec {image_lock}>&-
   image_lock=
-  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
+  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2> /dev/null
 }
 
 trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"; drop_image' EXIT
@@ -529,28 +543,30 @@ interface_by_routes() {
   set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
-    [ "$flags" != Flags ] && (( (16#$flags & 0x201) == 1 )) || continue # up, and not a refusal
-    (( (address & 16#$mask) == 16#$destination && 16#$mask >= longest )) || continue
-    if (( 16#$mask > longest )); then
+    [ "$flags" != Flags ] || continue
+    (((16#$flags & 0x201) == 1)) || continue # up, and not a refusal
+    (((address & 16#$mask) == 16#$destination && 16#$mask >= longest)) || continue
+    if ((16#$mask > longest)); then
       longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
     elif [ "$device" != "$BAREBOAT_INTERFACE" ]; then
       BAREBOAT_INTERFACE=
     fi
-  done 2>/dev/null < /proc/net/route
+  done 2> /dev/null < /proc/net/route
 }
 
 BAREBOAT_INTERFACE=
 interface_by_routes
-if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip >/dev/null; then
+if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip > /dev/null; then
   BAREBOAT_INTERFACE=$(ip -o -4 address show to "$BAREBOAT_MASTER" | awk '{ print $2; exit }')
   [ -n "$BAREBOAT_INTERFACE" ] ||
     BAREBOAT_INTERFACE=$(ip -o route get "$BAREBOAT_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  local deadline=$((SECONDS + 60)) # for those that were not told
+  # Not for ever: some may not know.
+  local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
@@ -674,7 +690,7 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
 mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
@@ -684,12 +700,14 @@ if [ "$starts" -gt 1 ]; then
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
+# It holds values of environment variables.
+[ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
+# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+finish() {
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }
 
@@ -732,41 +750,57 @@ await() { # the exit code of a child, through any number of signals
 
 hosts() { awk '!seen[$1]++ { print $1 }' "$PE_HOSTFILE"; }
 
+# -inherit: the parallel environment gives the job a task on that node, which ends with the job.
 on_host() { # $1: the node; the rest is the command
   local host=$1
   shift
   qrsh -inherit -nostdin "$host" "$@"
 }
 
-again() { # prints the number under which the job goes on
+again() { # prints the number under which the job, or the array's element, goes on
+  local element=${SGE_TASK_ID-} number
   if [ "$BAREBOAT_NODES" -eq 1 ]; then # 99: Grid Engine puts a job that ends with it back into the queue
-    echo "$JOB_ID"
+    echo "$BAREBOAT_JOB"
     AGAIN=99
+    return
+  fi
   # One of several nodes would wait there for ever "until clean up of a previous run has finished".
-  elif ! qsub -terse -hold_jid "$JOB_ID" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"; then
-    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n'       "$(uname -n)" >&2
+  set -- -hold_jid "$JOB_ID"
+  # Nor does an element wait for this job: that would be for all elements.
+  [ "${element:-undefined}" = undefined ] || set -- -t "$element"
+  if number=$(qsub -terse "$@" -o "${BAREBOAT_CONTROL%/*}/output.log" "$script"); then
+    [ "$1" = -hold_jid ] || number=${number%%.*}.$element
+    echo "$number"
+  else
+    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n' \
+      "$(uname -n)" >&2
     return 1
   fi
 }
 
 on_each_node() {
-  local script=$1 how=$2 number code=0 children=()
+  local script=$1 how=$2 number code=0 status children=()
   shift 2
   for number in "${!hosts[@]}"; do
     (
+      exec < /dev/null
       if [ "$number" -eq 0 ]; then
         bash "$script" "$how" 0 "$@"
       else
-        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@" < /dev/null
+        ! declare -F hand_on > /dev/null || exec < <(hand_on)
+        on_host "${hosts[number]}" bash "$script" "$how" "$number" "$@"
       fi
-      code=$?
-      [ "$code" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
-      exit "$code"
+      status=$?
+      [ "$status" -eq 0 ] || pass_on TERM # the others would wait for this node for ever
+      exit "$status"
     ) &
     children+=("$!")
   done
   for number in "${children[@]}"; do
-    wait "$number" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+    wait "$number" || {
+      status=$?
+      [ "$code" -ne 0 ] || code=$status
+    }
   done
   return "$code"
 }
@@ -800,7 +834,10 @@ printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
+  if [[ $address != 127.* ]]; then
+    BAREBOAT_MASTER=$address
+    break
+  fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
@@ -847,7 +884,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

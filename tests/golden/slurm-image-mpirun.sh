@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:9500f55a5200.
+# Written by Bareboat 0.1.0, plan sha256:10b78fd70925.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -96,7 +96,7 @@ run_pids() { # the run's processes on this node
         fi
       done
     done
-  } 2>/dev/null
+  } 2> /dev/null
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
@@ -129,7 +129,7 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   local pids
   pids=$("$2")
   # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
+  [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
 exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
@@ -144,10 +144,14 @@ exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and 
 
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
-  if [ "$1" = TERM ]; then end_run; return; fi
-  for pid in $(run_pids); do # one that does not handle it would die of it
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  if [ "$1" = TERM ]; then
+    end_run
+    return
+  fi
+  # A process that does not handle it would die of it.
+  for pid in $(run_pids); do
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
+    (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
   done
 }
 
@@ -1134,7 +1138,7 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
 mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
@@ -1144,12 +1148,14 @@ if [ "$starts" -gt 1 ]; then
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
+# It holds values of environment variables.
+[ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
+# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+finish() {
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }
 
@@ -1241,7 +1247,10 @@ printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
+  if [[ $address != 127.* ]]; then
+    BAREBOAT_MASTER=$address
+    break
+  fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of

@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:83c5547137e5.
+# Written by Bareboat 0.1.0, plan sha256:1c1038bc8c71.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -103,7 +103,7 @@ run_pids() { # the run's processes on this node
         fi
       done
     done
-  } 2>/dev/null
+  } 2> /dev/null
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
@@ -136,15 +136,19 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   local pids
   pids=$("$2")
   # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
+  [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
-  if [ "$1" = TERM ]; then end_run; return; fi
-  for pid in $(run_pids); do # one that does not handle it would die of it
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  if [ "$1" = TERM ]; then
+    end_run
+    return
+  fi
+  # A process that does not handle it would die of it.
+  for pid in $(run_pids); do
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
+    (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
   done
 }
 
@@ -326,28 +330,30 @@ interface_by_routes() {
   set -- "${BASH_REMATCH[@]}" # the kernel writes the last byte first
   address=$(($5 << 24 | $4 << 16 | $3 << 8 | $2))
   while read -r device destination _ flags _ _ _ mask _; do
-    [ "$flags" != Flags ] && (( (16#$flags & 0x201) == 1 )) || continue # up, and not a refusal
-    (( (address & 16#$mask) == 16#$destination && 16#$mask >= longest )) || continue
-    if (( 16#$mask > longest )); then
+    [ "$flags" != Flags ] || continue
+    (((16#$flags & 0x201) == 1)) || continue # up, and not a refusal
+    (((address & 16#$mask) == 16#$destination && 16#$mask >= longest)) || continue
+    if ((16#$mask > longest)); then
       longest=$((16#$mask)) BAREBOAT_INTERFACE=$device
     elif [ "$device" != "$BAREBOAT_INTERFACE" ]; then
       BAREBOAT_INTERFACE=
     fi
-  done 2>/dev/null < /proc/net/route
+  done 2> /dev/null < /proc/net/route
 }
 
 BAREBOAT_INTERFACE=
 interface_by_routes
-if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip >/dev/null; then
+if [ -z "$BAREBOAT_INTERFACE" ] && command -v ip > /dev/null; then
   BAREBOAT_INTERFACE=$(ip -o -4 address show to "$BAREBOAT_MASTER" | awk '{ print $2; exit }')
   [ -n "$BAREBOAT_INTERFACE" ] ||
     BAREBOAT_INTERFACE=$(ip -o route get "$BAREBOAT_MASTER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  local deadline=$((SECONDS + 60)) # for those that were not told
+  # Not for ever: some may not know.
+  local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
@@ -471,7 +477,7 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
 mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
@@ -481,12 +487,14 @@ if [ "$starts" -gt 1 ]; then
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
+# It holds values of environment variables.
+[ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
+# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+finish() {
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }
 
@@ -544,6 +552,8 @@ hosts() {
   if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
 }
 
+# One task for each node, which gets all that the job has there. --overlap: a signal is passed on while the
+# job's own step has everything. --mpi=none: these are no ranks.
 on_each_node() {
   local script=$1 how=$2
   shift 2
@@ -551,7 +561,8 @@ on_each_node() {
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
-again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+# Not SLURM_JOB_ID: for an element of an array that is the number of the whole array.
+again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
 
 agains=()
 [ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
@@ -572,7 +583,10 @@ printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
+  if [[ $address != 127.* ]]; then
+    BAREBOAT_MASTER=$address
+    break
+  fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
@@ -619,7 +633,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

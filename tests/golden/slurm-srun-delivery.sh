@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:fa487173b17b.
+# Written by Bareboat 0.1.0, plan sha256:c6c6b73f7907.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -97,7 +97,7 @@ run_pids() { # the run's processes on this node
         fi
       done
     done
-  } 2>/dev/null
+  } 2> /dev/null
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
@@ -130,15 +130,19 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   local pids
   pids=$("$2")
   # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
+  [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
-  if [ "$1" = TERM ]; then end_run; return; fi
-  for pid in $(run_pids); do # one that does not handle it would die of it
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1 )) && kill -s "$1" "$pid"
+  if [ "$1" = TERM ]; then
+    end_run
+    return
+  fi
+  # A process that does not handle it would die of it.
+  for pid in $(run_pids); do
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
+    (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
   done
 }
 
@@ -314,7 +318,7 @@ image_inodes=32389
 boot=$(cat /proc/sys/kernel/random/boot_id)
 
 image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
-  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2>/dev/null)" = "$boot" ]
+  [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot" ]
 }
 
 told_delivery() { # $1: unpacked, found or shared; $2: seconds
@@ -330,8 +334,8 @@ read_shared() { # $1: why the image cannot be on this node
 
 own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
   local seen
-  mkdir -m 700 "$1" 2>/dev/null
-  seen=$(stat -c '%u %a %F' "$1" 2>/dev/null) || return
+  mkdir -m 700 "$1" 2> /dev/null
+  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return
   case $seen in
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
   esac
@@ -344,8 +348,8 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
 
 own_folders() { # the user's folder in the node's scratch, and in it that for trees of this kind
   local mode
-  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2>/dev/null) || return
-  if (( (0$mode & 01002) == 2 )); then
+  mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
+  if (((0$mode & 01002) == 2)); then
     printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
@@ -355,9 +359,11 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
 }
 
 remove_image() { # $1: a tree; its lock is held alone
-  rm -f "$1.whole" "$1.errors" # first, so that nobody takes the rest for whole
-  rm -rf "$1" "$1.part" 2>/dev/null || { # folders that their owner may not write
-    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2>/dev/null
+  # First, so that nobody takes the rest for whole.
+  rm -f "$1.whole" "$1.errors"
+  rm -rf "$1" "$1.part" 2> /dev/null || {
+    # Directories that their owner may not write.
+    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2> /dev/null
     rm -rf "$1" "$1.part"
   }
 }
@@ -369,14 +375,16 @@ is_lock_of() { # $1: a tree, $2: a descriptor; whether it is the file that all o
 sweep_images() { # remove the trees that nobody uses, but for that of the lock $1: their jobs were killed
   local lock descriptor
   for lock in "${BAREBOAT_TREES%/*}"/*/*.lock; do
-    [ "$lock" != "${1:-}" ] && [ -f "$lock" ] && { exec {descriptor}>>"$lock"; } 2>/dev/null || continue
+    [ "$lock" != "${1:-}" ] || continue
+    [ -f "$lock" ] || continue
+    { exec {descriptor}>> "$lock"; } 2> /dev/null || continue
     if flock -x -n "$descriptor" && is_lock_of "${lock%.lock}" "$descriptor"; then
       remove_image "${lock%.lock}"
       rm -f "$lock"
     fi
     exec {descriptor}>&-
   done
-  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2>/dev/null
+  rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2> /dev/null
 }
 
 make_image_places() { # where jobs mount something: the image has nothing there
@@ -384,7 +392,7 @@ make_image_places() { # where jobs mount something: the image has nothing there
   while IFS= read -r -d '' place; do # d/a/folder or f/a/file
     path=$image_tree${place:1}
     if [ -L "$path" ] || [ ! -e "$path" ]; then
-      mkdir -p "${path%/*}" 2>/dev/null
+      mkdir -p "${path%/*}" 2> /dev/null
       [ -w "${path%/*}" ] || chmod u+rwx "${path%/*}" || return
       [ ! -L "$path" ] || rm "$path"
       case $place in
@@ -398,18 +406,24 @@ make_image_places() { # where jobs mount something: the image has nothing there
 unpack_image() { # sets why when it cannot be
   local free needed part=$image_tree.part
   remove_image "$image_tree"
-  mkdir -m 700 "$part" 2>/dev/null || { why="$part cannot be made"; return 1; }
-  : 2>/dev/null > "$part/trial" && chmod 700 "$part/trial"
-  [ -x "$part/trial" ] || { why="no program can run from $part: it is full, or mounted noexec"; return 1; }
+  mkdir -m 700 "$part" 2> /dev/null || {
+    why="$part cannot be made"
+    return 1
+  }
+  : 2> /dev/null > "$part/trial" && chmod 700 "$part/trial"
+  [ -x "$part/trial" ] || {
+    why="no program can run from $part: it is full, or mounted noexec"
+    return 1
+  }
   rm -f "$part/trial"
   # A file takes its last block whole.
   needed=$(($(stat -c %s "$image_archive") / 1024 + image_inodes * 2))
-  free=$(df -Pk "$part" 2>/dev/null | awk 'NR == 2 { print $4 }')
+  free=$(df -Pk "$part" 2> /dev/null | awk 'NR == 2 { print $4 }')
   if [ "${free:-$needed}" -lt "$needed" ]; then
     why="$part needs $((needed / 1024)) MiB, and there are $((free / 1024)) MiB free"
     return 1
   fi
-  free=$(df -Pi "$part" 2>/dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
+  free=$(df -Pi "$part" 2> /dev/null | awk 'NR == 2 { print ($2 ~ /^[1-9]/) ? $4 : "" }')
   if [ "${free:-$image_inodes}" -lt "$image_inodes" ]; then
     why="$part needs $image_inodes inodes, and there are $free free"
     return 1
@@ -419,25 +433,25 @@ unpack_image() { # sets why when it cannot be
   unpacking=$!
   if wait "$unpacking"; then
     unpacking=
-    mv "$part" "$image_tree" && echo "$boot" 2>/dev/null > "$image_tree.whole"
+    mv "$part" "$image_tree" && echo "$boot" 2> /dev/null > "$image_tree.whole"
     image_is_whole && return
     why="$image_tree cannot be made"
   else
     unpacking=
-    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2>/dev/null)"
+    why="unpacking it ended with: $(tail -n 1 "$image_tree.errors" 2> /dev/null)"
   fi
   return 1
 }
 
 bring_image() { # have it on this node, with its lock shared; or read the store's
   local why='' how=found began=$SECONDS attempt
-  command -v flock >/dev/null && command -v tar >/dev/null || {
+  if ! command -v flock > /dev/null || ! command -v tar > /dev/null; then
     read_shared 'it takes flock and tar'
     return
-  }
+  fi
   for attempt in {1..50}; do
-    if own_folders && { exec {image_lock}>>"$image_tree.lock"; } 2>/dev/null; then
-      if ! flock -s "$image_lock" 2>/dev/null; then
+    if own_folders && { exec {image_lock}>> "$image_tree.lock"; } 2> /dev/null; then
+      if ! flock -s "$image_lock" 2> /dev/null; then
         why="files in $BAREBOAT_TREES cannot be locked"
         break
       fi
@@ -478,7 +492,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
 drop_image() { # who can have the lock alone was the last: it removes the tree
   [ -n "$image_lock" ] || return 0
   if [ -n "$unpacking" ]; then
-    kill "$unpacking" 2>/dev/null
+    kill "$unpacking" 2> /dev/null
     wait "$unpacking"
     unpacking=
   fi
@@ -488,7 +502,7 @@ drop_image() { # who can have the lock alone was the last: it removes the tree
   fi
   exec {image_lock}>&-
   image_lock=
-  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2>/dev/null
+  rmdir "${image_tree%/*}" "${image_tree%/*/*}" 2> /dev/null
 }
 
 use_image() { # which the part --bring has brought
@@ -811,7 +825,7 @@ exit "$code"
 fi
 
 # From here on: the first node.
-[ -d "$BAREBOAT_CONTROL" ] || (umask 077; mkdir -p "$BAREBOAT_CONTROL") || exit 3
+[ -d "$BAREBOAT_CONTROL" ] || (umask 077 && mkdir -p "$BAREBOAT_CONTROL") || exit 3
 printf '%(%s)T %s %s\n' -1 "$BAREBOAT_HOST" "$BAREBOAT_JOB" >> "$BAREBOAT_CONTROL/starts"
 mapfile -t begun < "$BAREBOAT_CONTROL/starts"
 starts=${#begun[@]}
@@ -821,12 +835,14 @@ if [ "$starts" -gt 1 ]; then
   # Nothing that containers wrote is believed in a later start, nor a link of theirs followed.
   [ ! -d "$BAREBOAT_RUN_DIR" ] || mv "$BAREBOAT_RUN_DIR" "$BAREBOAT_RUN_DIR.$((starts - 1))"
 fi
-[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077; mkdir "$BAREBOAT_RUN_DIR") || exit 3
+[ -d "$BAREBOAT_RUN_DIR" ] || (umask 077 && mkdir "$BAREBOAT_RUN_DIR") || exit 3
 script=$BAREBOAT_CONTROL/job.sh
-[ -e "$script" ] || (umask 077; cp "$0" "$script") || exit 3 # it holds values of environment variables
+# It holds values of environment variables.
+[ -e "$script" ] || (umask 077 && cp "$0" "$script") || exit 3
 
-finish() { # $1: exit code; kept in a file, because schedulers forget
-  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code" # who reads it before the line is there waits
+# $1: exit code; kept in a file, because schedulers forget. Who reads it before the line is there waits.
+finish() {
+  printf '%s %(%s)T\n' "$1" -1 > "$BAREBOAT_CONTROL/exit_code"
   exit "$1"
 }
 
@@ -882,6 +898,8 @@ hosts() {
   if [ -z "$rest" ]; then printf '%s\n' "${found[@]}"; else scontrol show hostnames "$SLURM_JOB_NODELIST"; fi
 }
 
+# One task for each node, which gets all that the job has there. --overlap: a signal is passed on while the
+# job's own step has everything. --mpi=none: these are no ranks.
 on_each_node() {
   local script=$1 how=$2
   shift 2
@@ -889,7 +907,8 @@ on_each_node() {
     --overlap --mpi=none bash "$script" "$how" SLURM_NODEID "$@"
 }
 
-again() { scontrol requeue "$SLURM_JOB_ID" && echo "$SLURM_JOB_ID"; }
+# Not SLURM_JOB_ID: for an element of an array that is the number of the whole array.
+again() { scontrol requeue "$BAREBOAT_JOB" && echo "$BAREBOAT_JOB"; }
 
 agains=()
 [ ! -e "$BAREBOAT_CONTROL/agains" ] || mapfile -t agains < "$BAREBOAT_CONTROL/agains"
@@ -910,7 +929,10 @@ printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
 # Ranks meet at the first node, by its address: names may not resolve in an image.
 BAREBOAT_MASTER=${hosts[0]}
 while read -r address _; do
-  [[ $address == 127.* ]] || { BAREBOAT_MASTER=$address; break; }
+  if [[ $address != 127.* ]]; then
+    BAREBOAT_MASTER=$address
+    break
+  fi
 done < <(getent ahostsv4 "${hosts[0]}")
 
 # A port that nobody listens on here; jobs begin to look at different ones. (To read the kernel's table of
@@ -988,7 +1010,7 @@ fi
 if [ "$code" -eq 75 ]; then
   printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
-  if again > "$BAREBOAT_CONTROL/again"; then
+  if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"
     exit "${AGAIN:-75}"
   fi

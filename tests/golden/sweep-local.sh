@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher ranks, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:75a23dfc5432.
+# Written by Bareboat 0.1.0, plan sha256:f787651b68f6.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -72,7 +72,7 @@ run_pids() { # the run's processes on this node
         fi
       done
     done
-  } 2>/dev/null
+  } 2> /dev/null
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
@@ -105,7 +105,7 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   local pids
   pids=$("$2")
   # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -s "$1" $pids 2>/dev/null
+  [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
 stop() { # $1: exit code
@@ -290,9 +290,10 @@ rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
 mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
-  local deadline=$((SECONDS + 60)) # for those that were not told
+  # Not for ever: some may not know.
+  local deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
-    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2>/dev/null | wc -l)" -lt "$2" ] || return
+    [ "$(cat "$BAREBOAT_CONTROL/$1".* 2> /dev/null | wc -l)" -lt "$2" ] || return
     sleep 0.2
   done
 }
@@ -444,7 +445,8 @@ fi
 
 left=
 if [ "$code" -eq 0 ]; then
-  read -r left 2>/dev/null < "/proc/$$/task/$$/children"
+  read -r left 2> /dev/null < "/proc/$$/task/$$/children"
 fi
-[ "$code" -eq 0 ] && [ -z "$left" ] || end_run # what the command left behind ends with the run
+# What the command left behind ends with the run.
+if [ "$code" -ne 0 ] || [ -n "$left" ]; then end_run; fi
 exit "$code"

@@ -12,7 +12,7 @@ import pytest
 
 from bareboat import execute
 from bareboat.engines import brought
-from bareboat.model import Joined, Outcome, Variable, WhenSet
+from bareboat.model import IfSet, Joined, Outcome, Variable
 
 
 class Machine:
@@ -81,8 +81,8 @@ def run(start: brought.Start, **variables: str) -> bytes:
         shutil.copy(source, place)
     words: list[str] = []
     for word in start.words:
-        for part in word.words if isinstance(word, WhenSet) else (word,):
-            assert not isinstance(part, WhenSet | Variable)
+        for part in word.words if isinstance(word, IfSet) else (word,):
+            assert not isinstance(part, IfSet | Variable)
             pieces = part.parts if isinstance(part, Joined) else (part,)
             words.append("".join(p if isinstance(p, str) else variables[p.name] for p in pieces))
     done = subprocess.run(
@@ -98,7 +98,7 @@ def run(start: brought.Start, **variables: str) -> bytes:
 )
 def test_every_byte_of_every_word_arrives(tmp_path: Path, word: str) -> None:
     programs = brought.find(Machine())
-    mark = WhenSet("MARK", (Joined(("MARK=", Variable("MARK"))),))
+    mark = IfSet("MARK", (Joined(("MARK=", Variable("MARK"))),))
     assignments = ("PATH=/usr/bin:/bin", f"V={word}", mark)
     start = brought.Start(
         programs,

@@ -18,33 +18,32 @@ from bareboat import deliveries, render
 from bareboat.cli import common
 from bareboat.cli.main import main
 from bareboat.config import resolve
+from bareboat.engines import Container
+from bareboat.engines.places import Place, join, parent, under
 from bareboat.errors import PlanError, UsageError
 from bareboat.images import upkeep
 from bareboat.images.deployment import flat_tar
 from bareboat.images.layers.flatten import make_flat
 from bareboat.jobfile import read_job
 from bareboat.model import (
-    Command,
     Decision,
     EngineFacts,
     FileSystem,
     Job,
     Joined,
     Mount,
-    PassedOn,
+    NodePath,
     Plan,
     SchedulerFacts,
     Site,
     Topology,
     Variable,
-    WhenSet,
 )
 from bareboat.plan import plan
-from bareboat.plan.delivery import at_run_time
+from bareboat.plan.delivery import on_the_node
 from bareboat.store import Store
 
 SHARED = "/scratch/ada/bareboat/flat/sha256"
-TREES = Variable("BAREBOAT_TREES")
 
 
 def site(kind: str = "lustre", **changes: Any) -> Site:
@@ -195,21 +194,39 @@ def test_jobs_without_it_have_the_plans_that_they_had() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "changed"),
+    ("path", "shown"),
     [
-        (SHARED, Joined((TREES,))),
-        (f"{SHARED}/aa/usr", Joined((TREES, "/aa/usr"))),
-        (f"--bind={SHARED}/aa:{SHARED}/bb", Joined(("--bind=", TREES, "/aa:", TREES, "/bb"))),
+        (SHARED, NodePath("BAREBOAT_TREES", "", SHARED)),
+        (f"{SHARED}/aa/usr", NodePath("BAREBOAT_TREES", "/aa/usr", f"{SHARED}/aa/usr")),
         (f"/mnt{SHARED}/aa", f"/mnt{SHARED}/aa"),
         (f"{SHARED}-old/aa", f"{SHARED}-old/aa"),
-        (Joined((f"a={SHARED}/x", Variable("y"))), Joined(("a=", TREES, "/x", Variable("y")))),
-        (WhenSet("v", (f"{SHARED}/x", Variable("y"))), WhenSet("v", (Joined((TREES, "/x")), Variable("y")))),
-        (PassedOn(("v",), (), (f"{SHARED}/x",)), PassedOn(("v",), (), (Joined((TREES, "/x")),))),
-        (Variable("y"), Variable("y")),
     ],
 )
-def test_the_store_s_trees_become_a_variable_and_nothing_else_does(word: Any, changed: Any) -> None:
-    assert at_run_time(Command(argv=(word,)), SHARED).argv == (changed,)
+def test_the_store_s_trees_are_those_of_the_node_and_nothing_else_is(path: str, shown: Place) -> None:
+    delivery = planned(job(delivery="node")).delivery
+    assert delivery is not UNSET
+    mount = Mount(source=path, target="/a", writable=True)
+    container = on_the_node(Container(flat=path, joined=path, mounts=(mount,), home="/"), delivery)
+    assert (container.flat, container.joined) == (shown, shown)
+    ((source, target, writable),) = ((each.source, each.target, each.writable) for each in container.mounts)
+    assert (source, target, writable) == (shown, "/a", True)
+    assert container.planned_mounts == (mount,)
+
+
+def test_the_job_s_own_words_stay_as_they_are() -> None:
+    word = f"{SHARED}/aa/file"
+    assert planned(job(delivery="node", command=("cat", word))).command.argv[-1] == word
+
+
+def test_a_word_of_text_and_paths() -> None:
+    tree = NodePath("TREES", "/aa")
+    assert join("--bind=", under(tree, "/usr"), ":/usr") == Joined(
+        ("--bind=", Variable("TREES"), "/aa/usr:/usr")
+    )
+    assert join("--bind=", "/a", ":/b") == "--bind=/a:/b"
+    assert join("x=", parent(tree)) == Joined(("x=", Variable("TREES")))
+    with pytest.raises(TypeError):
+        f"--bind={tree}"
 
 
 def test_every_engine_of_trees_reads_the_one_of_the_node() -> None:

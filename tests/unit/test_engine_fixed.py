@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from bareboat.engines.fixed import inside
-from bareboat.model import Joined, Variable, WhenSet
+from bareboat.model import IfSet, Joined, NodePath, Variable
 
 
 def test_words_that_hold_a_run_folder_name_its_place_inside() -> None:
-    folder, mark = Variable("BAREBOAT_RUN_DIR"), Variable("BAREBOAT_RUN")
+    folder, mark = NodePath("BAREBOAT_RUN_DIR", "/x"), Variable("BAREBOAT_RUN")
     words = (
         "a",
         folder,
         mark,
         Joined(("--log=", folder, "/logs")),
-        WhenSet("X", (folder, Joined((mark, "/")))),
+        IfSet("X", (folder, Joined((mark, "/")))),
     )
     assert inside(words) == (
         "a",
-        "/run/bareboat/BAREBOAT_RUN_DIR",
+        "/run/bareboat/BAREBOAT_RUN_DIR/x",
         mark,
-        Joined(("--log=", "/run/bareboat/BAREBOAT_RUN_DIR", "/logs")),
-        WhenSet("X", ("/run/bareboat/BAREBOAT_RUN_DIR", Joined((mark, "/")))),
+        Joined(("--log=", "/run/bareboat/BAREBOAT_RUN_DIR/x", "/logs")),
+        IfSet("X", ("/run/bareboat/BAREBOAT_RUN_DIR/x", Joined((mark, "/")))),
     )

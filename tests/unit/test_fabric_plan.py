@@ -16,7 +16,7 @@ from bareboat import render
 from bareboat.errors import PlanError, UsageError
 from bareboat.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
 from bareboat.fabric.settings import Speakers, advice, settings
-from bareboat.model import Image, Job, MpiFacts, MpiFamily, PassedOn, Plan, Pmi, SchedulerFacts, Topology
+from bareboat.model import ForwardEnv, Image, Job, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
 from bareboat.plan import plan
 
 IB = Port(kind=Kind.INFINIBAND, device="mlx5_0", active=True, rate_gbps=200, driver="mlx5_core")
@@ -151,7 +151,7 @@ def planned(made: Job, found: Network | None = None, image: Image = MPI_IMAGE) -
 
 
 def passed(made: Plan) -> tuple[str, ...]:
-    return next(word.names for word in made.command.argv if isinstance(word, PassedOn))
+    return next(word.names for word in made.command.argv if isinstance(word, ForwardEnv))
 
 
 def test_where_there_is_no_fabric_nothing_is_done() -> None:

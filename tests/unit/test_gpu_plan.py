@@ -17,11 +17,11 @@ from bareboat.model import (
     Decision,
     DriverFile,
     EngineFacts,
+    ForwardEnv,
     GpuDriver,
     Image,
     Job,
     Mount,
-    PassedOn,
     Plan,
     Refusal,
     SchedulerFacts,
@@ -72,7 +72,7 @@ def variable(made: Plan, name: str) -> str | None:
 
 def passed(made: Plan) -> set[str]:
     """The variables of the job script that the command is to see."""
-    return {name for word in made.command.argv if isinstance(word, PassedOn) for name in word.names}
+    return {name for word in made.command.argv if isinstance(word, ForwardEnv) for name in word.names}
 
 
 def mounts(made: Plan) -> list[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from tools import tool
 from bareboat import registry
 from bareboat.engines import Container, Enclosure, proot_start, udocker
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Mount, PassedOn, Refusal, Topology
+from bareboat.model import Command, EngineFacts, ForwardEnv, Mount, Refusal, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 
@@ -295,5 +295,5 @@ def test_a_mode_passes_on_what_the_launcher_and_the_scheduler_say(engine: str) -
     enclosure = registry.engine(engine).judge(site, make_image())
     assert isinstance(enclosure, Enclosure)
     wrapped = enclosure.wrap(Command(argv=("true",), workdir="/"), container)
-    passed = [word for word in wrapped.argv if isinstance(word, PassedOn)]
+    passed = [word for word in wrapped.argv if isinstance(word, ForwardEnv)]
     assert [(word.names, word.prefixes) for word in passed] == [(("CUDA_VISIBLE_DEVICES",), ("PMI",))]

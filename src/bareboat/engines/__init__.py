@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
+from bareboat.engines.places import Place, planned
 from bareboat.model import (
     Command,
     EngineFacts,
+    ForwardEnv,
     GpuDriver,
     Image,
     Joined,
     Mount,
+    NodePath,
     Outcome,
-    PassedOn,
     Refusal,
     Site,
     Variable,
@@ -93,6 +95,15 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMount:
+    """A mount whose source is known only on the node."""
+
+    source: NodePath
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What the engine shows the command: `layers` bottom first, or one read-only `flat` tree, or a `packed`
     file, in which mounts of the image's own folders have their sources (FILE/PATH); `joined`: the tree that
@@ -108,12 +119,12 @@ class Container:
     before the start, and the image has an env(1), which exits with 127 or 126 where an engine does not."""
 
     layers: tuple[str, ...] = ()
-    flat: str | None = None
-    joined: str | None = None
+    flat: Place | None = None
+    joined: Place | None = None
     packed: str | None = None
     scratch: tuple[str, ...] = ()
     seen_through: tuple[str, ...] = ()
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[Mount | NodeMount, ...] = ()
     identity: str | None = None
     missing: tuple[str, ...] = ()
     home: str
@@ -126,12 +137,20 @@ class Container:
     by_env: bool = False
 
     @property
-    def tree(self) -> str | None:
+    def tree(self) -> Place | None:
         """The tree that is mounted as the root."""
         return self.joined or self.flat
 
     @property
-    def root(self) -> str | None:
+    def planned_mounts(self) -> tuple[Mount, ...]:
+        """The mounts, with their sources as far as the planner knows them."""
+        return tuple(
+            Mount(source=planned(each.source), target=each.target, writable=each.writable)
+            for each in self.mounts
+        )
+
+    @property
+    def root(self) -> Place | None:
         """What is read-only as a whole: the flat tree or the packed file."""
         return self.flat or self.packed
 
@@ -143,13 +162,18 @@ class Enclosure:
     links would lead out of the image, and must be made relative.
 
     `wrap`: the command that runs a command in a container. Pure; raises PlanError for a container that the
-    engine cannot show."""
+    engine cannot show. `run_folder`: where the command finds the run's folder that a variable names; None:
+    nowhere. `reads_tree`: it shows the image's tree, and not a copy of its own."""
 
     reason: str
     wrap: Callable[[Command, Container], Command] = field(compare=False, repr=False)
     overlay: bool = True
     mount_points: bool = False
     relinked: bool = False
+    run_folder: Callable[[Container, str], Place | None] = field(
+        default=lambda _, variable: NodePath(variable), compare=False, repr=False
+    )
+    reads_tree: bool = True
 
 
 class Engine(Protocol):
@@ -234,16 +258,16 @@ RUN_VARIABLES = ("BAREBOAT_RUN", "BAREBOAT_METER_DIR", "BAREBOAT_GATE", "BAREBOA
 #: Of these, the ones that name a folder which the command must be able to write.
 RUN_FOLDERS = ("BAREBOAT_METER_DIR", "BAREBOAT_RUN_DIR")
 
-#: In the words of `passed_on`: the variable's name and its value.
+#: In the words of `forwarded`: the variable's name and its value.
 PASSED_NAME, PASSED_VALUE = Variable("name"), Variable("value")
 PASSED_ASSIGNMENT = Joined((PASSED_NAME, "=", PASSED_VALUE))
 
 
-def passed_on(container: Container, *words: str | Variable | Joined) -> tuple[PassedOn, ...]:
+def forwarded(container: Container, *words: str | Variable | Joined) -> tuple[ForwardEnv, ...]:
     """These words, once for each variable that the launcher and the scheduler want the command to see."""
     if not container.passed and not container.passed_prefixes:
         return ()
-    return (PassedOn(container.passed, container.passed_prefixes, words),)
+    return (ForwardEnv(container.passed, container.passed_prefixes, words),)
 
 
 #: What programs expect of the host: the names of machines. (The user's name is in the captured image.)

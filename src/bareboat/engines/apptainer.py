@@ -31,14 +31,27 @@ from bareboat.engines import (
     Host,
     Seccomp,
     brought,
-    passed_on,
+    forwarded,
     refusal,
     sealed,
     usable,
 )
 from bareboat.engines.packed import trial
+from bareboat.engines.places import Place, join, planned
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Refusal, Site, Variable, WhenSet, Word
+from bareboat.model import (
+    Command,
+    EngineFacts,
+    IfSet,
+    Image,
+    Joined,
+    Mount,
+    NodePath,
+    Refusal,
+    Site,
+    Variable,
+    Word,
+)
 from bareboat.paths import lies_in
 
 NAME = "apptainer"
@@ -197,8 +210,8 @@ def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     found = sealed.entries(command, container, site)
-    assignments: list[Word] = [WhenSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
-    assignments += passed_on(container, PASSED_ASSIGNMENT)
+    assignments: list[Word] = [IfSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
+    assignments += forwarded(container, PASSED_ASSIGNMENT)
     start = brought.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
     inner = start.words
     if container.guard is not None:
@@ -209,8 +222,9 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     size_mb = max(site.mem_bytes // 2 >> 20, 64)
     words = _words(facts.path, facts.modes[0], container, command.workdir, start, size_mb=size_mb)
     for word in words:
-        if isinstance(word, str):
-            _check_utf8(facts.name, word)
+        for part in word.parts if isinstance(word, Joined) else (word,):
+            if isinstance(part, str):
+                _check_utf8(facts.name, part)
     return Command(argv=(*words, *inner), sealed=sealed.by_descriptor(found))
 
 
@@ -240,7 +254,7 @@ def _words(
                 remedy="take another engine, or another HOME",
             )
         words.append(f"--scratch={folder}")
-    binds = [(source, target, False) for target, source in start.files.items()]
+    binds: list[tuple[Place, str, bool]] = [(source, target, False) for target, source in start.files.items()]
     # It copies the host's /etc/resolv.conf by itself.
     binds.append(("/etc/hosts", "/etc/hosts", False))
     if container.identity is not None:
@@ -249,15 +263,17 @@ def _words(
     binds += [(mount.source, mount.target, mount.writable) for mount in container.mounts]
     for source, target, writable in binds:
         inner = ""
-        if container.packed is not None and source.startswith(f"{container.packed}/"):
-            source, inner = container.packed, source.removeprefix(container.packed)
-        fields = ["type=bind", _field(f"source={source}"), _field(f"destination={target}")]
+        if container.packed is not None and planned(source).startswith(f"{container.packed}/"):
+            source, inner = container.packed, planned(source).removeprefix(container.packed)
+        fields = [_field(f"destination={target}")]
         fields += [_field(f"image-src={inner}")] if inner else []
-        words.append("--mount=" + ",".join((*fields, *([] if writable else ["ro"]))))
+        fields += [] if writable else ["ro"]
+        of = (_field(f"source={source}"),) if isinstance(source, str) else ("source=", source)
+        words.append(join("--mount=type=bind,", *of, "," + ",".join(fields)))
     for name in RUN_FOLDERS:
-        place = Variable(name)
+        place = NodePath(name)
         bind = Joined(('--mount=type=bind,"source=', place, '","destination=', place, '"'))
-        words.append(WhenSet(name, (bind,)))
+        words.append(IfSet(name, (bind,)))
     # There is none yet where a plan is made for an environment that is still to be captured.
     return (*words, f"--pwd={workdir}", container.root or "")
 
@@ -278,8 +294,8 @@ def _places_in_scratch(container: Container, workdir: str) -> list[str]:
     Only of these mounts is it known that they are folders, and may be in the image: its environments, the
     working folder, and what is around them.
     """
-    images = container.root or "/not-captured"
-    known = [m.target for m in container.mounts if m.target == workdir or lies_in(m.source, images)]
+    images = planned(container.root or "/not-captured")
+    known = [m.target for m in container.mounts if m.target == workdir or lies_in(planned(m.source), images)]
     if container.driver is not None:  # all of its mounts in scratch are folders
         known += [m.target for m in container.mounts if m.target.startswith(("/run/", "/tmp/"))]
     return [

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from bareboat.engines import Host, sealed
-from bareboat.model import Joined, Opened, PassedOn, Variable, WhenSet, Word
+from bareboat.model import ForwardEnv, IfSet, Joined, NodePath, Opened, Variable, Word
 from bareboat.model.command import CARRIER
 
 _PROGRAMS = ("env", "bash")
@@ -122,12 +122,24 @@ def _mapped(change: Callable[[str], str], word: Word) -> Word:
     match word:
         case str():
             return change(word)
-        case Variable() | PassedOn() | Opened():
+        case Variable() | ForwardEnv() | Opened():
             return word
+        case NodePath():
+            return _changed(change, word)
         case Joined(parts=parts):
-            return Joined(tuple(change(part) if isinstance(part, str) else part for part in parts))
-        case WhenSet(variable=variable, words=words):
+            return Joined(tuple(_changed(change, part) for part in parts))
+        case IfSet(variable=variable, words=words):
             changed = tuple(_mapped(change, each) for each in words)
-            return WhenSet(
-                variable, tuple(each for each in changed if not isinstance(each, WhenSet | PassedOn | Opened))
+            return IfSet(
+                variable, tuple(each for each in changed if not isinstance(each, IfSet | ForwardEnv | Opened))
             )
+
+
+def _changed(change: Callable[[str], str], part: str | Variable | NodePath) -> str | Variable | NodePath:
+    match part:
+        case str():
+            return change(part)
+        case NodePath(variable=variable, below=below, planned=planned):
+            return NodePath(variable, change(below), planned)
+        case Variable():
+            return part

@@ -38,13 +38,15 @@ from bareboat.engines import (
     Guard,
     Host,
     Seccomp,
-    passed_on,
+    forwarded,
     refusal,
     sealed,
     usable,
 )
 from bareboat.engines.fixed import inside, inside_name
-from bareboat.model import Command, EngineFacts, Image, Opened, Refusal, Site, Variable, WhenSet, Word
+from bareboat.engines.places import Place, planned, under
+from bareboat.model import Command, EngineFacts, IfSet, Image, NodePath, Opened, Refusal, Site, Variable, Word
+from bareboat.paths import lies_in
 
 NAME = "bubblewrap"
 CONTAINS = True
@@ -173,7 +175,17 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         facts.overlay,
         mount_points=True,
+        run_folder=_run_folder,
     )
+
+
+def _run_folder(container: Container, variable: str) -> Place:
+    return inside_name(variable) if _is_fixed(container) else NodePath(variable)
+
+
+def _is_fixed(container: Container) -> bool:
+    """Whoever mounts something over /run has the run's folders where they are on the host."""
+    return all(mount.target != "/run" for mount in container.mounts)
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
@@ -195,8 +207,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words += ["--tmp-overlay", "/"]
     words += ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]
     for path in container.scratch:
-        if path in container.seen_through:
-            words += ["--overlay-src", f"{container.flat}{path}", "--tmp-overlay", path]
+        if container.flat is not None and path in container.seen_through:
+            words += ["--overlay-src", under(container.flat, path), "--tmp-overlay", path]
         else:
             words += ["--tmpfs", path]
     for path in HOST_FILES:
@@ -207,15 +219,12 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += ["--dir", container.home]
     trees = (*container.layers, *([container.flat] if container.flat is not None else []))
     for mount in container.mounts:
-        if noexec and any(mount.source.startswith(f"{tree}/") for tree in trees):
+        if noexec and any(lies_in(planned(mount.source), planned(tree)) for tree in trees):
             words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
             continue
         words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
-    # Whoever mounts something over /run has the run's folders where they are on the host.
-    fixed = all(mount.target != "/run" for mount in container.mounts)
     for name in RUN_FOLDERS:
-        place = inside_name(name) if fixed else Variable(name)
-        words.append(WhenSet(name, ("--bind", Variable(name), place)))
+        words.append(IfSet(name, ("--bind", NodePath(name), _run_folder(container, name))))
     if container.flat is not None:
         # Not --ro-bind from the start: a script that has come to a tree without its places can make them.
         words += ["--remount-ro", "/"]
@@ -224,15 +233,15 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             words += ["--dir", path]
     words += ["--clearenv", "--args", sealed.DESCRIPTOR]
     for name in RUN_VARIABLES:
-        is_fixed = fixed and name in RUN_FOLDERS
-        words.append(WhenSet(name, ("--setenv", name, inside_name(name) if is_fixed else Variable(name))))
-    words += passed_on(container, "--setenv", PASSED_NAME, PASSED_VALUE)
+        value = _run_folder(container, name) if name in RUN_FOLDERS else Variable(name)
+        words.append(IfSet(name, ("--setenv", name, value)))
+    words += forwarded(container, "--setenv", PASSED_NAME, PASSED_VALUE)
     words += ["--chdir", command.workdir, "--die-with-parent", "--"]
     if container.by_env:  # where bwrap cannot execute the command, it exits with 1
         plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
         words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
     return Command(
-        argv=(*words, *(inside(command.argv) if fixed else command.argv)),
+        argv=(*words, *(inside(command.argv) if _is_fixed(container) else command.argv)),
         sealed=sealed.by_descriptor(
             sealed.entries(command, container, site), "--setenv", PASSED_NAME, PASSED_VALUE
         ),

@@ -41,25 +41,28 @@ from bareboat.engines import (
     Guard,
     Host,
     Seccomp,
-    passed_on,
+    fixed,
+    forwarded,
     refusal,
     sealed,
     usable,
 )
 from bareboat.engines.fixed import PLACE, inside, inside_name
 from bareboat.engines.packed import trial
+from bareboat.engines.places import Place, join, planned, under
 from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
     EngineFacts,
+    IfSet,
     Image,
     Joined,
     Mount,
+    NodePath,
     Opened,
     Refusal,
     Site,
     Variable,
-    WhenSet,
     Word,
 )
 from bareboat.paths import lies_in
@@ -193,6 +196,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         overlay=False,
         mount_points=True,
+        run_folder=fixed.run_folder,
     )
 
 
@@ -204,7 +208,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # passes on its own environment.
     words: list[Word] = ["env", "-i", "-S", sealed.split(carried), f"PATH={_PATH}", f"USER={site.user}"]
     if container.packed is None:
-        words.append(WhenSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
+        words.append(IfSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
     loader = _loader(container)
     if loader is not None and container.packed is not None:
         # ch-run serves the file's content in the same namespace: what it has open, the command can open, too.
@@ -220,15 +224,15 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words += ["--unset-env=SHLVL", "--unset-env=_"]  # bash's
     else:
         words.append(facts.path)
-    words += [f"--mount={mounts.top}"] if container.packed is not None else []
+    words += [f"--mount={planned(mounts.top)}"] if container.packed is not None else []
     words += ["--private-tmp", "--no-passwd", *mounts.words(), "--env-no-expand"]
     # ch-run takes one pair of quotes off a value.
     for name, word in sealed.in_argv(found).items():
         words.append(sealed.assignment(name, word, before="--set-env=", quote="'"))
     for name in RUN_VARIABLES:
         value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
-        words.append(WhenSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
-    words += passed_on(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
+        words.append(IfSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
+    words += forwarded(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
     # ch-run's own variable comes after all that it is told to set or unset.
     words += [f"--cd={command.workdir}", container.root, "--"]
     if container.packed is not None and loader is not None:
@@ -248,7 +252,7 @@ def _loader(container: Container) -> str | None:
     return None if container.guard is None else container.guard.loader()
 
 
-def _read_only(facts: EngineFacts, stage: str, sources: Iterable[str]) -> list[Word]:
+def _read_only(facts: EngineFacts, stage: Place, sources: Iterable[Place]) -> list[Word]:
     for name in ("unshare", "bash"):
         if name not in facts.settings:
             raise PlanError(
@@ -271,23 +275,23 @@ class _Mounts:
         mounts = list(container.mounts)
         if container.packed is None:
             #: Where the image is, and where read-only mounts are put for ch-run to find them.
-            self.top, self.stage = container.root, f"{container.root}/run"
+            self.top: Place = container.root
+            self.stage = under(container.root, "/run")
         else:
             folder = container.packed.rpartition("/")[0]
             self.top, self.stage = f"{folder}/mounted", f"{folder}/stage"
             for i, mount in enumerate(mounts):
-                if mount.source.startswith(f"{container.packed}/"):
-                    inner = mount.source.removeprefix(container.packed)
+                if planned(mount.source).startswith(f"{container.packed}/"):
+                    inner = planned(mount.source).removeprefix(container.packed)
                     if lies_in(inner, "/tmp"):
                         raise PlanError(
                             f"with ch-run {inner} of a packed image cannot be seen: its own tmpfs hides it",
                             remedy='form = "tree", or another engine',
                         )
-                    source = self.top + inner
-                    mounts[i] = Mount(source=source, target=mount.target)
+                    mounts[i] = Mount(source=f"{folder}/mounted{inner}", target=mount.target)
         if container.identity is not None:
             files = ("/etc/passwd", "/etc/group")
-            mounts = [Mount(source=container.identity + path, target=path) for path in files] + mounts
+            mounts = [*(Mount(source=container.identity + path, target=path) for path in files), *mounts]
         targets = [mount.target for mount in mounts]
         # Whoever mounts a folder over one of them wants that.
         self._scratch = [
@@ -307,21 +311,21 @@ class _Mounts:
 
     def words(self) -> list[Word]:
         flat = self.top
-        found: list[Word] = [_bind(f"{flat}/tmp", _VIEW)]
+        found: list[Word] = [_bind(under(flat, "/tmp"), _VIEW)]
         # Folders in the tmpfs: ch-run makes what is missing on the way to a mount point. Whatever hides
         # them there is not in the other view. Inner ones first: below a bind it makes nothing.
         for name in RUN_FOLDERS:
-            cover = _bind(f"{flat}/run", self._folder("/run") + inside_name(name).removeprefix("/run"))
-            found.append(WhenSet(name, (cover,)))
+            cover = _bind(under(flat, "/run"), self._folder("/run") + inside_name(name).removeprefix("/run"))
+            found.append(IfSet(name, (cover,)))
         inner = {m.target for m in self._mounts} | set(self._scratch)
         places = [place for path in inner if (place := self._in_scratch(path)) is not None]
         places += [self._folder(path) for path in self._scratch if path != "/tmp"]
         if not self._is_assembled():
             places.append(_TMP)
         for place in sorted(places, key=lambda place: (-place.count("/"), place)):
-            found.append(_bind(f"{flat}/run", place))
+            found.append(_bind(under(flat, "/run"), place))
         # Sources in the image, put aside before something is mounted over them.
-        aside: dict[str, str] = {}
+        aside: dict[Place, str] = {}
         if self.read_only:
             found.append(_bind(self.stage, f"{_ASIDE}/read-only"))
             aside = {source: f"{_ASIDE}/read-only/{i}" for i, source in enumerate(self.read_only)}
@@ -329,22 +333,25 @@ class _Mounts:
             if source not in aside and self._is_in_image(source):
                 aside[source] = f"{_ASIDE}/{i}"
                 found.append(_bind(source, aside[source]))
-        wanted = [(path, flat + _VIEW + self._folder(path).removeprefix("/tmp")) for path in self._scratch]
+        wanted = [
+            (path, under(flat, _VIEW + self._folder(path).removeprefix("/tmp"))) for path in self._scratch
+        ]
         for mount in self._mounts:
             put = aside.get(mount.source) if not mount.writable else None
-            wanted.append((mount.target, flat + put if put is not None else mount.source))
+            wanted.append((mount.target, under(flat, put) if put is not None else mount.source))
         # Outer before inner: a mount never hides one below it. /tmp, last, hides the tmpfs.
         for target, source in sorted(wanted, key=lambda each: each[0].split("/")):
             if target != "/tmp" or "/tmp" not in self._scratch:
                 found.append(_bind(source, self._place(target)))
         for name in RUN_FOLDERS:
-            bind = Joined(("--bind=", Variable(name), f":{inside_name(name)}"))
-            found.append(WhenSet(name, (bind,)))
+            bind = Joined(("--bind=", NodePath(name), f":{inside_name(name)}"))
+            found.append(IfSet(name, (bind,)))
         whole = _TMP if self._is_assembled() else _VIEW + _TMP.removeprefix("/tmp")
-        return [*found, _bind(flat + whole, "/tmp")]
+        return [*found, _bind(under(flat, whole), "/tmp")]
 
-    def _is_in_image(self, source: str) -> bool:
-        return lies_in(source, self.top) and not lies_in(source, f"{self.top}/tmp")
+    def _is_in_image(self, source: Place) -> bool:
+        path, top = planned(source), planned(self.top)
+        return lies_in(path, top) and not lies_in(path, f"{top}/tmp")
 
     def _is_assembled(self) -> bool:
         """Whether something is mounted in /tmp, or over it."""
@@ -367,11 +374,11 @@ class _Mounts:
         return _TMP + target.removeprefix("/tmp") if lies_in(target, "/tmp") else target
 
 
-def _bind(source: str, target: str) -> str:
-    for path in (source, target):
+def _bind(source: Place, target: str) -> str | Joined:
+    for path in (planned(source), target):
         if ":" in path:
             raise PlanError(
                 f"ch-run cannot mount {path}: a colon parts what is mounted from where",
                 remedy="rename the folder, or take another engine",
             )
-    return f"--bind={source}:{target}"
+    return join("--bind=", source, f":{target}")

@@ -26,14 +26,28 @@ from bareboat.engines import (
     Container,
     Enclosure,
     Host,
+    fixed,
     plain_start,
     refusal,
     sealed,
     usable,
 )
 from bareboat.engines.fixed import inside, inside_name
+from bareboat.engines.places import join, parent, planned
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Mount, Refusal, Site, Variable, WhenSet, Word
+from bareboat.model import (
+    Command,
+    EngineFacts,
+    IfSet,
+    Image,
+    Joined,
+    Mount,
+    NodePath,
+    Refusal,
+    Site,
+    Variable,
+    Word,
+)
 from bareboat.model.command import CARRIER
 
 NAME = "enroot"
@@ -106,6 +120,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         overlay=False,
         mount_points=True,
+        run_folder=fixed.run_folder,
     )
 
 
@@ -128,11 +143,11 @@ def _words(
     # It has the run's mark from its start: it is the command soon after.
     words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(environment))]
     words += ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", f"HOME={home}"]
-    words += [f"USER={user}", f"ENROOT_DATA_PATH={os.path.dirname(container.flat or '')}"]
+    words += [f"USER={user}", join("ENROOT_DATA_PATH=", parent(container.flat or ""))]
     words += [f"ENROOT_SYSCONF_PATH={_NOWHERE}", f"ENROOT_CONFIG_PATH={_NOWHERE}"]
     words += [f"ENROOT_{name}=no" for name in ("LOGIN_SHELL", "ROOTFS_WRITABLE", "REMAP_ROOT")]
     for name in (*_CALLERS, "BAREBOAT_RUN"):
-        words.append(WhenSet(name, (Joined((f"{name}=", Variable(name))),)))
+        words.append(IfSet(name, (Joined((f"{name}=", Variable(name))),)))
     words += [path, "start"]
     # Without a value it is the one in Enroot's own environment.
     for number in range(len(environment)):
@@ -140,16 +155,16 @@ def _words(
     for line in _mounts(container):
         words += ["--mount", line]
     for name in RUN_FOLDERS:
-        bind = Joined((Variable(name), f":{inside_name(name)}:none:x-create=dir,bind,rw"))
-        words.append(WhenSet(name, ("--mount", bind)))
+        bind = Joined((NodePath(name), f":{inside_name(name)}:none:x-create=dir,bind,rw"))
+        words.append(IfSet(name, ("--mount", bind)))
     run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
     start = plain_start.words(command.workdir, environment, run, inside(command.argv), container)
-    return (*words, "--", os.path.basename(container.flat or ""), *start)
+    return (*words, "--", planned(container.flat or "").rpartition("/")[2], *start)
 
 
-def _mounts(container: Container) -> list[str]:
+def _mounts(container: Container) -> list[str | Joined]:
     """Fields of fstab(5), joined by colons. Outer before inner, as they come."""
-    found = [
+    found: list[str | Joined] = [
         "/proc:/proc:none:x-create=dir,rbind,rw",
         "/sys:/sys:none:x-create=dir,rbind,ro",
         "/dev:/dev:none:x-create=dir,rbind,rw",
@@ -161,10 +176,11 @@ def _mounts(container: Container) -> list[str]:
     mounts = list(container.mounts)
     if container.identity is not None:
         files = ("/etc/passwd", "/etc/group")
-        mounts = [Mount(source=container.identity + path, target=path) for path in files] + mounts
+        mounts = [*(Mount(source=container.identity + path, target=path) for path in files), *mounts]
     for mount in mounts:
         way = "rw" if mount.writable else "ro"
-        found.append(f"{_field(mount.source)}:{_field(mount.target)}:none:x-create=auto,rbind,{way}")
+        source = _field(mount.source) if isinstance(mount.source, str) else mount.source
+        found.append(join(source, f":{_field(mount.target)}:none:x-create=auto,rbind,{way}"))
     return found
 
 

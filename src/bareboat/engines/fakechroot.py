@@ -28,6 +28,7 @@ from bareboat.engines import (
     proot_start,
     python_start,
 )
+from bareboat.engines.places import planned
 from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, Image, Mount, Refusal, Site
 from bareboat.paths import lies_in
@@ -198,25 +199,27 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
 def refuse(container: Container) -> None:
     """Raises PlanError for mounts that a link cannot stand for."""
     remedy = "choose another engine: bareboat doctor"
+    tree = planned(container.flat or "")
+    mounts = container.planned_mounts
     if container.driver is not None and container.driver.libraries:
         raise PlanError(
             "under fakechroot a GPU's driver cannot be shown: the loader, which nothing is preloaded into, "
             "would look for its libraries by the host's names",
             remedy=remedy,
         )
-    for mount in container.mounts:
+    for mount in mounts:
         for path in (mount.source, mount.target):
             if ":" in path:
                 raise PlanError(
                     f"fakechroot cannot mount {path!r}: a colon means something to it", remedy=remedy
                 )
-        if mount.writable and lies_in(container.flat or "", mount.source):
+        if mount.writable and lies_in(tree, mount.source):
             raise PlanError(
                 f"under fakechroot the image must not lie in a writable mount, as it does in {mount.source}",
                 remedy=f"keep the store elsewhere: --store DIR; or {remedy}",
             )
         # A path that the host has too is the host's everywhere, once it is a mount's source.
-        if mount.source != mount.target and not lies_in(mount.source, container.flat or "/"):
+        if mount.source != mount.target and not lies_in(mount.source, tree or "/"):
             taken = next((f for f in _SYSTEM if lies_in(mount.source, f) or lies_in(f, mount.source)), None)
             if taken is not None:
                 raise PlanError(
@@ -224,14 +227,14 @@ def refuse(container: Container) -> None:
                     f"{taken} would be the host's",
                     remedy=f"mount a folder of your own; or {remedy}",
                 )
-    for inner, outer in _pairs(container.mounts):
+    for inner, outer in _pairs(mounts):
         if outer.source == outer.target or outer.writable:
             raise PlanError(
                 f"under fakechroot {inner.target} cannot be shown in {outer.target}, which is mounted itself",
                 remedy=remedy,
             )
-    for mount in container.mounts:
-        writable = [each.source for each in container.mounts if each.writable and each is not mount]
+    for mount in mounts:
+        writable = [each.source for each in mounts if each.writable and each is not mount]
         outer_path = next((path for path in writable if lies_in(mount.source, path)), None)
         if outer_path is not None and not mount.writable:
             raise PlanError(

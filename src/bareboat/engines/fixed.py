@@ -6,8 +6,8 @@ to; the variables, and the words of the command that hold them, name those place
 
 from __future__ import annotations
 
-from bareboat.engines import RUN_FOLDERS
-from bareboat.model import Joined, Opened, PassedOn, Variable, WhenSet, Word
+from bareboat.engines import RUN_FOLDERS, Container
+from bareboat.model import ForwardEnv, IfSet, Joined, NodePath, Opened, Variable, Word
 
 PLACE = "/run/bareboat"
 
@@ -17,6 +17,11 @@ def inside_name(variable: str) -> str:
     return f"{PLACE}/{variable}"
 
 
+def run_folder(_container: Container, variable: str) -> str:
+    """For `Enclosure.run_folder`."""
+    return inside_name(variable)
+
+
 def inside(argv: tuple[Word, ...]) -> tuple[Word, ...]:
     """The words with the run's folders named as the command finds them."""
     return tuple(map(_word, argv))
@@ -24,15 +29,15 @@ def inside(argv: tuple[Word, ...]) -> tuple[Word, ...]:
 
 def _word(word: Word) -> Word:
     match word:
-        case WhenSet(variable=variable, words=words):
-            return WhenSet(variable, tuple(map(_part, words)))
-        case PassedOn() | Opened():
+        case IfSet(variable=variable, words=words):
+            return IfSet(variable, tuple(map(_part, words)))
+        case ForwardEnv() | Opened():
             return word
         case _:
             return _part(word)
 
 
-def _part(part: str | Variable | Joined) -> str | Variable | Joined:
+def _part(part: str | Variable | NodePath | Joined) -> str | Variable | NodePath | Joined:
     match part:
         case Joined(parts=parts):
             return Joined(tuple(map(_named, parts)))
@@ -40,5 +45,7 @@ def _part(part: str | Variable | Joined) -> str | Variable | Joined:
             return _named(part)
 
 
-def _named(part: str | Variable) -> str | Variable:
-    return inside_name(part.name) if isinstance(part, Variable) and part.name in RUN_FOLDERS else part
+def _named(part: str | Variable | NodePath) -> str | Variable | NodePath:
+    if isinstance(part, NodePath) and part.variable in RUN_FOLDERS:
+        return inside_name(part.variable) + part.below
+    return part

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, Enclosure, Host, passed_on, sealed
-from bareboat.model import Command, EngineFacts, Image, Joined, Refusal, Site, Variable, WhenSet, Word
+from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, Enclosure, Host, forwarded, sealed
+from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, Refusal, Site, Variable, Word
 
 NAME = "native"
 CONTAINS = False
@@ -38,8 +38,8 @@ def _wrap(site: Site, command: Command, container: Container) -> Command:
     """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
     found = sealed.entries(command, container, site)
     words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", sealed.split(found)]
-    words += [WhenSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
-    words += passed_on(container, PASSED_ASSIGNMENT)
+    words += [IfSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
+    words += forwarded(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return Command(argv=(*words, *command.argv), sealed=sealed.exported(found))

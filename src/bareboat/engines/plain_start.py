@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, passed_on, sealed
-from bareboat.model import Joined, Variable, WhenSet, Word
+from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, forwarded, sealed
+from bareboat.model import IfSet, Joined, Variable, Word
 
 #: cd(1) is the shell's. $2 gives the exported values their names. An env(1) that cannot do that (busybox's)
 #: is given the values, which then stand in its argv until it has become the command.
@@ -28,8 +28,8 @@ def words(
     """`environment` is exported; `run`: of Bareboat's own variables those that are passed on when set, with
     their values there."""
     found: list[Word] = ["/bin/sh", "-c", _ENTER, "sh", workdir, sealed.split(environment)]
-    found += [WhenSet(name, (Joined((f"{name}=", value)),)) for name, value in run.items()]
-    found += passed_on(container, PASSED_ASSIGNMENT)
+    found += [IfSet(name, (Joined((f"{name}=", value)),)) for name, value in run.items()]
+    found += forwarded(container, PASSED_ASSIGNMENT)
     if "=" in str(argv[0]):  # env would take it for one more variable
         found += ["/bin/sh", "-c", 'exec "$0" "$@"']
     return (*found, *argv)

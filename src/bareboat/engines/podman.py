@@ -34,25 +34,29 @@ from bareboat.engines import (
     Container,
     Enclosure,
     Host,
+    NodeMount,
     Seccomp,
-    passed_on,
+    fixed,
+    forwarded,
     refusal,
     sealed,
     usable,
 )
 from bareboat.engines.fixed import inside, inside_name
+from bareboat.engines.places import join, planned
 from bareboat.errors import PlanError
 from bareboat.model import (
     HELPER_VARIABLE,
     Command,
     EngineFacts,
+    IfSet,
     Image,
     Joined,
     Mount,
+    NodePath,
     Refusal,
     Site,
     Variable,
-    WhenSet,
     Word,
 )
 
@@ -212,7 +216,7 @@ def _try(
     for folder in ("bin", "lib", "lib32", "lib64", "libx32", "usr", "nix"):
         if Path("/", folder).is_dir():
             (image / folder).mkdir()
-            mounts.append(_mount(Mount(source=os.path.realpath(f"/{folder}"), target=f"/{folder}")))
+            mounts.append(str(_mount(Mount(source=os.path.realpath(f"/{folder}"), target=f"/{folder}"))))
     if os.getuid() == 0:
         ways += tuple({**way, "ulimit": _ULIMIT_OF_ROOT} for way in ways)
     said = []
@@ -299,6 +303,7 @@ def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         overlay=False,
         mount_points=True,
+        run_folder=fixed.run_folder,
     )
 
 
@@ -311,14 +316,16 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words: list[Word] = ["env", "-i", "-S", sealed.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
     callers = [each for each in _CALLERS if each != _RUNTIME_DIR or "runtime directory" not in facts.settings]
-    words += [WhenSet(each, (Joined((f"{each}=", Variable(each))),)) for each in callers]
-    words.append(WhenSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
+    words += [IfSet(each, (Joined((f"{each}=", Variable(each))),)) for each in callers]
+    words.append(IfSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
     # Where the probe found no limits to be needed, the caller's are named.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
     if not container.seccomp:
         start.append("--security-opt=seccomp=unconfined")
     words += ["bash", "-c", _AS_CALLED, str(len(start)), *start]
-    mounts = [Mount(source=path, target=path) for path in HOST_FILES if path in facts.settings]
+    mounts: list[Mount | NodeMount] = [
+        Mount(source=path, target=path) for path in HOST_FILES if path in facts.settings
+    ]
     if container.identity is not None:
         files = ("/etc/passwd", "/etc/group")
         mounts += [Mount(source=container.identity + path, target=path) for path in files]
@@ -327,19 +334,19 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += [_tmpfs(path) for path in _scratch(container, targets)]
     words += [_mount(mount) for mount in mounts]
     for folder in RUN_FOLDERS:
-        bind = ('--mount=type=bind,"source=', Variable(folder), f'","destination={inside_name(folder)}"')
-        words.append(WhenSet(folder, (Joined(bind),)))
+        bind = ('--mount=type=bind,"source=', NodePath(folder), f'","destination={inside_name(folder)}"')
+        words.append(IfSet(folder, (Joined(bind),)))
     # Without a value it is the one in Podman's own environment.
     words += [f"--env={name}" for name in carried]
     words += [sealed.assignment(*each, before="--env=") for each in sealed.in_argv(found).items()]
     for key in RUN_VARIABLES:
         value = inside_name(key) if key in RUN_FOLDERS else Variable(key)
-        words.append(WhenSet(key, (Joined((f"--env={key}=", value)),)))
-    words += passed_on(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
+        words.append(IfSet(key, (Joined((f"--env={key}=", value)),)))
+    words += forwarded(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
     words += _devices(container, site.uid)
     # Without a user namespace runc looks for the mounts' sources when some are already mounted over, so that
     # what lies in the image's /tmp or home would be gone; an overlay is at another place.
-    words += [f"--workdir={command.workdir}", (container.tree or "") + (":O" if site.uid == 0 else "")]
+    words += [f"--workdir={command.workdir}", join(container.tree or "", ":O" if site.uid == 0 else "")]
     # Podman names the host to every command, and takes for options what begins with a dash.
     unasked = [word for key in _UNASKED if key not in found for word in ("-u", key)]
     return Command(
@@ -408,16 +415,17 @@ def _tmpfs(path: str) -> str:
     return f"--tmpfs={path}:rw,exec,mode={mode},U,notmpcopyup"
 
 
-def _mount(mount: Mount) -> str:
+def _mount(mount: Mount | NodeMount) -> str | Joined:
     """One option in CSV, each field quoted: a name may hold commas and quotes."""
-    fields = [f"source={mount.source}", f"destination={mount.target}"]
-    for field in fields:
+    for field in (f"source={planned(mount.source)}", f"destination={mount.target}"):
         if not _is_text(field):
             raise PlanError(
                 f"podman cannot mount {field!r}: the name is not UTF-8", remedy="take another engine"
             )
-    quoted = ",".join('"' + field.replace('"', '""') + '"' for field in fields)
-    return f"--mount=type=bind,{quoted}" + ("" if mount.writable else ",ro=true")
+    source = mount.source.replace('"', '""') if isinstance(mount.source, str) else mount.source
+    target = mount.target.replace('"', '""')
+    ending = "" if mount.writable else ",ro=true"
+    return join('--mount=type=bind,"source=', source, f'","destination={target}"{ending}')
 
 
 def _printed(argv: tuple[Word, ...]) -> list[Word]:

@@ -10,10 +10,10 @@ from bareboat.engines import (
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
-    passed_on,
+    forwarded,
     sealed,
 )
-from bareboat.model import Command, Joined, Site, Variable, WhenSet, Word
+from bareboat.model import Command, IfSet, Joined, NodePath, Site, Variable, Word
 
 _SHARED = ("/dev", "/proc")
 #: The system's python3 before one of the caller's, which may need the caller's variables.
@@ -39,7 +39,7 @@ def words(program: str, own: Sequence[str], container: Container, workdir: str) 
     for mount in container.mounts:
         found += ["--bind" if mount.writable else "--ro", mount.source, mount.target]
     for name in RUN_FOLDERS:
-        found.append(WhenSet(name, ("--bind", Variable(name), Variable(name))))
+        found.append(IfSet(name, ("--bind", NodePath(name), NodePath(name))))
     return found
 
 
@@ -48,7 +48,7 @@ def wrap(start: Sequence[Word], command: Command, container: Container, site: Si
     variables = sealed.entries(command, container, site)
     carried = sealed.carried(variables)
     found: list[Word] = ["env", "-i", "-S", sealed.carriers(len(carried)), _FIRST_PATH]
-    found.append(WhenSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
+    found.append(IfSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
     if container.guard is not None:
         found += [container.guard.loader(full=False), "/usr/bin/env"]
     found += ["python3", *start]
@@ -56,6 +56,6 @@ def wrap(start: Sequence[Word], command: Command, container: Container, site: Si
     for name, value in sealed.in_argv(variables).items():
         found += ["--env", sealed.assignment(name, value)]
     for name in RUN_VARIABLES:
-        found.append(WhenSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
-    found += passed_on(container, "--env", PASSED_ASSIGNMENT)
+        found.append(IfSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
+    found += forwarded(container, "--env", PASSED_ASSIGNMENT)
     return Command(argv=(*found, "--", *command.argv), sealed=sealed.exported(carried))

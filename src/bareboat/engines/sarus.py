@@ -20,14 +20,16 @@ from bareboat.engines import (
     Container,
     Enclosure,
     Host,
+    fixed,
     plain_start,
     sealed,
     site_images,
     usable,
 )
 from bareboat.engines.fixed import inside, inside_name
+from bareboat.engines.places import Place, join, planned
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Refusal, Site, Variable, WhenSet, Word
+from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Variable, Word
 
 NAME = "sarus"
 CONTAINS = True
@@ -82,6 +84,8 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         f"{facts.path} {facts.version} has the image; {UNTESTED}",
         functools.partial(_wrap, facts, site),
         overlay=False,
+        run_folder=fixed.run_folder,
+        reads_tree=False,
     )
 
 
@@ -96,8 +100,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     for mount in container.mounts:
         words.append(_mount(mount.source, mount.target, readonly=not mount.writable))
     for name in RUN_FOLDERS:
-        bind = ("--mount=type=bind,source=", Variable(name), f",destination={inside_name(name)}")
-        words.append(WhenSet(name, (Joined(bind),)))
+        bind = ("--mount=type=bind,source=", NodePath(name), f",destination={inside_name(name)}")
+        words.append(IfSet(name, (Joined(bind),)))
     words += [f"--workdir={command.workdir}", _image(command, facts)]
     run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
     start = plain_start.words(command.workdir, found, run, inside(command.argv), container)
@@ -109,11 +113,12 @@ def _image(command: Command, facts: EngineFacts) -> str:
     return facts.settings.get(site_images.key(digest), site_images.name(digest))
 
 
-def _mount(source: str, target: str, *, readonly: bool) -> str:
-    for path in (source, target):
+def _mount(source: Place, target: str, *, readonly: bool) -> str | Joined:
+    for path in (planned(source), target):
         if "," in path or "=" in path:
             raise PlanError(
                 f"sarus cannot mount {path}: its mounts are key=value pairs parted by commas",
                 remedy="rename the folder, or take another engine",
             )
-    return f"--mount=type=bind,source={source},destination={target}" + (",readonly" if readonly else "")
+    ending = ",readonly" if readonly else ""
+    return join("--mount=type=bind,source=", source, f",destination={target}{ending}")

@@ -26,8 +26,9 @@ from bareboat.engines import (
     site_images,
     usable,
 )
+from bareboat.engines.places import Place, join, planned
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Joined, Refusal, Site, Variable, WhenSet, Word
+from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Variable, Word
 
 NAME = "shifter"
 CONTAINS = True
@@ -86,6 +87,8 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         f"{facts.path}: the site's gateway has the image; {UNTESTED}",
         functools.partial(_wrap, facts, site),
         overlay=False,
+        run_folder=lambda _container, _variable: None,
+        reads_tree=False,
     )
 
 
@@ -102,7 +105,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     # the caller's, and do not come along.
     words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
     words += ["PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
-    words.append(WhenSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
+    words.append(IfSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
     words += [facts.path, f"--image=docker:{image}", f"--workdir={command.workdir}"]
     for mount in container.mounts:
         if mount.source != mount.target:
@@ -112,8 +115,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     return Command(argv=(*words, "--", *start), sealed=sealed.exported(found))
 
 
-def _volume(source: str, target: str, *, readonly: bool) -> str:
-    for path in (source, target):
+def _volume(source: Place, target: str, *, readonly: bool) -> str | Joined:
+    for path in (planned(source), target):
         if any(mark in path for mark in ":;"):
             raise PlanError(
                 f"shifter cannot mount {path}: colons and semicolons part its mounts",
@@ -124,17 +127,17 @@ def _volume(source: str, target: str, *, readonly: bool) -> str:
             f"shifter mounts nothing at {target}: {', '.join(_FORBIDDEN)} are its own",
             remedy="mount it elsewhere, or take another engine",
         )
-    return f"--volume={source}:{target}" + (":ro" if readonly else "")
+    return join("--volume=", source, f":{target}" + (":ro" if readonly else ""))
 
 
 def _variables(word: Word) -> Iterator[str]:
     match word:
-        case Variable(name=name):
+        case NodePath(variable=name):
             yield name
         case Joined(parts=parts):
-            yield from (part.name for part in parts if isinstance(part, Variable))
-        case WhenSet(words=words):
+            yield from (part.variable for part in parts if isinstance(part, NodePath))
+        case IfSet(words=words):
             for each in words:
                 yield from _variables(each)
-        case str():
+        case _:
             pass

@@ -52,6 +52,7 @@ from bareboat.engines import (
     python_start,
     refusal,
 )
+from bareboat.engines.places import planned
 from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, Image, Mount, Outcome, Refusal, Site
 
@@ -351,8 +352,8 @@ def _wrap_proot(mode: str, facts: EngineFacts, site: Site, command: Command, con
 
 def _refuse_mounts(container: Container) -> None:
     """Raises PlanError for mounts that PRoot cannot make, or that Landlock cannot keep read-only."""
-    writable = [mount.source for mount in container.mounts if mount.writable]
-    for mount in container.mounts:
+    writable = [mount.source for mount in container.planned_mounts if mount.writable]
+    for mount in container.planned_mounts:
         for path in (mount.source, mount.target):
             if ":" in path or path.endswith("!"):
                 raise PlanError(
@@ -360,7 +361,9 @@ def _refuse_mounts(container: Container) -> None:
                     "something to it",
                     remedy="rename it, or choose another engine: bareboat doctor",
                 )
-        own = mount.source.startswith(f"{container.flat}/")  # copied for the run, if need be
+        own = container.flat is not None and mount.source.startswith(
+            f"{planned(container.flat)}/"
+        )  # copied for the run, if need be
         outer = next((path for path in writable if f"{mount.source}/".startswith(f"{path}/")), None)
         if outer is not None and not mount.writable and not own:
             raise PlanError(

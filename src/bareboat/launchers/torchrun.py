@@ -6,7 +6,7 @@ Documentation: https://docs.pytorch.org/docs/stable/elastic/run.html
 from __future__ import annotations
 
 from bareboat.launchers import INTERFACE, Launch, Passed, Surroundings, threads
-from bareboat.model import Job, Joined, Refusal, Start, Variable, Word
+from bareboat.model import Job, Joined, NodePath, Refusal, Start, Variable, Word
 from bareboat.mpi import text
 
 NAME = "torchrun"
@@ -81,7 +81,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
         around.python, *start,
         f"--nproc-per-node={topology.ranks_per_node}",
         "--max-restarts=0",
-        Joined(("--log-dir=", Variable("BAREBOAT_RUN_DIR"), "/torchrun/", node)), # errors that it is told
+        Joined(("--log-dir=", NodePath("BAREBOAT_RUN_DIR", "/torchrun/"), node)), # errors that it is told
         "--no-python",
         "/bin/sh", "-c", _KEEP, "rank",
     )  # fmt: skip

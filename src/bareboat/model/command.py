@@ -14,20 +14,32 @@ class Variable(Struct, frozen=True):
     name: str
 
 
+class NodePath(Struct, frozen=True):
+    """A path that is known only on the node that runs the command: `below` the directory that the variable
+    names. `planned`: where it would be without that, as far as the planner knows."""
+
+    variable: str
+    below: str = ""
+    planned: str = ""
+
+    def __format__(self, _form: str) -> str:
+        raise TypeError(f"{self!r} is a word of its own, and no text")
+
+
 class Joined(Struct, frozen=True):
     """Parts of one word."""
 
-    parts: tuple[str | Variable, ...]
+    parts: tuple[str | Variable | NodePath, ...]
 
 
-class WhenSet(Struct, frozen=True):
+class IfSet(Struct, frozen=True):
     """Words that exist only when the variable is set and not empty."""
 
     variable: str
-    words: tuple[str | Variable | Joined, ...]
+    words: tuple[str | Variable | NodePath | Joined, ...]
 
 
-class PassedOn(Struct, frozen=True, omit_defaults=True):
+class ForwardEnv(Struct, frozen=True, omit_defaults=True):
     """Variables of the job script for the command: those with these names or prefixes, if set when the
     command starts. `words` are repeated for each, with its name and value as the variables `name` and
     `value`. The values are visible in an argv."""
@@ -68,7 +80,7 @@ class Opened(Struct, frozen=True):
     path: str
 
 
-Word = str | Variable | Joined | WhenSet | PassedOn | Opened
+Word = str | Variable | NodePath | Joined | IfSet | ForwardEnv | Opened
 
 
 class Start(StrEnum):

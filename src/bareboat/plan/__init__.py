@@ -6,13 +6,12 @@ What can be known to fail fails here, with the reason and the command that mends
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from bareboat import architectures, registry, schedulers
-from bareboat.engines import ENV, Enclosure, Engine
+from bareboat.engines import ENV, Container, Enclosure, Engine
 from bareboat.errors import PlanError
 from bareboat.files.kinds import IN_MEMORY, common_name
 from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi, replaces_mpi, rung
@@ -31,7 +30,7 @@ from bareboat.model import (
 from bareboat.mpi.proven import Proven
 from bareboat.plan import frameworks, sweep
 from bareboat.plan.container import lies_under, make_container, mount_points, own_points, places, requirements
-from bareboat.plan.delivery import archive_needed, at_run_time, choose_delivery
+from bareboat.plan.delivery import archive_needed, choose_delivery, on_the_node
 from bareboat.plan.engine import choose_engine, of_the_engine
 from bareboat.plan.environment import check_size, is_own, settle
 from bareboat.plan.fabric import choose_fabric
@@ -40,7 +39,7 @@ from bareboat.plan.guard import choose_guard, filter_needed
 from bareboat.plan.host_mpi import bind
 from bareboat.plan.launcher import choose_launcher, choose_world, compose
 from bareboat.plan.memory import choose_memory
-from bareboat.plan.process import choose_process
+from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
 from bareboat.plan.scheduler import choose_scheduler, topology_decision
 from bareboat.plan.warnings import image_warnings, site_warnings
@@ -212,26 +211,25 @@ def _under(
         settings |= values
     settings |= fabric.environment
 
-    def composed(
-        words: tuple[str, ...], launch: Launch = launch, *, own: int = 0, more: Iterable[str] = ()
-    ) -> Command:
-        workload = dataclasses.replace(process, argv=words, own=own)
-        shown = dataclasses.replace(container, passed=(*container.passed, *more))
-        return compose(resolved, workload, image, engine, enclosure, launch, shown, gpu, settings)
+    delivery, about_delivery = choose_delivery(job, image, rootfs, container, runs_on, scheduler, enclosure)
+    shown = container if delivery is UNSET else on_the_node(container, delivery)
+
+    def composed(workload: Workload, within: Container = shown, started: Launch = launch) -> Command:
+        return compose(resolved, workload, image, engine, enclosure, started, within, gpu, settings)
 
     with of_the_engine():
-        command = composed(process.argv, own=process.own)
-    proof = None if launch.proof is None else composed(launch.proof)
+        command = composed(process)
+    proof = None
+    if launch.proof is not None:
+        proof = composed(dataclasses.replace(process, argv=launch.proof, own=0))
     shell: Command | UnsetType = UNSET
     if not scheduler.AT_ONCE:
         named = [name for name in _TERMINAL if name not in job.environment]
-        shell = composed(_SHELL, _NO_LAUNCHER, more=named)
-    delivery, about_delivery = choose_delivery(
-        job, image, rootfs, container, runs_on, scheduler, command, relinked=enclosure.relinked
-    )
-    if delivery is not UNSET:
-        command = at_run_time(command, delivery.shared)
-        proof = None if proof is None else at_run_time(proof, delivery.shared)
+        shell = composed(
+            dataclasses.replace(process, argv=_SHELL, own=0),
+            dataclasses.replace(container, passed=(*container.passed, *named)),
+            _NO_LAUNCHER,
+        )
     about_world = choose_world(job, launcher)
     return Plan(
         job=job,

@@ -9,6 +9,7 @@ import msgspec
 
 from bareboat import digests
 from bareboat.engines import HOST_FILES, Container, Enclosure, Engine
+from bareboat.engines.places import planned
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
 from bareboat.model import Decision, EngineFacts, Held, Image, Job, Mount, Requirement, Rootfs, Site
@@ -276,20 +277,21 @@ def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]
     where nobody can make one any more, and, with `all_places`, whatever lies in no mount and no scratch."""
     if container.root is None:
         return ()
+    root = planned(container.root)
     folders = [Mount(source="/", target=path) for path in ("/dev", "/proc", "/sys", *container.scratch)]
     files = [Mount(source=path, target=path) for path in HOST_FILES]
     if container.identity is not None:
         for name in ("passwd", "group"):
             files.append(Mount(source=f"{container.identity}/etc/{name}", target=f"/etc/{name}"))
-    found = {mount.target: mount for mount in (*folders, *files, *container.mounts)}
+    found = {mount.target: mount for mount in (*folders, *files, *container.planned_mounts)}
     places: dict[str, Mount] = {}
     for path, mount in found.items():
         around = max((other for other in found if lies_under(path, other)), key=len, default=None)
         if around is None:
             if all_places:
                 places[path] = mount
-        elif container.root is not None and lies_under(found[around].source, container.root):
-            place = found[around].source.removeprefix(container.root) + path.removeprefix(around)
+        elif lies_under(found[around].source, root):
+            place = found[around].source.removeprefix(root) + path.removeprefix(around)
             places[place] = Mount(source=mount.source, target=place)
     return tuple(mount for _, mount in sorted(places.items()))
 
@@ -302,7 +304,7 @@ def own_points(container: Container) -> tuple[Mount, ...]:
     around = {*usual, *(mount.target for mount in container.mounts)}
     return tuple(
         mount
-        for mount in sorted(container.mounts, key=lambda mount: mount.target)
+        for mount in sorted(container.planned_mounts, key=lambda mount: mount.target)
         if mount.target not in usual and not any(lies_under(mount.target, other) for other in around)
     )
 
@@ -339,7 +341,10 @@ def requirements(
         remedy = "bareboat plan --form file …   # packs the image"
     elif image is not None and image.reference:
         remedy = f"bareboat image pull --fresh {shlex.quote(image.reference)}"
-    trees = (*container.layers, *filter(None, (container.root, container.joined)))
+    trees = (
+        *container.layers,
+        *(planned(tree) for tree in (container.root, container.joined) if tree is not None),
+    )
     what = "a layer of the image" if container.packed is None else "the packed image"
     found = [Requirement(path=path, what=what, remedy=remedy) for path in trees]
     if engine is not None and engine.name != "native" and engine.path.startswith("/"):
@@ -349,7 +354,7 @@ def requirements(
     if job.workdir is not None:
         remedy = f"mkdir -p {shlex.quote(job.workdir)}"
         found.append(Requirement(path=job.workdir, what="the working folder", remedy=remedy))
-    for mount in container.mounts:
+    for mount in container.planned_mounts:
         if mount.source != job.workdir and not any(lies_under(mount.source, tree) for tree in trees):
             what, remedy = "the source of a mount", "correct the mounts"
             if container.driver is not None and lies_under(mount.target, inject.TOP):

@@ -7,37 +7,32 @@ to its end, is what such file systems are made for.
 
 from __future__ import annotations
 
-import re
+import dataclasses
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
-from bareboat.engines import Container
+from bareboat.engines import Container, Enclosure, NodeMount
+from bareboat.engines.places import Place, planned
 from bareboat.errors import PlanError
 from bareboat.files.kinds import common_name, is_networked
 from bareboat.model import (
-    Command,
     Decision,
     Delivery,
     Image,
     Job,
-    Joined,
-    Opened,
-    PassedOn,
+    NodePath,
     Rejected,
     Requirement,
     Rootfs,
     Site,
-    Variable,
-    WhenSet,
-    Word,
 )
+from bareboat.paths import lies_in
 from bareboat.plan.container import lies_under
 from bareboat.schedulers import Scheduler
 
 _SCRATCH = "/tmp"
 #: The folder of the node's trees, or of the store's where there is none on the node.
-_TREES = Variable("BAREBOAT_TREES")
+_TREES = "BAREBOAT_TREES"
 
 
 def choose_delivery(
@@ -47,12 +42,9 @@ def choose_delivery(
     container: Container,
     site: Site,
     scheduler: Scheduler,
-    command: Command,
-    *,
-    relinked: bool,
+    enclosure: Enclosure,
 ) -> tuple[Delivery | UnsetType, tuple[Decision, ...]]:
     """What is brought to the nodes; UNSET: nothing. `site`: a machine that the ranks run on, as far as known.
-    `command`: what runs there, as planned so far.
 
     Raises PlanError where a delivery was asked for that cannot be.
     """
@@ -85,17 +77,18 @@ def choose_delivery(
                 remedy="leave one of them out",
             )
         return shared("writable = true stacks the image's layers where they are")
-    above, _, name = container.flat.rpartition("/")
-    if at_run_time(command, above) == command:
+    flat = planned(container.flat)
+    above, _, name = flat.rpartition("/")
+    if not enclosure.reads_tree and not any(lies_in(each.source, above) for each in container.planned_mounts):
         return shared("the engine reads no tree of the store")
-    obstacle = _obstacle(job, container.flat, scratch)
+    obstacle = _obstacle(job, flat, scratch)
     if obstacle is not None:
         if job.delivery == "node":
             raise PlanError(
                 f"the image cannot be brought to the nodes: {obstacle}", remedy="--delivery shared"
             )
         return shared(obstacle)
-    variety = "relinked" if relinked else "flat"
+    variety = "relinked" if enclosure.relinked else "flat"
     reason = "asked for"
     if job.delivery != "node":
         reason = f"the store is on {kind}, which {job.topology.nodes} nodes would read at once"
@@ -112,7 +105,7 @@ def choose_delivery(
         ),
     )
     delivery = Delivery(
-        archive=rootfs.packed["relinked.tar" if relinked else "tar"],
+        archive=rootfs.packed["relinked.tar" if enclosure.relinked else "tar"],
         folder=f"{scratch.rstrip('/')}/bareboat-{site.uid}/{variety}",
         shared=above,
         name=name,
@@ -127,7 +120,7 @@ def _obstacle(job: Job, flat: str, scratch: str) -> str | None:
         if mount.writable and (scratch == mount.source or lies_under(scratch, mount.source)):
             return f"{mount.source}, which the job mounts writable, would show the image in {scratch}"
     if not flat.isascii() or any(c.isspace() or c in "'\",:!\\" for c in flat):
-        # Engines were shown that path, and quoted it as they have to; what stands in its place is not.
+        # Engines quote what they are shown; what the variable holds at run time, they do not.
         return f"the path of the store, {flat}, holds more than letters, digits and . _ + - /"
     return None
 
@@ -139,48 +132,25 @@ def archive_needed(delivery: Delivery | UnsetType) -> tuple[Requirement, ...]:
     return (Requirement(path=delivery.archive, what=what, remedy="bareboat plan JOB   # makes it"),)
 
 
-def at_run_time(command: Command, shared: str) -> Command:
-    """The command with a variable where it names the folder of the store's trees."""
-    argv = tuple(_word(word, shared) for word in command.argv)
-    sealed = command.sealed
-    if sealed is not UNSET:
-        values = tuple(_inner(value, shared) for value in sealed.values)
-        sealed = msgspec.structs.replace(sealed, values=values)
-    return msgspec.structs.replace(command, argv=argv, sealed=sealed)
+def on_the_node(container: Container, delivery: Delivery) -> Container:
+    """The container with the trees that the node has in place of the store's."""
 
+    def moved(path: str) -> NodePath | None:
+        if not lies_in(path, delivery.shared):
+            return None
+        return NodePath(_TREES, path.removeprefix(delivery.shared), path)
 
-def _word(word: Word, shared: str) -> Word:
-    match word:
-        case str():
-            return _joined((word,), shared) if _pattern(shared).search(word) else word
-        case Joined(parts=parts):
-            return _joined(parts, shared)
-        case WhenSet(variable=variable, words=words):
-            return WhenSet(variable, tuple(_inner(each, shared) for each in words))
-        case PassedOn(names=names, prefixes=prefixes, words=words):
-            return PassedOn(names, prefixes, tuple(_inner(each, shared) for each in words))
-        case Variable() | Opened():
-            return word
+    def place(tree: Place | None) -> Place | None:
+        return tree if tree is None else moved(planned(tree)) or tree
 
-
-def _inner(word: str | Variable | Joined, shared: str) -> str | Variable | Joined:
-    changed = _word(word, shared)
-    assert isinstance(changed, str | Variable | Joined)  # nothing becomes more than that
-    return changed
-
-
-def _joined(parts: tuple[str | Variable, ...], shared: str) -> Joined:
-    found: list[str | Variable] = []
-    for part in parts:
-        if isinstance(part, Variable):
-            found.append(part)
-            continue
-        for number, piece in enumerate(_pattern(shared).split(part)):
-            found += [_TREES] if number else []
-            found += [piece] if piece else []
-    return Joined(tuple(found))
-
-
-def _pattern(shared: str) -> re.Pattern[str]:
-    """The folder's path, and no other that begins or ends with it."""
-    return re.compile(rf"(?<![\w./+-]){re.escape(shared)}(?![\w.+-])")
+    return dataclasses.replace(
+        container,
+        flat=place(container.flat),
+        joined=place(container.joined),
+        mounts=tuple(
+            mount
+            if (source := moved(mount.source)) is None
+            else NodeMount(source=source, target=mount.target, writable=mount.writable)
+            for mount in container.planned_mounts
+        ),
+    )

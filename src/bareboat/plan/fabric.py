@@ -12,17 +12,15 @@ from bareboat.fabric.facts import FabricWatch, Network
 from bareboat.fabric.settings import Setting, Speakers, advice, settings
 from bareboat.launchers import Launcher, rung, transport
 from bareboat.model import (
-    Command,
     Decision,
     Image,
     Job,
-    Joined,
     MpiFacts,
     MpiFamily,
+    NodePath,
     Rejected,
     Site,
     Start,
-    Variable,
 )
 from bareboat.mpi.ladder import library_of
 
@@ -160,21 +158,14 @@ def _line(setting: Setting) -> str:
 
 
 def _nccl_tells(enclosure: Enclosure, container: Container) -> str | None:
-    """The line that says where NCCL writes, by the name that the run's folder has in the container: which is
-    asked of the engine itself. None where it cannot have one."""
-    probe = Command(
-        argv=("true", Joined((Variable("BAREBOAT_RUN_DIR"), f"/{told.NCCL_FOLDER}"))), workdir="/"
-    )
-    try:
-        word = enclosure.wrap(probe, container).argv[-1]
-    except PlanError:
-        return None
-    match word:
-        case Joined(parts=(str() as place, _)) if place.startswith("/"):
-            top = place
-        case Joined(parts=(Variable(name="BAREBOAT_RUN_DIR"), _)):
-            top = "$BAREBOAT_RUN_DIR"
-        case _:
+    """The line that says where NCCL writes, by the name that the run's folder has in the container. None
+    where it has none."""
+    match enclosure.run_folder(container, "BAREBOAT_RUN_DIR"):
+        case None:
             return None
+        case NodePath(variable=variable, below=below):
+            top = f"${variable}{below}"
+        case place:
+            top = place
     folder = f"$BAREBOAT_RUN_DIR/{told.NCCL_FOLDER}"
     return f'[ -d "{folder}" ] || mkdir -p "{folder}"\n{told.NCCL_FILE}="{top}/{told.NCCL_FOLDER}/%h.%p"\n'

@@ -6,7 +6,18 @@ import shlex
 
 from msgspec import UNSET
 
-from bareboat.model import Command, Handing, Joined, Opened, PassedOn, Sealed, Variable, WhenSet, Word
+from bareboat.model import (
+    Command,
+    ForwardEnv,
+    Handing,
+    IfSet,
+    Joined,
+    NodePath,
+    Opened,
+    Sealed,
+    Variable,
+    Word,
+)
 from bareboat.model.command import CARRIER
 from bareboat.render import parts
 
@@ -35,7 +46,7 @@ def joined(words: tuple[Word, ...]) -> str:
 
 def passed(command: Command) -> str:
     """The loop that looks which variables there are to pass on; "" when the command has none."""
-    found = next((word for word in command.argv if isinstance(word, PassedOn)), None)
+    found = next((word for word in command.argv if isinstance(word, ForwardEnv)), None)
     if found is None:
         return ""
     names = [*found.names, *(f'"${{!{prefix}@}}"' for prefix in found.prefixes)]
@@ -92,12 +103,14 @@ def quoted(word: Word) -> str:
             return shlex.quote(word)
         case Variable(name=name):
             return f'"${name}"'
+        case NodePath(variable=variable, below=below):
+            return f'"${variable}"' + (shlex.quote(below) if below else "")
         case Joined(parts=parts):
             return "".join(quoted(part) for part in parts)
-        case WhenSet(variable=variable, words=words):
+        case IfSet(variable=variable, words=words):
             inner = " ".join(quoted(part) for part in words)
             return f"${{{variable}:+{inner}}}"
         case Opened(number=number, path=path):
             return f"{number}< {shlex.quote(path)}"
-        case PassedOn():
+        case ForwardEnv():
             return '${passed[@]+"${passed[@]}"}'
