@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from tools import ordinary
 
-from bareboat.images.upkeep import lease
+from bareboat.images import lease
 from bareboat.store import owner
 
 #: A holder that nothing is known about: of another machine.
 ELSEWHERE = "elsewhere-4026531836-123-456"
 _HEAD = """
 import os, pathlib, sys, time
-from bareboat.images.upkeep import lease
+from bareboat.images import lease
 lease._PATIENCE_S, lease._BEAT_S = float(sys.argv[2]), float(sys.argv[3])
 path = pathlib.Path(sys.argv[1])
 folder = path.parent.parent

@@ -18,11 +18,11 @@ import msgspec
 
 from bareboat import codec
 from bareboat.errors import ImageError, StoreError, ToolError, UsageError
+from bareboat.images import lease
 from bareboat.images.inside.survey import look
 from bareboat.images.inside.view import View
 from bareboat.images.layers import layer as canonical
 from bareboat.images.oci import export
-from bareboat.images.upkeep import lease
 from bareboat.model import Image, Layer, Prefix, Site, SiteLayer, StoredLayer
 from bareboat.mpi.site_layer import PREFIX, RECIPE, Contents, environment, packages_folder
 from bareboat.site_layer import closure, horovod, wheels

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from bareboat import codec
 from bareboat.errors import StoreError
+from bareboat.images import lease
 from bareboat.images.formats import pack
 from bareboat.images.layers import layer
 from bareboat.images.layers.places import resolve
 from bareboat.images.oci import tarreader, tarwriter
 from bareboat.images.progress import Progress
-from bareboat.images.upkeep import lease
 from bareboat.model import Image, Mount, PackedFile
 from bareboat.store import Store
 

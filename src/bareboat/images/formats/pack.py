@@ -19,12 +19,12 @@ from bareboat.engines import HOST_FILES
 from bareboat.engines.packed import write_sif
 from bareboat.errors import PlanError, StoreError
 from bareboat.files.trees import remove_tree
+from bareboat.images import lease
 from bareboat.images.formats.squash import make_squashfs
 from bareboat.images.layers import layer
 from bareboat.images.layers.flatten import copy, flatten
 from bareboat.images.layers.places import make_mount_points
 from bareboat.images.progress import Progress
-from bareboat.images.upkeep import lease
 from bareboat.model import Image, Mount, PackedFile
 from bareboat.store import Store
 

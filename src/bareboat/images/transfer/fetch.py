@@ -20,6 +20,7 @@ import msgspec
 
 from bareboat import digests, execute
 from bareboat.errors import ImageError
+from bareboat.images import lease
 from bareboat.images.inside import survey
 from bareboat.images.inside.view import View
 from bareboat.images.layers.limits import Limits
@@ -29,7 +30,6 @@ from bareboat.images.oci.manifest import Config
 from bareboat.images.oci.source import Descriptor, Source
 from bareboat.images.progress import Progress
 from bareboat.images.transfer import spool
-from bareboat.images.upkeep import lease
 from bareboat.model import Image, Layer, StoredLayer
 from bareboat.store import Store
 

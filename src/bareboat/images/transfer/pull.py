@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from bareboat import digests, pinning
 from bareboat.clock import utc_now
 from bareboat.errors import ImageError
+from bareboat.images import lease
 from bareboat.images.layers.limits import Limits
 from bareboat.images.oci import manifest
 from bareboat.images.oci.blobs import is_kept
 from bareboat.images.oci.source import Descriptor, Document, Source
 from bareboat.images.progress import Progress
 from bareboat.images.transfer.current import Pulled
-from bareboat.images.upkeep import lease
 from bareboat.model import Image, Pin
 from bareboat.store import Store
 
