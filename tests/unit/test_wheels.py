@@ -102,7 +102,7 @@ def test_every_wheel_is_one(packed: dict[str, bytes]) -> None:
 
 def test_all_of_bareboat_is_in_its_wheel(packed: dict[str, bytes]) -> None:
     [file] = [file for file in packed if file.startswith("bareboat-")]
-    package = Path(wheels.__file__).parents[1]
+    package = Path(wheels.__file__).parents[2]
     with zipfile.ZipFile(io.BytesIO(packed[file])) as archive:
         names = set(archive.namelist())
         files = (path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
