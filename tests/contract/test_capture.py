@@ -165,7 +165,7 @@ def test_a_compiler_that_does_not_answer_is_refused(
     (tmp_path / "gcc").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "gcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(UsageError, match="does not say where its files are"):
+    with pytest.raises(UsageError, match="does not report where its files are"):
         inventory(CaptureRequest(python=str(captured.python), compiler=True))
 
 

@@ -267,7 +267,7 @@ def test_a_mode_without_gpus_says_so_and_the_next_is_taken(lab: Lab) -> None:
     """The loader, into which nothing can be preloaded, looks for libcuda.so.1 by the host's names."""
     refused = Lab("udocker:F1", lab.captured, lab.site, lab.workdir, lab.root)
     if lab.site.engine("udocker:F1") is None:
-        pytest.skip("there is no libfakechroot")
+        pytest.skip("libfakechroot is not installed")
     with pytest.raises(PlanError, match="under fakechroot a GPU's driver cannot be shown"):
         refused.plan("true")
     assert refused.plan("true", gpus=0).engine == "udocker:F1"

@@ -223,11 +223,11 @@ def test_what_is_not_there(registry: RealRegistry, image: HandMade, tmp_path: Pa
     with pytest.raises(ImageError, match=r"has no tag '24\.5'") as caught:
         _source(registry, "24.5", tmp_path).document()
     assert "24.05" in caught.value.context
-    with pytest.raises(ImageError, match="there is no"):
+    with pytest.raises(ImageError, match="not found"):
         open_registry(
             registry.address, "lab/nothing-here", "1", options=_options(registry, tmp_path)
         ).document()
-    with pytest.raises(ImageError, match="there is no"):
+    with pytest.raises(ImageError, match="not found"):
         _source(registry, "sha256:" + "0" * 64, tmp_path).document()
 
 

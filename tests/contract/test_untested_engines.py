@@ -317,7 +317,7 @@ def test_a_tool_that_says_something_else_is_shown_with_what_it_says(
 @pytest.mark.parametrize("engine", ENGINES)
 def test_without_it_the_module_is_named(engine: str) -> None:
     judged = registry.engine(engine).judge(make_site(), make_image())
-    assert judged == Refusal(f"there is no {engine}", f"module load {engine}")
+    assert judged == Refusal(f"{engine} is not installed", f"module load {engine}")
     assert not isinstance(judged, Enclosure)
 
 

@@ -296,7 +296,7 @@ def test_a_walk_that_never_ends_is_refused(tree: Path, monkeypatch: pytest.Monke
     unpack_bytes(archive(folder(b"d/"), *links), plain)
     deep = [long_name(b"d/l%d/" % n + b"p/" * 300 + b"x") + file(b"x") for n in range(40)]
     mistake = refused(archive(folder(b"d/"), *links, *entries, *deep), tree / "deep")
-    assert "more folders and links than allowed" in mistake.message
+    assert "more directories and links than allowed" in mistake.message
 
 
 def test_real_layers_walk_far_less_than_allowed(tree: Path) -> None:

@@ -151,8 +151,8 @@ def test_what_was_left_out_is_told(hostile: Captured) -> None:
     data = data_of(hostile)
     notes = "\n".join(hostile.image.notes)
     for wanted in (
-        f"{data}/pipe\\xfe: neither file, folder nor symbolic link",
-        f"{data}/socket: neither file, folder nor symbolic link",
+        f"{data}/pipe\\xfe: not a file, directory or symbolic link",
+        f"{data}/socket: not a file, directory or symbolic link",
         ": / is too wide",
         f": {data.parent.parent}/home is too wide",
         "/dev/null is the kernel's",
@@ -233,13 +233,13 @@ def test_an_include_that_is_not_there_is_refused(store: Store, tmp_path: Path, n
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
     error = refused(store, UsageError, include=(str(tmp_path / name),))
-    assert error.message == f"there is no {tmp_path / name} to capture"
+    assert error.message == f"{tmp_path / name} does not exist"
 
 
 def test_an_empty_include_is_refused(store: Store, tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
     error = refused(store, UsageError, include=(str(tmp_path / "a b"),))
-    assert error.message == f"the folder {tmp_path}/a b is empty: there is nothing to capture"
+    assert error.message == f"the directory {tmp_path}/a b is empty"
     assert error.remedy == f"ls -la '{tmp_path}/a b'"
 
 
@@ -322,7 +322,7 @@ def test_a_broken_interpreter_is_one_clear_error(
 def test_an_interpreter_that_is_not_there_or_no_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "python").write_text("x")
     for path in (tmp_path / "python", tmp_path / "nothing", tmp_path):
-        with pytest.raises(UsageError, match=f"there is no Python at {path}") as caught:
+        with pytest.raises(UsageError, match=f"no Python at {path}") as caught:
             choose(str(path))
         assert caught.value.remedy == f"ls -l {path}"
 

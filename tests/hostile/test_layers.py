@@ -189,7 +189,7 @@ def test_hard_link_to_a_later_entry_is_refused(site: Site) -> None:
 
 
 def test_hard_link_to_a_folder_is_refused(site: Site) -> None:
-    site.refuse(archive(folder(b"d/"), hardlink(b"d/h", b"d")), "d/h is a hard link to the folder d")
+    site.refuse(archive(folder(b"d/"), hardlink(b"d/h", b"d")), "d/h is a hard link to the directory d")
 
 
 def test_hard_link_to_nothing_is_refused(site: Site) -> None:

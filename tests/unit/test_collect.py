@@ -177,8 +177,8 @@ def test_what_is_no_file_is_left_out_and_told(top: Path, monkeypatch: pytest.Mon
     found = collect(top)
     assert below(found, top) == {"file": "file"}
     assert sorted(found.left_out) == [
-        f"{top}/pipe\\xff: neither file, folder nor symbolic link",
-        f"{top}/socket: neither file, folder nor symbolic link",
+        f"{top}/pipe\\xff: not a file, directory or symbolic link",
+        f"{top}/socket: not a file, directory or symbolic link",
     ]
 
 

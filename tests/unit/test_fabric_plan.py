@@ -226,9 +226,9 @@ def test_gloo_is_said_to_be_tcp() -> None:
 @pytest.mark.parametrize(
     ("found", "launcher", "why"),
     [
-        (None, "srun", "nobody has looked at the networks of node017"),
-        (Network(), "srun", "there is none on node017"),
-        (network(IB), "ranks", "its ranks speak by gloo, which is TCP"),
+        (None, "srun", "the networks were not probed on node017"),
+        (Network(), "srun", "none found on node017"),
+        (network(IB), "ranks", "its ranks use gloo, which is TCP"),
     ],
 )
 def test_a_required_fabric_that_cannot_be_had_is_refused(

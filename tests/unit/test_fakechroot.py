@@ -115,7 +115,7 @@ def test_a_mode_that_is_none_is_answered_with_those_that_are_and_what_they_say_h
     with pytest.raises(PlanError, match="unknown engine udocker:R1") as caught:
         make_plan(engine="udocker:R1")
     assert caught.value.context.splitlines() == [
-        "udocker:S1: there is no Apptainer or Singularity",
+        "udocker:S1: Apptainer or Singularity is not installed",
         "udocker:F1: works here",
         "udocker:P1: works here",
         "udocker:P2: works here",

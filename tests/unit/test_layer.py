@@ -233,13 +233,13 @@ def test_what_no_layer_holds_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a socket's path is short
     make_special("special")
-    with pytest.raises(ValueError, match="special is neither file, folder nor symbolic link"):
+    with pytest.raises(ValueError, match="special is not a file, directory or symbolic link"):
         layer.digest_tree(".")
 
 
 def test_devices_are_refused() -> None:
     """The kernel's own: only root could make one elsewhere."""
-    with pytest.raises(ValueError, match=r"^/dev/[^ ]+ is neither file, folder nor symbolic link"):
+    with pytest.raises(ValueError, match=r"^/dev/[^ ]+ is not a file, directory or symbolic link"):
         layer.digest_tree("/dev")
 
 

@@ -92,7 +92,7 @@ def test_several_images_and_no_tag_is_an_error_that_lists_them(tmp_path: Path) -
 def test_a_tag_that_is_not_there_is_an_error_that_lists_those_that_are(tmp_path: Path) -> None:
     files = oci_files([ONE, OTHER], [entry(ONE, "first"), entry(OTHER)])
     error = refused(put(tmp_path / "layout", files), Transport.OCI, "third")
-    assert error.message == f"there is no image 'third' in oci:{tmp_path}/layout"
+    assert error.message == f"image 'third' not found in oci:{tmp_path}/layout"
     assert error.context == f"@0  first\n@1  {OTHER.digest}"
 
 
@@ -152,7 +152,7 @@ def test_several_images_in_a_docker_archive_are_listed(tmp_path: Path) -> None:
         f"@1  {archives.hex_of(OTHER.config)}.json",
     ]
     assert error.remedy == f"name one: docker-archive:{path}:app:1"
-    assert "there is no image 'app:3'" in refused(path, Transport.DOCKER_ARCHIVE, "app:3").message
+    assert "image 'app:3' not found" in refused(path, Transport.DOCKER_ARCHIVE, "app:3").message
 
 
 def test_layers_that_docker_saved_as_links_to_each_other_are_read(tmp_path: Path) -> None:

@@ -157,8 +157,8 @@ def test_the_image_s_working_folder_is_entered_and_nothing_is_mounted(
     )
     assert option(made, "--chdir") == folder
     assert "/home/ada/digits" not in made.command.argv
-    assert not [each for each in made.requirements if each.what == "the working folder"]
-    (told,) = decisions(made, "working folder")
+    assert not [each for each in made.requirements if each.what == "the working directory"]
+    (told,) = decisions(made, "working directory")
     assert told.choice == f"{folder}, the image's own"
     assert not {folder, "/home/ada/digits"} & places(made)
 
@@ -197,7 +197,7 @@ def test_an_image_s_working_folder_may_be_mounted_over() -> None:
 def test_bare_metal_has_no_working_folder_of_an_image() -> None:
     with pytest.raises(PlanError) as caught:
         planned(a_job(workdir=None, command=("x",), engine="native"), make_image())
-    assert "working folder" in caught.value.message
+    assert "working directory" in caught.value.message
     assert caught.value.remedy == 'set workdir = "."'
 
 

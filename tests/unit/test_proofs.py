@@ -58,7 +58,7 @@ IMAGE = make_image(**FACTS)
     [
         (ONE_WORLD, False, True, "4 ranks on 2 nodes were one world of Open MPI v5"),
         (ONE_WORLD, True, True, "4 ranks on 2 nodes were one world of Open MPI v5"),
-        (ALONE, True, False, "4 of 4 ranks were each alone in a world of size 1"),
+        (ALONE, True, False, "4 of 4 ranks were singletons"),
         (BROKEN, True, False, "MPI cannot be used: no libmpi can be loaded"),
         (HUNG, True, False, "the ranks hung"),
         (ABORTED, True, False, "MPI did not start: OMPI was not built with SLURM's PMI support"),

@@ -51,7 +51,7 @@ def test_the_superblock_is_read_where_it_lies(tmp_path: Path) -> None:
         (superblock(block_size=1), "is damaged"),
         (superblock(block_size=1 << 31, block_log=31), "is damaged"),
         (superblock(inodes=0), "is damaged"),
-        (superblock(inodes=2**32 - 1), "says that it holds 4,294,967,295 files"),
+        (superblock(inodes=2**32 - 1), "declares 4,294,967,295 files"),
     ],
 )
 def test_a_superblock_that_cannot_be_right_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
@@ -123,7 +123,7 @@ def test_what_unsquashfs_complains_about_is_in_the_error(tmp_path: Path, program
 
 def test_no_room_is_no_fault_of_the_image(tmp_path: Path, programs: Path) -> None:
     listing_of(programs, "", then="echo 'write_file: No space left on device' >&2; exit 1")
-    with pytest.raises(StoreError, match="no room to unpack"):
+    with pytest.raises(StoreError, match="not enough space to unpack"):
         squash.unpack_squashfs(write(tmp_path / "x", superblock()), tmp_path / "out", name="x")
 
 

@@ -88,8 +88,8 @@ def test_the_first_mode_that_works_is_taken(install: Callable[[bytes], Path], tm
     (engine,) = [each for each in made.decisions if each.subject == "engine"]
     reasons = {each.choice: each.reason for each in engine.rejected}
     assert reasons["udocker:P1"] == "it failed with: proot error: ptrace"
-    assert reasons["udocker:S1"] == "there is no Apptainer or Singularity"
-    assert reasons["udocker:F1"] == "there is no libfakechroot"
+    assert reasons["udocker:S1"] == "Apptainer or Singularity is not installed"
+    assert reasons["udocker:F1"] == "libfakechroot is not installed"
 
 
 FACTS = EngineFacts(

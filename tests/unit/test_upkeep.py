@@ -240,7 +240,7 @@ def test_an_entry_too_many_is_found(store: Store, rebuildable: bool) -> None:
     image = put_image(store, [layer])
     (store.layer(layer.diff_id) / "second").symlink_to("first")
     (found,) = upkeep.verify(store, image).layers
-    assert (found.state, found.detail) == (State.DAMAGED, "it has 3 files and folders, not 2")
+    assert (found.state, found.detail) == (State.DAMAGED, "it has 3 files and directories, not 2")
 
 
 @pytest.mark.parametrize("harm", ["change", "cut", "remove", "add", "mode"])

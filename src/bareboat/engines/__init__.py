@@ -289,10 +289,10 @@ LEAST_SHM_BYTES = 256 * 2**20
 def usable(name: str, site: Site, image: Image | None, *, program: str, remedy: str) -> EngineFacts | Refusal:
     """The engine as it was probed; Refusal where it cannot run anything. `remedy`: where it comes from."""
     if image is None:
-        return Refusal("there is no image to run", remedy="bareboat capture")
+        return Refusal("no image to run", remedy="bareboat capture")
     facts = site.engine(name)
     if facts is None:
-        return Refusal(f"there is no {program}", remedy=remedy)
+        return Refusal(f"{program} is not installed", remedy=remedy)
     if not facts.works:
         return Refusal(facts.detail, remedy=facts.remedy)
     return facts

@@ -250,7 +250,7 @@ def _words(
     for folder in sorted(folders, key=lambda path: path.split("/")):
         if "," in folder:
             raise PlanError(
-                f"Apptainer cannot make an empty folder at {folder!r}: a comma parts one from the next",
+                f"Apptainer cannot make an empty directory at {folder!r}: a comma parts one from the next",
                 remedy="take another engine, or another HOME",
             )
         words.append(f"--scratch={folder}")
@@ -317,6 +317,6 @@ def _check_utf8(name: str, word: str) -> None:
         word.encode()
     except UnicodeEncodeError:
         raise PlanError(
-            f"{name} cannot be told {word!r}, which is not UTF-8",
-            remedy="rename the folder, or take another engine",
+            f"{name} does not accept {word!r}, which is not UTF-8",
+            remedy="rename the directory, or use another engine",
         ) from None

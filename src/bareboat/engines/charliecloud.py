@@ -150,7 +150,7 @@ def _try(host: Host, path: str) -> EngineFacts:
     if outcome.ok and outcome.stdout == "written\n":
         return EngineFacts(
             name=NAME, path=path, version=version[0], origin="on PATH", works=True,
-            detail="it ran on a read-only folder", settings=tools,
+            detail="it ran on a read-only directory", settings=tools,
             files={"squashfs": _fault_of_squashfs(host, path, image, mounts)},
         )  # fmt: skip
     obstacle = host.user_namespace_obstacle() or Refusal(
@@ -257,7 +257,7 @@ def _read_only(facts: EngineFacts, stage: Place, sources: Iterable[Place]) -> li
         if name not in facts.settings:
             raise PlanError(
                 f"ch-run mounts everything writable, and there is no {name} that would mount it read-only",
-                remedy="install util-linux and bash, or take another engine",
+                remedy="install util-linux and bash, or use another engine",
             )
     sources = list(sources)
     return [
@@ -305,8 +305,8 @@ class _Mounts:
         )
         if "/run" not in self._scratch:
             raise PlanError(
-                "with ch-run nothing can be mounted over /run, where the run's folders are",
-                remedy="mount it elsewhere, or take another engine",
+                "with ch-run nothing can be mounted over /run, where the run's directories are",
+                remedy="mount it elsewhere, or use another engine",
             )
 
     def words(self) -> list[Word]:
@@ -379,6 +379,6 @@ def _bind(source: Place, target: str) -> str | Joined:
         if ":" in path:
             raise PlanError(
                 f"ch-run cannot mount {path}: a colon parts what is mounted from where",
-                remedy="rename the folder, or take another engine",
+                remedy="rename the directory, or use another engine",
             )
     return join("--bind=", source, f":{target}")

@@ -95,7 +95,7 @@ def _try(host: Host, path: str) -> EngineFacts:
     callers = [f"{name}={os.environ[name]}" for name in _CALLERS if os.environ.get(name)]
     outcome = host.run([*known[:4], *callers, *known[4:]])
     if outcome.ok and outcome.stdout == "written\n":
-        return _facts(path, version[0], True, f"it ran on a read-only folder; {UNTESTED}")
+        return _facts(path, version[0], True, f"it ran on a read-only directory; {UNTESTED}")
     obstacle = host.user_namespace_obstacle() or Refusal(
         f"it failed with: {outcome.stderr.strip() or repr(outcome.stdout)}",
         "bareboat doctor",
@@ -188,6 +188,6 @@ def _field(path: str) -> str:
     if ":" in path:
         raise PlanError(
             f"enroot cannot mount {path}: a colon parts the fields of its mounts",
-            remedy="rename the folder, or take another engine",
+            remedy="rename the directory, or use another engine",
         )
     return path.translate(_ESCAPES)

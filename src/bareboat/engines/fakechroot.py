@@ -139,7 +139,7 @@ _EXPECTED = "inside\n7\nread\n/seen\ninside\n/\n"
 def _fault(host: Host, library: str) -> str | None:
     """What is wrong with the library, tried with the host's programs in a tree of our own."""
     if ":" in library or " " in library:
-        return f"the loader cannot be told {library!r}: a colon or a space parts one library from the next"
+        return f"the loader does not accept {library!r}: colons and spaces separate libraries"
     scratch = Path(host.scratch())
     root, hidden = scratch / "root", scratch / "hidden"
     root.mkdir()
@@ -225,7 +225,7 @@ def refuse(container: Container) -> None:
                 raise PlanError(
                     f"under fakechroot {mount.source} cannot be mounted at {mount.target}: the image's "
                     f"{taken} would be the host's",
-                    remedy=f"mount a folder of your own; or {remedy}",
+                    remedy=f"mount a directory of your own; or {remedy}",
                 )
     for inner, outer in _pairs(mounts):
         if outer.source == outer.target or outer.writable:

@@ -31,7 +31,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
     if image is not None and (image.python is None or image.reference):
         return Refusal("the image was not captured on this machine: its files are not on bare metal")
-    return Enclosure("runs the environment where it stands", functools.partial(_wrap, site))
+    return Enclosure("runs the environment in place, without a container", functools.partial(_wrap, site))
 
 
 def _wrap(site: Site, command: Command, container: Container) -> Command:

@@ -31,7 +31,7 @@ def trial(host: Host, tree: Path, kind: str, run: Callable[[str], str | None]) -
     """Pack a small tree as images are packed and run it; return what went wrong, nothing when nothing did."""
     mksquashfs = host.which("mksquashfs")
     if mksquashfs is None:
-        return "there is no mksquashfs on PATH, with which images are packed"
+        return "mksquashfs, which packs images, is not installed"
     path = tree.with_name("trial.squashfs")
     said = host.run([mksquashfs, "-help"])
     zstd = ["-comp", "zstd"] if re.search(r"^\s+zstd\b", said.stdout + said.stderr, re.M) else []

@@ -237,7 +237,7 @@ def _try(
             named = " ".join(f"--{option} {value}" for option, value in way.items())
             return EngineFacts(
                 name=name, path=path, version=version[0], origin="on PATH", works=True,
-                detail="it ran on a read-only folder"
+                detail="it ran on a read-only directory"
                 + (f", with {named}" if named else "")
                 + (f", {_GROUPS_LOST}" if "groups" in settings else ""),
                 settings=settings,
@@ -409,7 +409,7 @@ def _scratch(container: Container, targets: Collection[str]) -> list[str]:
 def _tmpfs(path: str) -> str:
     if ":" in path:
         raise PlanError(
-            f"podman cannot show a folder with a colon in its name: {path}", remedy="take another engine"
+            f"podman cannot show a directory with a colon in its name: {path}", remedy="use another engine"
         )
     mode = "1777" if path in ("/tmp", "/var/tmp") else "0755"
     return f"--tmpfs={path}:rw,exec,mode={mode},U,notmpcopyup"
@@ -420,7 +420,7 @@ def _mount(mount: Mount | NodeMount) -> str | Joined:
     for field in (f"source={planned(mount.source)}", f"destination={mount.target}"):
         if not _is_text(field):
             raise PlanError(
-                f"podman cannot mount {field!r}: the name is not UTF-8", remedy="take another engine"
+                f"podman cannot mount {field!r}: the name is not UTF-8", remedy="use another engine"
             )
     source = mount.source.replace('"', '""') if isinstance(mount.source, str) else mount.source
     target = mount.target.replace('"', '""')

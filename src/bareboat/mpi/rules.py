@@ -138,19 +138,19 @@ def _openmpi(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdi
     if launch.pmi is not Pmi.PMIX and launch.pmi not in library.speaks:
         return _openmpi_without_pmi(launch, library)
     if launch.pmi is not Pmi.PMIX:
-        return _yes(f"both speak {launch.pmi}", [*_place(library), *_container(library, layout)])
+        return _yes(f"both support {launch.pmi}", [*_place(library), *_container(library, layout)])
     if Pmi.PMIX not in library.speaks:
         if launch.starter is Starter.ORTE and major(launch.version) == major(library.version):
             return _yes("launcher and library are of one line of OpenMPI", _place(library))
         return _no(
             Ending.FAILS,
-            f"{library.title} was built without PMIx, by which {launch.title} speaks",
+            f"{library.title} was built without PMIx, which {launch.title} uses",
             "use an image whose OpenMPI is 4.0 or later",
         )
     if major(library.version) in (1, 2):
         return _no(
             Ending.FAILS,
-            f"{library.title} speaks PMIx 1, which servers of today do not understand",
+            f"{library.title} uses PMIx 1, which current servers do not support",
             "use an image whose OpenMPI is 4.0 or later",
         )
     if launch.starter is Starter.PRRTE and 0 < major(library.pmix_version) < 4 and layout.nodes > 1:
@@ -168,14 +168,14 @@ def _openmpi(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdi
         settings += [*([] if gds else [_NO_STORE]), _NO_MUNGE]
     settings += gds
     bare = Ending.WORKS
-    reason = f"{library.title} speaks PMIx, as {launch.title} does"
+    reason = f"{library.title} and {launch.title} both support PMIx"
     if gds and launch.pmix_version is not None:
         bare = Ending.FAILS
     if launch.starter is Starter.PRRTE and not is_5:
         settings.append(_ASK_PMIX)
         if not launch.in_slurm:
             bare = Ending.SINGLETONS
-        reason = f"{library.title} is told to ask PMIx, by which {launch.title} speaks"
+        reason = f"{library.title} is set to use PMIx, which {launch.title} supports"
     elif launch.starter is Starter.ORTE and is_5 and layout.nodes > 1:
         bare = Ending.HANGS
         settings.append(_PLAIN_COLLECTIVES)
@@ -192,7 +192,7 @@ def _openmpi_without_pmi(launch: ProcessManager, library: MpiFacts) -> Verdict:
         )
     return _no(
         Ending.SINGLETONS,
-        f"{library.title} does not hear {launch.title}: each rank becomes a world of its own",
+        f"{library.title} has no PMI in common with {launch.title}: every rank would be a singleton",
         "start the ranks by OpenMPI's mpirun, or by srun --mpi=pmix",
     )
 
@@ -216,12 +216,12 @@ def _exchange(launch: ProcessManager, library: MpiFacts) -> list[Setting]:
 _NO_STORE = Setting(
     name="PMIX_MCA_gds",
     value="hash",
-    reason="the container does not show the folder in which the node's PMIx server shares memory",
+    reason="the container does not show the directory in which the node's PMIx server shares memory",
 )
 _NO_MUNGE = Setting(
     name="PMIX_MCA_psec",
     value="native",
-    reason="the container has no munge; user and group say as much to the PMIx server of the same node",
+    reason="the container has no munge; user and group are enough for the PMIx server of the same node",
 )
 _ASK_PMIX = Setting(
     name="OMPI_MCA_schizo",
@@ -315,24 +315,24 @@ def _mpich(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdict
         if launch.starter is Starter.HYDRA and not launch.own:
             settings.append(Setting(name="LD_LIBRARY_PATH", value=None, reason=_LEAKS["LD_LIBRARY_PATH"]))
         bare = Ending.HANGS if _mpich_container(library, layout) else Ending.WORKS
-        return _yes(f"both speak {launch.pmi or 'PMI'}", settings, bare=bare)
+        return _yes(f"both support {launch.pmi or 'PMI'}", settings, bare=bare)
     if launch.pmi is Pmi.PMIX:
         if library.family is MpiFamily.MPICH and major(library.version) >= 5:
             return _no(
                 Ending.FAILS,
-                f"{library.title} was built without PMIx, by which {launch.title} speaks "
+                f"{library.title} was built without PMIx, which {launch.title} uses "
                 '("unsupported PMI version PMIx")',
                 "start the ranks by srun --mpi=pmi2, or by MPICH's own mpiexec",
             )
         return _no(
             Ending.SINGLETONS,
-            f"{library.title} was built without PMIx and does not hear {launch.title}: "
+            f"{library.title} was built without PMIx and has no PMI in common with {launch.title}: "
             "each rank becomes a world of its own",
             "start the ranks by srun --mpi=pmi2, or by its own mpiexec",
         )
     return _no(
         Ending.SINGLETONS,
-        f"nobody tells the ranks who they are: each becomes a world of its own under {launch.title}",
+        f"nothing gives the ranks their identity: every rank would be a singleton under {launch.title}",
         "srun --mpi=list   # should name pmi2 or pmix",
     )
 

@@ -298,7 +298,7 @@ def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
     for path in node.unseen:
         for needed, what, remedy in (
             *((store, "the store", "--store DIR on a file system that all nodes share") for store in stores),
-            (job.workdir, "the working folder", "move it to a file system that all nodes share"),
+            (job.workdir, "the working directory", "move it to a file system that all nodes share"),
         ):
             if needed is None:  # the image's
                 continue
@@ -347,7 +347,4 @@ def _refuse_architecture(job: Job, image: Image, node: Site) -> None:
 def _not_seen(at_once: bool, node: Site | None) -> tuple[str, ...]:
     if at_once or node is not None:
         return ()
-    return (
-        "the compute nodes were not looked at, and are taken to be like this machine: "
-        "bareboat doctor --compute",
-    )
+    return ("compute nodes not probed; assuming they match this machine: bareboat doctor --compute",)

@@ -72,7 +72,7 @@ def make_container(
                     choice=f"{prefix.path} from the image",
                     reason=f"the mount of {hidden[0]} would put the host's copy in its place"
                     if hidden[0] in asked
-                    else f"the folder to write to at {hidden[0]} would hide it",
+                    else f"the writable directory at {hidden[0]} would hide it",
                 )
             )
     covered = [*asked, *(mount.target for mount in mounts)]
@@ -234,7 +234,7 @@ def _kept_decision(kept: list[Mount], left: list[str]) -> Decision:
     return Decision(
         subject="below scratch",
         choice=(f"{some([mount.target for mount in kept])} from the image" if kept else "nothing"),
-        reason=f"the folders to write to would hide what the image has in them{unseen}",
+        reason=f"writable directories would hide the image's files in them{unseen}",
     )
 
 
@@ -325,7 +325,7 @@ def _check_stackable(engine: Engine, image: Image, rootfs: Rootfs) -> None:
         return
     raise PlanError(
         f"{engine.NAME} cannot stack the image's layers, as writable = true asks: {obstacle}",
-        remedy="leave writable out: the image is then read-only, but for /tmp, /run and the home folder",
+        remedy="remove writable: the image is then read-only, except /tmp, /run and the home directory",
     )
 
 
@@ -353,12 +353,12 @@ def requirements(
         )
     if job.workdir is not None:
         remedy = f"mkdir -p {shlex.quote(job.workdir)}"
-        found.append(Requirement(path=job.workdir, what="the working folder", remedy=remedy))
+        found.append(Requirement(path=job.workdir, what="the working directory", remedy=remedy))
     for mount in container.planned_mounts:
         if mount.source != job.workdir and not any(lies_under(mount.source, tree) for tree in trees):
             what, remedy = "the source of a mount", "correct the mounts"
             if container.driver is not None and lies_under(mount.target, inject.TOP):
-                what, remedy = "a folder of the GPU driver", "bareboat plan JOB  # on this machine"
+                what, remedy = "a directory of the GPU driver", "bareboat plan JOB  # on this machine"
             if mount in bound:
                 what, remedy = "a part of the host's MPI", "bareboat plan JOB  # on this machine"
             found.append(Requirement(path=mount.source, what=what, remedy=remedy))

@@ -116,7 +116,7 @@ def _check_mode(name: str, image: Image | None, site: Site) -> None:
             works.append(mode)
         lines.append(f"{mode}: {'works here' if mode in works else verdict.reason}")
     remedy = "; or: ".join(f"--engine {mode}" for mode in works) or "bareboat doctor"
-    raise PlanError(f"there is no engine {name}", context="\n".join(lines), remedy=remedy)
+    raise PlanError(f"unknown engine {name}", context="\n".join(lines), remedy=remedy)
 
 
 def file_obstacle(engine: Engine, site: Site) -> str | None:

@@ -68,7 +68,7 @@ def settle(job: Job, passed: Passed, launcher: str) -> Settled:
         Decision(
             subject="interface",
             choice=f"{name}={job.environment[name]}",
-            reason="the job's environment says so; no other is looked for",
+            reason="set in the job's environment",
         )
         for name in ours
         if name in INTERFACES and passed.own
@@ -104,6 +104,6 @@ def _warnings(names: Iterable[str], launcher: str) -> tuple[str, ...]:
     if not listed:
         return ()
     return (
-        f"the job's environment sets {listed}, which the launcher {launcher} tells each rank itself: "
+        f"the job's environment sets {listed}, which the launcher {launcher} sets for each rank: "
         "the job's word is not heeded; leave it out",
     )

@@ -117,14 +117,14 @@ def _by_nature(job: Job, image: Image | None, launcher: Launcher, speakers: Spea
 def _check_required(network: Network, node: Site, sockets: str) -> None:
     asked = 'the job asks for a fabric (fabric = "require")'
     if not network.title:
-        seen = "nobody has looked at the networks of" if node.network is None else "there is none on"
+        seen = "the networks were not probed on" if node.network is None else "none found on"
         raise PlanError(
             f"{asked}, and {seen} {node.hostname}",
-            remedy='bareboat doctor --compute   # looks at the nodes of the queue; or fabric = "mark"',
+            remedy='bareboat doctor --compute   # probes the nodes; or fabric = "mark"',
         )
     if sockets:
         raise PlanError(
-            f"{asked}, and without GPUs and MPI its ranks speak by {sockets}, which is TCP whatever there is",
+            f"{asked}, and without GPUs and MPI its ranks use {sockets}, which is TCP on any network",
             context=f"the nodes have {network.title}",
             remedy='use MPI or NCCL (gpus_per_rank), or set fabric = "mark"',
         )

@@ -62,7 +62,7 @@ def settings(job: Job, image: Image | None, *, on_cpus: bool) -> Iterator[tuple[
         yield _decided(
             "Accelerate",
             {"ACCELERATE_USE_CPU": "true"},
-            "without a GPU Accelerate ignores the launcher's ranks unless it is told so: each trains alone",
+            "without a GPU, Accelerate ignores the launcher's ranks unless configured: each trains alone",
         )
     if any(name in image.frameworks for name in _LIGHTNING):
         # https://lightning.ai/docs/pytorch/stable/common/trainer.html : defaults of the Trainer's arguments

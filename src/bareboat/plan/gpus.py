@@ -189,7 +189,7 @@ def _given(
     if rootfs is not None:
         folder = rootfs.drivers.get(driver.vendor)
         if folder is None and inject.links(driver):
-            raise PlanError("the folder of links to the driver's files was not made", remedy=_DOCTOR)
+            raise PlanError("the directory of links to the driver's files was not made", remedy=_DOCTOR)
         mounts = inject.mounts(driver, folder or "")
     return Gpu(
         driver=driver,

@@ -60,14 +60,14 @@ def choose_process(
         workdir = image_workdir(image)
         decisions.append(
             Decision(
-                subject="working folder",
+                subject="working directory",
                 choice=f"{workdir}, the image's own",
-                reason='no folder of this machine is mounted; workdir = "." mounts the job file\'s',
+                reason='no directory of this machine is mounted; workdir = "." mounts the job file\'s',
             )
         )
     else:
         raise PlanError(
-            f"on bare metal ({engine.NAME}) there is no working folder of the image's",
+            f"on bare metal ({engine.NAME}) the image's working directory does not exist",
             remedy='set workdir = "."',
         )
     if engine.CONTAINS and image is not None:

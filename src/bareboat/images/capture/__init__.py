@@ -36,7 +36,7 @@ def capture(
     `fresh`. Raises UsageError for a source that is missing, empty or unreadable, StoreError for a store
     that cannot take the image.
     """
-    progress("looking at the environment", 0, 0)
+    progress("reading the environment", 0, 0)
     interpreter = ask(choose(request.python))
     sources = sources_of(interpreter, request)
     fingerprint = _fingerprint(interpreter, sources.collection, request)

@@ -125,7 +125,7 @@ class Collection:
         elif stat.S_ISREG(state.st_mode):
             self._file(real, state, part)
         else:
-            self.left_out.append(f"{shown(real)}: neither file, folder nor symbolic link")
+            self.left_out.append(f"{shown(real)}: not a file, directory or symbolic link")
         return real
 
     def gather(self, folder: str, part: Part) -> None:
@@ -193,7 +193,7 @@ class Collection:
 
     def _file(self, path: str, state: os.stat_result, part: Part) -> None:
         if not stat.S_ISREG(state.st_mode):
-            self.left_out.append(f"{shown(path)}: neither file, folder nor symbolic link")
+            self.left_out.append(f"{shown(path)}: not a file, directory or symbolic link")
         elif _DRIVER.match(os.path.basename(path)):
             self.left_out.append(f"{shown(path)}: the GPU driver's libraries come from the machine that runs")
         elif not os.access(path, os.R_OK):

@@ -54,7 +54,7 @@ def paths(interpreter: Interpreter) -> list[str]:
     own = os.path.dirname(_ask(gcc, "-print-libgcc-file-name"))
     if not os.path.isdir(own):
         raise UsageError(
-            f"the compiler {shown(gcc)} does not say where its files are",
+            f"the compiler {shown(gcc)} does not report where its files are",
             remedy=f"{shlex.quote(gcc)} -print-libgcc-file-name  # GCC answers with a path",
         )
     found += [f"{own}/{name}" for name in sorted(os.listdir(own)) if not _OTHER.fullmatch(name)]

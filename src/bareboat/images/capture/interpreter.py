@@ -50,7 +50,7 @@ def choose(asked: str | None) -> str:
     if asked is not None:
         found = execute.which(asked)
         if found is None:
-            raise UsageError(f"there is no Python at {asked}", remedy=f"ls -l {asked}")
+            raise UsageError(f"no Python at {asked}", remedy=f"ls -l {asked}")
         return found
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = os.environ.get(variable)

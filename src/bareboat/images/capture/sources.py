@@ -112,17 +112,15 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
     for path in request.include:
         quoted = shlex.quote(shown(path))
         if not os.path.exists(path):
-            raise UsageError(f"there is no {shown(path)} to capture", remedy=f"ls -ld {quoted}")
+            raise UsageError(f"{shown(path)} does not exist", remedy=f"ls -ld {quoted}")
         if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
-            raise UsageError(
-                f"the folder {shown(path)} is empty: there is nothing to capture", remedy=f"ls -la {quoted}"
-            )
+            raise UsageError(f"the directory {shown(path)} is empty", remedy=f"ls -la {quoted}")
         if not root(path, Part.PACKAGES):
             collection.check_readable()
             raise UsageError(
                 f"{shown(path)} cannot be captured",
                 context=collection.left_out[-1],
-                remedy=f"ls -ld {quoted}   # then name a file, or a folder of the environment",
+                remedy=f"ls -ld {quoted}   # then name a file, or a directory of the environment",
             )
     collection.follow_links()
     collection.check_readable()

@@ -122,7 +122,7 @@ def _tree(store: Store, image: Image, scratch: Path) -> Iterator[Path]:
         raise StoreError(
             f"the image cannot be packed: {error}",
             context=f"the store lacks inodes for it, and so it was tried in {folder.parent}",
-            remedy="name a folder with more room: TMPDIR=DIR",
+            remedy="use a directory with more space: TMPDIR=DIR",
         ) from error
     finally:
         remove_tree(folder)

@@ -82,7 +82,7 @@ class FolderSource(LocalSource):
                 remedy="bareboat capture   # takes the Python environment, and what it needs",
             )
         if not os.path.isdir(self._folder):
-            raise ImageError(f"{name} is not there", context=self._folder, remedy="check the path")
+            raise ImageError(f"{name} does not exist", context=self._folder, remedy="check the path")
         self._facts = facts or read_facts(self._folder, made_from="a root file system")
         self._made: _Made | None = None
 
@@ -145,7 +145,7 @@ class FolderSource(LocalSource):
         return ImageError(
             f"{self.name}: {len(found)} of its entries cannot be read by this user",
             context="\n".join(listed),
-            remedy=f"chmod u+rX {first}   # or, when podman made the folder: podman unshare bareboat …",
+            remedy=f"chmod u+rX {first}   # or, when podman made the directory: podman unshare bareboat …",
         )
 
 
@@ -225,7 +225,7 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
         elif stat.S_ISLNK(state.st_mode):
             yield header(raw, tarreader.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
         elif not stat.S_ISREG(state.st_mode):
-            left_out.add(f"/{_shown(path)}: neither file, folder nor symbolic link")
+            left_out.add(f"/{_shown(path)}: not a file, directory or symbolic link")
         else:
             mode = stat.S_IMODE(state.st_mode) & 0o777 | 0o400
             if state.st_nlink > 1:

@@ -70,7 +70,7 @@ class Sif:
 
     def system(self) -> Partition:
         """The squashfs with the root file system. Raises ImageError when there is none that can be read."""
-        rest = f"apptainer build --sandbox FOLDER {shlex.quote(self.path)}   # then rootfs:FOLDER"
+        rest = f"apptainer build --sandbox DIR {shlex.quote(self.path)}   # then rootfs:DIR"
         primary = [each for each in self.partitions if each.role == _SYSTEM_PRIMARY]
         if len(primary) != 1:
             raise ImageError(
@@ -110,7 +110,7 @@ def read_table(descriptor: int, *, name: str) -> tuple[bytes, bytes]:
         shown = version[:2].decode("ascii", "backslashreplace")
         raise ImageError(f"{name} is a SIF of version {shown}; Bareboat reads version 01")
     if not 0 <= total <= _MOST_DESCRIPTORS or not _HEADER.size <= offset <= size:
-        raise ImageError(f"{name} is damaged: its header says {total:,} descriptors at byte {offset:,}")
+        raise ImageError(f"{name} is damaged: its header gives {total:,} descriptors at byte {offset:,}")
     table = os.pread(descriptor, total * DESCRIPTOR.size, offset)
     if len(table) < total * DESCRIPTOR.size:
         raise _cut_off(name, size)
@@ -155,6 +155,6 @@ def _parts(descriptor: int, table: bytes, size: int, *, name: str, path: str) ->
 
 def _cut_off(name: str, size: int) -> ImageError:
     return ImageError(
-        f"{name} is cut off: it has only {size:,} bytes, fewer than its header says",
+        f"{name} is cut off: it has only {size:,} bytes, fewer than in its header",
         remedy="copy or pull the SIF again",
     )

@@ -171,7 +171,7 @@ def read_superblock(
             remedy="copy or make the file again",
         )
     if inodes > _MOST_INODES:
-        raise ImageError(f"{name} says that it holds {inodes:,} files; Bareboat takes {_MOST_INODES:,}")
+        raise ImageError(f"{name} declares {inodes:,} files; the limit is {_MOST_INODES:,}")
     return Superblock(inodes=inodes, bytes_used=bytes_used)
 
 
@@ -201,7 +201,7 @@ def unpack_squashfs(
         full = any("No space left" in line or "Disk quota" in line for line in wrong)
         if full:
             raise StoreError(
-                f"there is no room to unpack {name} into {folder.parent}",
+                f"not enough space to unpack {name} into {folder.parent}",
                 context=wrong[0],
                 remedy="free some space there, or choose another place: TMPDIR=DIR, BAREBOAT_STORE=DIR",
             )

@@ -74,7 +74,7 @@ class Folders:
         """Raise ImageError for one entry."""
         raise ImageError(
             f"{self.name}: the entry {shown(entry)} {why}",
-            remedy="do not use this image before its maker has mended it",
+            remedy="do not use this image; ask its publisher to rebuild it",
         )
 
     def explain(self, error: OSError, entry: bytes) -> NoReturn:
@@ -112,7 +112,7 @@ class Folders:
             step = real + b"/" + part if real else part
             self._walked_bytes += len(step)
             if self._walked_bytes > _WALK_BYTES + _WALK_BYTES_AN_ENTRY * self.entries:
-                self.refuse(folder, "and those before it lead through more folders and links than allowed")
+                self.refuse(folder, "and earlier paths have more directories and links than allowed")
             if step in self._real:
                 real = step
                 continue
@@ -145,7 +145,9 @@ class Folders:
                 elif not stat.S_ISDIR(state.st_mode):
                     if mtime_ns is None:
                         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-                    self.refuse(folder, f"lies below {shown(step)}, which this layer did not make a folder")
+                    self.refuse(
+                        folder, f"lies below {shown(step)}, which this layer did not make a directory"
+                    )
             self._remember(step)
             real = step
         return real

@@ -70,7 +70,7 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
             except EOFError:
                 raise ValueError(f"{full} became shorter while it was read") from None
         else:
-            raise ValueError(f"{full} is neither file, folder nor symbolic link")
+            raise ValueError(f"{full} is not a file, directory or symbolic link")
     put(tarwriter.END)
     return written
 

@@ -31,7 +31,7 @@ def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
                 place.unlink()
         elif place.exists():
             if place.is_dir() != is_folder:
-                kinds = ("a file", "a folder")
+                kinds = ("a file", "a directory")
                 raise PlanError(
                     f"{mount.source} is {kinds[is_folder]} and cannot be mounted at {mount.target}, "
                     f"where the image has {kinds[not is_folder]}",

@@ -53,7 +53,7 @@ def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, r
         return
     if not recipe.exists() and not _is_rebuildable(store, layer):
         raise StoreError(
-            f"{what} cannot be written as an archive again: its tar holds what its files do not tell",
+            f"{what} cannot be written as an archive again: its tar has data that is not in its files",
             remedy="copy the image from where it came from, with skopeo or podman",
         )
     raise StoreError(

@@ -181,7 +181,7 @@ class Tree(Folders):
                 return
             self._refuse_link(entry)
         if stat.S_ISDIR(state.st_mode):
-            self.refuse(entry.name, f"is a hard link to the folder {shown(aim)}")
+            self.refuse(entry.name, f"is a hard link to the directory {shown(aim)}")
         real = self.prefix + base
         if real == source:
             return

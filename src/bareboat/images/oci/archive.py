@@ -94,7 +94,7 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> IO[bytes]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ImageError(f"{name} is not there", context=str(path), remedy="check the path") from None
+        raise ImageError(f"{name} does not exist", context=str(path), remedy="check the path") from None
     except OSError as error:
         raise ImageError(f"{name} cannot be read: {error.strerror}", context=str(path)) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -261,7 +261,7 @@ def _spool(packed: IO[bytes], scratch: Path | None, *, name: str, max_ratio: flo
             raise  # the store that it is part of explains it
         raise StoreError(
             f"{name} cannot be inflated into {tempfile.gettempdir()}: {error.strerror}",
-            remedy="name a folder with more room: TMPDIR=DIR",
+            remedy="use a directory with more space: TMPDIR=DIR",
         ) from None
     finally:
         with contextlib.suppress(OSError):

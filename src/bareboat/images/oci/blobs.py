@@ -107,6 +107,6 @@ def _verified(pieces: Iterator[bytes], descriptor: Descriptor, name: str) -> Ite
         yield piece
     if done != descriptor.size or digests.written(hashed) != descriptor.digest:
         raise ImageError(
-            f"{name} gave other bytes than {descriptor.digest} stands for",
+            f"{name} returned content that does not match the digest {descriptor.digest}",
             remedy="try again; if the error persists, its copy is damaged",
         )

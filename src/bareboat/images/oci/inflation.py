@@ -23,7 +23,7 @@ _LONGEST_MAGIC = 6
 #: The window that `zstd -22 --ultra` and `--long` use; a frame that claims a larger one is refused.
 _ZSTD_WINDOW_BYTES = 1 << 27
 
-AGAIN = "bareboat image pull --fresh …   # fetches it again; if that does not help, its maker must mend it"
+AGAIN = "bareboat image pull --fresh …   # downloads it again; if it fails, ask the publisher to rebuild it"
 
 
 _OTHER = "make it again with gzip or zstd layers: skopeo copy --dest-compress-format gzip …"

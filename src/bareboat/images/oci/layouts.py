@@ -93,9 +93,7 @@ def open_layout(
 # --------------------------------------------------------------------------------------------------
 # What a path is.
 
-_EXAMPLES = (
-    "write oci:FOLDER, oci-archive:FILE, docker-archive:FILE, sif:FILE, squashfs:FILE or rootfs:FOLDER"
-)
+_EXAMPLES = "write oci:DIR, oci-archive:FILE, docker-archive:FILE, sif:FILE, squashfs:FILE or rootfs:DIR"
 
 
 def sniff(path: str | os.PathLike[str]) -> Transport:
@@ -125,7 +123,7 @@ def _sniff_folder(name: str) -> Transport:
     quoted = shlex.quote(name)
     if there("version", "manifest.json"):
         raise ImageError(
-            f"{name} is a folder of skopeo's own format (dir:)",
+            f"{name} is a directory in skopeo's own format (dir:)",
             remedy=f"skopeo copy dir:{quoted} oci-archive:IMAGE.tar",
         )
     if there("rootfs", "config.json"):
@@ -136,7 +134,7 @@ def _sniff_folder(name: str) -> Transport:
             remedy=f"tar -C {quoted} -cf IMAGE.tar .   # pack it again",
         )
     raise ImageError(
-        f"{name} is no image: it has neither oci-layout nor the folders of a root file system",
+        f"{name} is not an image: it has neither oci-layout nor the directories of a root file system",
         remedy=_EXAMPLES,
     )
 
@@ -315,7 +313,7 @@ class LayoutSource(LocalSource):
         plain = self.name.removesuffix(f":{tag}")
         if not chosen:
             raise ImageError(
-                f"there is no image {tag!r} in {plain}" if tag else f"{self.name} holds no image",
+                f"image {tag!r} not found in {plain}" if tag else f"{self.name} holds no image",
                 context=self._listed(entries, real),
                 remedy="name one of those that are listed" if real else "make the layout again",
             )
@@ -345,7 +343,7 @@ class LayoutSource(LocalSource):
         found = document(data, self._media_types.get(digest) or _media_type(data), digests.algorithm(digest))
         if found.digest != digest:
             raise ImageError(
-                f"{self.name} is damaged: a document is not what its digest says",
+                f"{self.name} is damaged: a document does not match its digest",
                 context=f"expected {digest}, found {found.digest}",
                 remedy="copy or make the image again",
             )
@@ -546,7 +544,7 @@ class DockerSource(LocalSource):
         plain = self.name.removesuffix(f":{tag}")
         if not chosen:
             raise ImageError(
-                f"there is no image {tag!r} in {plain}",
+                f"image {tag!r} not found in {plain}",
                 context=listed,
                 remedy="name one of those that are listed",
             )
@@ -572,7 +570,7 @@ class DockerSource(LocalSource):
         config = document(data, OCI_CONFIG, digests.algorithm(named) if named else "sha256")
         if named and config.digest != named:
             raise ImageError(
-                f"{self.name} is damaged: its config is not what its digest says",
+                f"{self.name} is damaged: its config does not match its digest",
                 context=f"expected {named}, found {config.digest}",
                 remedy="copy or make the archive again",
             )
@@ -582,7 +580,7 @@ class DockerSource(LocalSource):
 def _refuse_repeated(archive: Archive, path: str) -> None:
     if path in archive.repeated:
         raise ImageError(
-            f"{archive.name} has two entries {path}, and no one can tell which is meant",
+            f"{archive.name} has two entries {path}",
             remedy="no tool writes such an archive; do not trust it",
         )
 

@@ -185,7 +185,7 @@ def choose(offered: Sequence[Platform], *, machine: str, name: str) -> Descripto
     more = f" and {len(listed) - _MOST_LISTED} more" if len(listed) > _MOST_LISTED else ""
     raise ImageError(
         f"{name} has no image for linux/{wanted}; it has: "
-        f"{', '.join(listed[:_MOST_LISTED]) or 'nothing that says what it is for'}{more}",
+        f"{', '.join(listed[:_MOST_LISTED]) or 'nothing with a platform'}{more}",
         remedy=_another(wanted, [each.architecture for each in real if each.os == "linux"]),
     )
 
@@ -294,7 +294,7 @@ def _check_layer(read: _Descriptor, number: int, name: str) -> None:
         raise ImageError(
             f"layer {number} of {name} is encrypted, and only its owner's keys open it",
             context=_plain(read.media_type),
-            remedy="decrypt it first: skopeo copy --decryption-key KEY docker://… oci:FOLDER",
+            remedy="decrypt it first: skopeo copy --decryption-key KEY docker://… oci:DIR",
         )
     if read.media_type and "tar" not in read.media_type:
         raise ImageError(
@@ -333,12 +333,12 @@ def _descriptor(read: _Descriptor, name: str) -> Descriptor:
     check_digest(read.digest, f"the manifest of {name}")
     if read.size is None:
         raise ImageError(
-            f"the manifest of {name} does not say how many bytes {read.digest} has",
+            f"the manifest of {name} does not give the size of {read.digest}",
             context="a descriptor without the field size",
             remedy="OCI requires it; ask the image's publisher to push it again",
         )
     if not -1 <= read.size <= _LARGEST_BLOB:  # -1: of a docker-archive, written by us
-        raise ImageError(f"the manifest of {name} says that {read.digest} has {read.size} bytes")
+        raise ImageError(f"the manifest of {name} gives the size {read.size} bytes for {read.digest}")
     return Descriptor(
         media_type=read.media_type, digest=read.digest, size=read.size, annotations=read.annotations or {}
     )

@@ -231,13 +231,13 @@ class Authorizer:
         except ValueError as error:
             raise ImageError(
                 f"{self._registry} names a token service that cannot be asked: {error}",
-                remedy="the registry is set up wrongly: tell whoever runs it",
+                remedy="the registry is misconfigured; contact its administrator",
             ) from None
         if realm.scheme == "http" and self._url.scheme == "https":
             raise ImageError(
                 f"{self._registry} names a token service over plain HTTP ({realm.authority}), "
                 "where anyone on the way could read the log-in",
-                remedy="the registry is set up wrongly: tell whoever runs it",
+                remedy="the registry is misconfigured; contact its administrator",
             )
         return realm
 

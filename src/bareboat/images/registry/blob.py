@@ -156,12 +156,12 @@ class RemoteBlob:
         while count:
             got = response.readinto(scratch[:count])
             if got == 0:
-                raise Broken("the transfer ended before it reached the part that is wanted")
+                raise Broken("the transfer ended before the requested part")
             count -= got
 
     def _wrong_size(self, fact: str) -> ImageError:
         return ImageError(
-            f"{self._subject} is not what its manifest says: {fact}",
-            context=f"the manifest says {self._size:,} bytes",
+            f"{self._subject} does not match its manifest: {fact}",
+            context=f"size in the manifest: {self._size:,} bytes",
             remedy="the registry's copy is damaged: the image must be pushed again",
         )

@@ -208,7 +208,7 @@ class RegistrySource:
         found = digests.of(data, digests.algorithm(told) if told else "sha256")
         if told and found != told:
             raise ImageError(
-                f"{subject} is not what its digest says: its bytes were changed on the way, or there",
+                f"{subject} does not match its digest: it was changed in transit or at the registry",
                 context=f"expected {told}; {response.url.authority} sent {len(data):,} bytes with {found}",
                 remedy="pull again; if it stays so, the registry's or a proxy's copy is damaged",
             )
@@ -242,7 +242,7 @@ class RegistrySource:
             tags = [text for text in listed or () if isinstance(text, str) and _TAG.fullmatch(text)]
         if not tags or "@" in self.name:
             return ImageError(
-                f"there is no {self.name}: {place.url.authority} knows no such repository, tag or digest",
+                f"{self.name} not found: {place.url.authority} has no such repository, tag or digest",
                 context=missing.context,
                 remedy="check the name and the tag of the image",
             )

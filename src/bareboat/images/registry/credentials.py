@@ -121,7 +121,7 @@ def _read(path: str) -> dict[str, Any] | None:
 def _bad_file(path: str, reason: str) -> ImageError:
     return ImageError(
         f"the log-ins in {path} cannot be read: {reason}",
-        remedy=f"mend the file, or move it away and log in again:  mv {path} {path}.old",
+        remedy=f"fix the file, or move it away and log in again:   mv {path} {path}.old",
     )
 
 

@@ -157,7 +157,7 @@ class Endpoint:
             message = f"{self._registry} does not let us have {subject}: it is private, or it does not exist"
         return ImageError(
             message,
-            context="; ".join(part for part in (tried, said and f"the registry says: {said}") if part),
+            context="; ".join(part for part in (tried, said and f"the registry's message: {said}") if part),
             remedy=self._authority().remedy(),
         )
 
@@ -177,7 +177,7 @@ class Endpoint:
         return ImageError(
             f"{subject} cannot be {'written' if writes(scopes) else 'had'}: {where} answers {status}",
             context=said,
-            remedy="try again later; if it stays so, tell whoever runs the registry",
+            remedy="try again later; if the error persists, contact the registry's administrator",
         )
 
 

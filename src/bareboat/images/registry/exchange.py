@@ -164,14 +164,14 @@ def _follow(transport: Transport, request: Request) -> Response:
         excerpt(response)
         if request.body:
             raise ImageError(
-                f"{request.subject}: {url.authority} wants it sent elsewhere, which Bareboat does not do",
+                f"{request.subject}: {url.authority} redirects it to another host, which is not supported",
                 remedy="name the registry by the host that it redirects to",
             )
         url = _next(url, location, request)
     raise ImageError(
         f"{request.subject} cannot be had: {request.url.authority} redirects in a circle",
         context=f"{_MOST_REDIRECTS} redirects, the last to {url.authority}",
-        remedy="the registry, or a proxy before it, is set up wrongly: tell whoever runs it",
+        remedy="the registry or a proxy is misconfigured; contact its administrator",
     )
 
 
@@ -181,13 +181,13 @@ def _next(url: Url, location: str, request: Request) -> Url:
     except ValueError as error:
         raise ImageError(
             f"{request.subject} cannot be had: {url.authority} redirects to what is no place: {error}",
-            remedy="the registry, or a proxy before it, is set up wrongly: tell whoever runs it",
+            remedy="the registry or a proxy is misconfigured; contact its administrator",
         ) from None
     if url.scheme == "https" and found.scheme == "http":
         raise ImageError(
             f"{request.subject} cannot be had: {url.authority} redirects from HTTPS to plain HTTP "
             f"({found.authority})",
-            remedy="the registry, or a proxy before it, is set up wrongly: tell whoever runs it",
+            remedy="the registry or a proxy is misconfigured; contact its administrator",
         )
     return found
 

@@ -82,7 +82,7 @@ def _handshake(error: OSError, url: Url) -> ImageError | None:
 def speaks_tls(url: Url) -> ImageError:
     """Plain HTTP was asked for, and is not spoken there."""
     return ImageError(
-        f"{url.authority} speaks TLS, and was asked over plain HTTP", remedy="leave out --plain-http"
+        f"{url.authority} uses TLS, but the request was plain HTTP", remedy="remove --plain-http"
     )
 
 
@@ -90,7 +90,7 @@ def _tunnel(text: str, where: str) -> Exception:
     status = text.removeprefix("Tunnel connection failed:").split()[:1]
     if status == ["407"]:
         return ImageError(
-            f"{where}: the proxy wants a user name and a password",
+            f"{where}: the proxy requires a user name and password",
             remedy="export HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT",
         )
     if status and status[0].startswith("5"):

@@ -86,7 +86,7 @@ def _read(text: str, variable: str) -> Proxy:
         raise unusable
     if parts.scheme != "http":
         raise UsageError(
-            f"{variable} names a proxy that is spoken to by {parts.scheme}, which Bareboat cannot",
+            f"{variable} names a proxy with the scheme {parts.scheme}, which is not supported",
             remedy=f"export {variable}=http://HOST:PORT   # an HTTP proxy; what goes through it may be HTTPS",
         )
     authorization = None

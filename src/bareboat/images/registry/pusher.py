@@ -206,7 +206,7 @@ class Pusher:
         except ValueError as error:
             raise ImageError(
                 f"{self.name} cannot be pushed to: the registry names no place for an upload: {error}",
-                remedy="the registry is set up wrongly: tell whoever runs it",
+                remedy="the registry is misconfigured; contact its administrator",
             ) from None
 
     def _cancel(self, response: Response) -> None:
@@ -244,7 +244,7 @@ class _Counted:
             raise ImageError(
                 f"{self._subject} has {'more' if left < 0 else 'fewer'} bytes than it should",
                 context=f"expected {self._size:,} bytes",
-                remedy="bareboat image verify   # tells whether the copy in the store is damaged",
+                remedy="bareboat image verify   # checks the copy in the store",
             )
 
 

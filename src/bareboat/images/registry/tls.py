@@ -47,7 +47,7 @@ def context(url: Url, options: Options) -> ssl.SSLContext:
             _check_regular(file)
             made.load_verify_locations(file)
         except OSError as error:
-            raise _unreadable("the folder of certificates", file, error) from None
+            raise _unreadable("the directory of certificates", file, error) from None
     return made
 
 
@@ -86,7 +86,7 @@ def explained(error: ssl.SSLError, url: Url) -> ImageError:
         )
     if any(word in (error.reason or str(error)) for word in _NOT_TLS):
         found = NotTls(
-            f"{url.authority} does not speak TLS; it seems to speak plain HTTP",
+            f"{url.authority} does not use TLS, but probably plain HTTP",
             context=error.reason or "",
             remedy="if nobody can listen in on the way there: --plain-http",
         )

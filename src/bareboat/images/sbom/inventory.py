@@ -136,7 +136,7 @@ def _tree(view: View, found: Inventory) -> Iterator[Package]:
         folder = pending.pop()
         folders += 1
         if folders > _MOST_FOLDERS:
-            found.warn(f"only the first {_MOST_FOLDERS:,} folders were looked through")
+            found.warn(f"only the first {_MOST_FOLDERS:,} directories were searched")
             return
         names = view.names(folder)
         for name in sorted(names):

@@ -85,11 +85,11 @@ def _read_files(folder: str) -> tuple[dict[str, Any] | None, dict[str, dict[str,
                 raise ValueError("it may have the keys default-docker and docker")
             if "default-docker" in read:
                 if default is not None:
-                    raise ValueError("default-docker stands in an earlier file already")
+                    raise ValueError("default-docker is already set in an earlier file")
                 default = _section(read["default-docker"])
             for scope, section in (read.get("docker") or {}).items():
                 if scope in named:
-                    raise ValueError(f"{scope} stands in an earlier file already")
+                    raise ValueError(f"{scope} is already set in an earlier file")
                 named[scope] = _section(section)
         except (
             OSError,
@@ -102,7 +102,7 @@ def _read_files(folder: str) -> tuple[dict[str, Any] | None, dict[str, dict[str,
             mark = getattr(error, "problem_mark", None)
             reason = one_line(str(error)) if mark is None else f"it is not YAML, from line {mark.line + 1} on"
             raise UsageError(
-                f"{path}, which says where signatures are kept, cannot be read",
+                f"{path}, which configures the location of signatures, cannot be read",
                 context=reason,
                 remedy="correct it; man 5 containers-registries.d",
             ) from None
@@ -134,7 +134,7 @@ def _read(url: str, found: Reference, access: Access) -> bytes | None:
     if parts.scheme not in ("http", "https"):
         raise UsageError(
             f"the place of signatures {one_line(url)} is not supported",
-            remedy="write file:///FOLDER or https://HOST/PATH in registries.d",
+            remedy="write file:///DIR or https://HOST/PATH in registries.d",
         )
     from bareboat.images.registry.exchange import Request, exchange
     from bareboat.images.registry.failure import Broken

@@ -141,7 +141,7 @@ class _Sif:
             number = first + each.relative_id
             part = by_number.get(number)
             if part is None:
-                raise ValueError(f"object {number} was signed and is not there")
+                raise ValueError(f"object {number} was signed and is missing")
             if part.integrity(each.relative_id) != each.descriptor_digest:
                 raise ValueError(f"the descriptor of object {number} is not the one that was signed")
             if self.digests[number] != each.object_digest:

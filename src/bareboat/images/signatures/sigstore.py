@@ -94,7 +94,7 @@ def _payload(source: RegistrySource, layer: _Layer) -> bytes:
                 break
     if not digests.is_of(layer.digest, data):
         raise ImageError(
-            f"a signature of {source.name} is not what its digest says",
+            f"a signature of {source.name} does not match its digest",
             context=layer.digest,
             remedy="pull again; if it stays so, the registry's copy is damaged",
         )

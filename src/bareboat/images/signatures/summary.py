@@ -17,7 +17,7 @@ def line(trust: Trust | None) -> str:
         case "unsigned":
             return one_line("unsigned" + by)
         case _:
-            required = "the policy requires none" if trust.policy else "there is no policy"
+            required = "the policy requires none" if trust.policy else "no policy"
             return one_line(f"signatures not checked: {required}{by}")
 
 

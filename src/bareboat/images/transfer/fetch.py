@@ -173,7 +173,7 @@ def _one(work: _Work, diff_id: str, descriptor: Descriptor, name: str, fresh: bo
             )
         if found.diff_id != diff_id:
             raise ImageError(
-                f"{name} of {work.source.name} is another than the image's config says",
+                f"{name} of {work.source.name} does not match the image's config",
                 context=f"expected {diff_id}, unpacked {found.diff_id}",
                 remedy="the image is damaged at its source; it must be built and pushed again",
             )

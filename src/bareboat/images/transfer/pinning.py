@@ -27,7 +27,7 @@ def check_reference(found: Reference, store: Store, access: Access, *, ask: bool
     name = f"{found.registry}/{found.repository}"
     raise UsageError(
         f"{found} has no digest, and digests are required here",
-        remedy=f"write {name}@{digest}, which it stands for now"
+        remedy=f"write {name}@{digest}, its current digest"
         if digest
         else f"write {name}@sha256:…; skopeo inspect docker://{found} shows the digest",
     )
@@ -42,7 +42,7 @@ def check_job_image(
     if image is not None and store.knows(text):
         raise UsageError(
             f"{text} has no digest, and digests are required here",
-            remedy=f'write image = "{image.digest}", which it stands for now',
+            remedy=f'write image = "{image.digest}", its current digest',
         )
     check_reference(locate.read(text, folder=folder), store, access, ask=ask)
 

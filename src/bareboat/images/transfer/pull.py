@@ -155,7 +155,7 @@ def _check_digest(reference: str, passed: list[Document], name: str) -> None:
     asked = pinning.digest_in(reference)
     if asked is not None and asked not in {each.digest for each in passed}:
         raise ImageError(
-            f"{name} is another image than its digest says",
+            f"{name} does not match its digest",
             context=f"expected {asked}, found {passed[-1].digest}",
             remedy="name the image without the digest, or get the one that has it",
         )

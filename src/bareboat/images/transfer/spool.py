@@ -104,7 +104,7 @@ class Spool:
         if not right:
             self.remove()
             raise ImageError(
-                f"{self._name} of {self._source.name} is not what its digest says: its bytes were "
+                f"{self._name} of {self._source.name} does not match its digest: it was "
                 "changed on the way or at the source",
                 context="expected " + _expected(self._descriptor),
                 remedy="pull again; if it stays so, the registry's or a proxy's copy is damaged",
@@ -168,7 +168,7 @@ class Spool:
             self._check_wanted()
             if 0 <= self._descriptor.size < at + got:
                 raise ImageError(
-                    f"{self._name} of {self._source.name} is larger than its manifest says "
+                    f"{self._name} of {self._source.name} is larger than in its manifest "
                     f"({self._descriptor.size:,} bytes)",
                     context=self._descriptor.digest,
                     remedy="the registry's copy is damaged; the image must be pushed again",
@@ -216,7 +216,7 @@ def straight(
             yield chunk
     if digests.written(hashed) != descriptor.digest or descriptor.size not in (-1, size):
         raise ImageError(
-            f"{name} of {source.name} is not what its digest says",
+            f"{name} of {source.name} does not match its digest",
             context=f"expected {_expected(descriptor)}; found {size:,} bytes",
             remedy="it is damaged, or was changed meanwhile; make or copy it again",
         )

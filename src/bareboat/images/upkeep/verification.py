@@ -100,7 +100,7 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
     diff_id = layer.diff_id
     tree, recipe = store.layer(diff_id), store.recipe(diff_id)
     if not tree.is_dir():
-        return LayerCheck(diff_id=diff_id, state=State.MISSING, detail=f"there is no {tree}")
+        return LayerCheck(diff_id=diff_id, state=State.MISSING, detail=f"{tree} does not exist")
     files: tuple[str, ...] = ()
     count = wanted = 0
     try:
@@ -127,7 +127,9 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
         )
     if count != wanted:
         return LayerCheck(
-            diff_id=diff_id, state=State.DAMAGED, detail=f"it has {count:,} files and folders, not {wanted:,}"
+            diff_id=diff_id,
+            state=State.DAMAGED,
+            detail=f"it has {count:,} files and directories, not {wanted:,}",
         )
     if not digest:
         return LayerCheck(
