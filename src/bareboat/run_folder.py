@@ -70,7 +70,7 @@ def ended(path: Path) -> tuple[int, int] | None:
 
 
 def world_mark(folder: Path) -> str:
-    """In what groups the ranks of a run may be, which should be one world; "" where nothing speaks for it."""
+    """In what groups the ranks of a run may be, which should be one world; "" without a sign of it."""
     said = text(control(folder) / "world" / "apart", limit=4096)
     return one_line(said.strip()) if said else ""
 

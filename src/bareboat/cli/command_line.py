@@ -156,7 +156,7 @@ _IN_SECONDS_OR_BYTES = ("walltime_s", "mem_per_node_bytes")
 
 
 def _as_key(flag: str, value: str) -> str | None:
-    """How the job file says what the flag asks for; None where it has no such key."""
+    """The job file's form of the flag; None where it has no such key."""
     from bareboat.model import Scheduling, Topology  # here, because every start imports this module
 
     asked = flag.lstrip("-").replace("-", "_")

@@ -31,10 +31,10 @@ VERBS = {
     "attach": "open a shell in the container of a running job",
     "site": "manage site settings shared by all jobs",
     "prove": "measure a container's cost for a job, compared with bare metal",
-    "report": "show a study's results as text and HTML; without a name, list runs",
+    "report": "show results of studies and sweeps; without a name, list runs",
     "config": "show settings and where each comes from",
-    "store": "show or create a store of images and runs, and set who may use it",
-    "trust": "trust a project's settings, or a store below directories that others can write to",
+    "store": "show or create a store, and set who may use it",
+    "trust": "trust a project's settings, or a store in a shared directory",
 }
 
 

@@ -156,8 +156,7 @@ def starts_by(scheduler: Scheduler) -> str:
 
 
 def limits_virtual_memory(scheduler: Scheduler) -> bool:
-    """Whether the memory that a job asks for limits its address space; it says it as its
-    `LIMITS_VIRTUAL_MEMORY`."""
+    """Whether a job's requested memory limits its address space (`LIMITS_VIRTUAL_MEMORY`)."""
     return bool(getattr(scheduler, "LIMITS_VIRTUAL_MEMORY", False))
 
 
