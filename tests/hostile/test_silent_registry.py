@@ -88,10 +88,10 @@ def test_mirrors_share_the_time_for_the_first_answer(
 ) -> None:
     places = ",".join(f"{fake.address}={fake.url}/m{number}" for number in range(8))
     monkeypatch.setenv("BAREBOAT_MIRRORS", places)
-    fake.when("/v2/m", stall_after(0))
+    fake.when("/v2/m", WAYS["a head that drips"])
     assert main(["image", "pull", f"{fake.address}/team/digits:latest", "--store", "first"]) == 0
     assert capsys.readouterr().err.count("does not serve") == 8
-    fake.when("/v2/", stall_after(0))
+    fake.when("/v2/", WAYS["a head that drips"])
     refused(capsys, "image", "pull", f"{fake.address}/team/digits:latest")
 
 
