@@ -7,7 +7,7 @@ Every variant does the same over one flat tree of the captured environment (of t
 this), in random order in every round, as an ordinary user. `start` rows are wall times of a whole start; the
 load itself measures the others (bench/loads.py), without the start. Prints Markdown: medians [minimum to
 maximum] of Bareboat's scripts with their ratio to bare metal, the tools by hand, and what Bareboat adds to a
-start. --costs also prints the lines of src/bareboat/engines/costs.py. With PyTorch in the environment the
+start. --costs also prints the lines of the engines' COSTS. With PyTorch in the environment the
 rows `import` and `loader` use it, and there is a row `allreduce`; without it, `import` is NumPy's. A tool
 that is not installed, or fails, is skipped and named.
 """
@@ -390,7 +390,7 @@ def added(results: Results) -> Iterator[str]:
 
 
 def cost_lines(results: Results) -> Iterator[str]:
-    """The lines of src/bareboat/engines/costs.py, from Bareboat's own scripts."""
+    """The lines of each engine's COSTS, from Bareboat's own scripts."""
     by_name = {row.name: row for row in results.rows}
     for way in results.of(BAREBOAT):
         name, _, rest = way.engine.partition(" ")
@@ -405,7 +405,7 @@ def cost_lines(results: Results) -> Iterator[str]:
             middle, bare = (results.middle(row, way), results.bare(row)) if row is not None else (None, None)
             if middle is not None and bare:
                 parts.append(f"{field_name}={middle / bare:.2f}")
-        yield f'    ("{name}", "{mode}", "{form}"): Cost({", ".join(parts)}),'
+        yield f'{name}: ("{mode}", "{form}"): Cost({", ".join(parts)}),'
 
 
 def machine(ground: Ground) -> str:
@@ -423,7 +423,7 @@ def main() -> None:
     parser.add_argument("--engines", help="only these, separated by commas; bare metal is always measured")
     parser.add_argument("--rows", help="only these: start,mount,python,import,stat,walk,cpu,loader,allreduce")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample here")
-    parser.add_argument("--costs", action="store_true", help="also print the lines of engines/costs.py")
+    parser.add_argument("--costs", action="store_true", help="also print the lines of the engines' COSTS")
     options = parser.parse_args()
     engines = options.engines.split(",") if options.engines else None
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
@@ -473,7 +473,7 @@ def main() -> None:
         ("Bareboat's job script", table(results, BAREBOAT)),
         ("The tools by hand", table(results, BY_HAND)),
         ("What Bareboat adds to a start", added(results)),
-        ("engines/costs.py", cost_lines(results) if options.costs else ()),
+        ("COSTS", cost_lines(results) if options.costs else ()),
     ):
         print(f"\n**{title}**\n", *lines, sep="\n")
     if notes:

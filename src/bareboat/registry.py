@@ -58,6 +58,10 @@ BUILT_IN = {
 }
 
 
+#: The engine that is no container, and the scheduler of a job that names none: this machine.
+BARE_METAL, HERE = "native", "local"
+
+
 def names(group: str) -> tuple[str, ...]:
     return tuple(_modules(group))
 
@@ -67,6 +71,11 @@ def engine(name: str) -> Engine:
     base, colon, mode = name.partition(":")
     module = _load("engines", base)
     return cast("Engine", module if not colon else _mode(module, base, mode))
+
+
+def contains(name: str | None) -> bool:
+    """Whether the engine of this name holds a container; None: the planner's choice, which does."""
+    return name is None or engine(name).CONTAINS
 
 
 def modes(name: str) -> tuple[str, ...]:

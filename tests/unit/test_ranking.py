@@ -42,6 +42,11 @@ TRAINING = make_image(frameworks={"torch": "2.13.0+cpu"}, prefixes=())
 SHORT = make_image(frameworks={"numpy": "2.1.0"}, prefixes=())
 
 
+def cost_of(name: str, *, mode: str = "", form: str = "") -> costs.Cost | None:
+    base, _, own = name.partition(":")
+    return costs.of(registry.engine(base), mode=own or mode, form=form)
+
+
 def planned(image: Image, site: Site, **changes: Any) -> Plan:
     return plan(make_job(topology=ONE, **changes), image, make_rootfs(image), site)
 
@@ -79,14 +84,14 @@ def test_many_file_calls_rule_proot_out_and_few_do_not() -> None:
 
 def test_what_ruled_an_engine_out_is_said_with_its_cost() -> None:
     made = planned(TRAINING, site_with(*MEASURED))
-    cost = costs.of("udocker", mode="P1")
+    cost = cost_of("udocker", mode="P1")
     assert cost is not None
     reason = reason_against(made, "udocker:P1")
     assert reason.startswith(f"file calls cost {cost.file_call:.2g}x: ")
     assert reason.endswith(" ms")
     assert "bubblewrap adds" in reason
     started = planned(SHORT, site_with(*MEASURED))
-    podman = costs.of("podman")
+    podman = cost_of("podman")
     assert podman is not None
     assert reason_against(started, "podman").startswith(f"a start takes {podman.start_ms:.0f} ms: ")
 
@@ -103,7 +108,7 @@ def test_an_engine_asked_for_is_taken_whatever_it_costs() -> None:
 
 
 def test_each_mode_is_counted_by_itself() -> None:
-    second = costs.of("udocker", mode="P2")
+    second = cost_of("udocker", mode="P2")
     assert second is not None
     only_p2 = make_site(engines=(facts("podman"), facts("udocker", modes=("P2",))))
     against = reason_against(planned(TRAINING, only_p2), "udocker:P2")
@@ -114,9 +119,12 @@ def test_each_mode_is_counted_by_itself() -> None:
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> str:
     """An engine of another package, of which nobody knows the cost; it comes first in the registry."""
     module = types.ModuleType("an_engine_from_elsewhere")
-    vars(module).update(vars(registry.engine("podman")))
     vars(module).update(
-        NAME="elsewhere", judge=lambda *_: Enclosure("it is there", lambda command, _: command, overlay=False)
+        vars(registry.engine("podman")),
+        __name__="an_engine_from_elsewhere",
+        NAME="elsewhere",
+        COSTS={},
+        judge=lambda *_: Enclosure("it is there", lambda command, _: command, overlay=False),
     )
     monkeypatch.setitem(sys.modules, module.__name__, module)
     known = registry._modules("engines")
@@ -140,14 +148,14 @@ def test_of_an_engine_that_nobody_measured_the_plan_says_so(unmeasured: str) -> 
 def test_every_engine_that_holds_a_container_has_a_cost() -> None:
     for name in registry.BUILT_IN["engines"]:
         engine = registry.engine(name)
-        assert not engine.CONTAINS or untested(engine) or costs.of(name) is not None, f"measure {name}"
+        assert not engine.CONTAINS or untested(engine) or cost_of(name) is not None, f"measure {name}"
 
 
 def test_a_mode_or_form_that_was_not_measured_counts_as_the_usual_one() -> None:
-    assert costs.of("apptainer", mode="privileged") == costs.of("apptainer")
-    assert costs.of("podman", form="file") == costs.of("podman")
-    assert costs.of("udocker:P2") == costs.of("udocker", mode="P2") != costs.of("udocker", mode="P1")
-    assert costs.of("elsewhere") is None
+    assert cost_of("apptainer", mode="privileged") == cost_of("apptainer")
+    assert cost_of("podman", form="file") == cost_of("podman")
+    assert cost_of("udocker:P2") == cost_of("udocker", mode="P2") != cost_of("udocker", mode="P1")
+    assert costs.of(registry.engine("native")) is None
 
 
 def test_costs_are_a_start_and_file_calls() -> None:
@@ -157,7 +165,7 @@ def test_costs_are_a_start_and_file_calls() -> None:
 
 
 def test_stacked_layers_cost_what_they_do_and_not_what_the_tree_does() -> None:
-    layers, tree = costs.of("bubblewrap", form="layers"), costs.of("bubblewrap")
+    layers, tree = cost_of("bubblewrap", form="layers"), cost_of("bubblewrap")
     assert layers is not None
     assert tree is not None
     assert layers.added_s(200_000) > tree.added_s(200_000)

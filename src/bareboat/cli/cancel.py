@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.status import find, newest
@@ -19,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat import sweeps
+    from bareboat import registry, sweeps
 
     runs = [find(context, name) for name in context.options.runs] or [newest(context)]
     found = sweeps.look(context.store, runs)

@@ -13,7 +13,6 @@ from bareboat import digests, registry
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.errors import ImageError, StoreError, UsageError
-from bareboat.model import Plan
 
 if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
     from bareboat.config import Settings
@@ -324,9 +323,9 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
             "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
         )
     site = probe_site(context)
-    if context.options.verb == "submit" and job.scheduler in (None, "local"):
+    if context.options.verb == "submit" and job.scheduler in (None, registry.HERE):
         job = msgspec.structs.replace(job, scheduler=scheduler_here(site))
-    if job.scheduler not in (None, "local"):
+    if job.scheduler not in (None, registry.HERE):
         from bareboat.programs import provide, provide_py_spy
 
         site = provide(context.store, site)
@@ -347,7 +346,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     node = compute_node(context, job, site)
     plan(job, _described_with_site_layer(context, job, described, site), None, site, node=node,
          program=look(context.store, described, node or site, job))  # fmt: skip
-    if job.engine == "native" and not always:
+    if not registry.contains(job.engine) and not always:
         return job, site, _with_linked(context, job, described, site)
     try:
         image, made = capture(_with_program(job), context.store, progress=context.progress.bytes)
@@ -440,7 +439,7 @@ def _with_linked(context: Context, job: Job, image: Image, site: Site) -> Image:
     sight = sight_of(context.store, image, job)
     if sight is None:
         return image
-    contains = image.digest and job.engine != "native"
+    contains = image.digest and registry.contains(job.engine)
     around = image.environment if contains else {"PATH": os.environ.get("PATH", "")}
     found = look(
         command_of(job, image),
@@ -520,7 +519,7 @@ def compute_node(context: Context, job: Job, login: Site) -> Site | None:
     """The facts that `doctor --compute` stored about the job's nodes; None where it did not run."""
     from bareboat.model import Site
 
-    if job.scheduler in (None, "local"):
+    if job.scheduler in (None, registry.HERE):
         return None
     from bareboat.probe.compute import site_name
 

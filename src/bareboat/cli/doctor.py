@@ -84,7 +84,7 @@ def run(context: Context) -> int:
     damaged = _damaged_sites(context)
     for error in damaged:
         console.show_error(error)
-    if not any(e.works and e.name != "native" for e in site.engines):
+    if not any(e.works and e.name != registry.BARE_METAL for e in site.engines):
         return 3
     return StoreError.code if damaged else 0
 
@@ -123,7 +123,7 @@ def _compare(context: Context, login: Site) -> int:
         scheduler=settings["scheduler"] or scheduler_here(login),
         scheduling=Scheduling(**{name: settings[name] for name in names}),
     )
-    objection = registry.scheduler(job.scheduler or "local").objection(job, login)
+    objection = registry.scheduler(job.scheduler or registry.HERE).objection(job, login)
     if objection is not None:
         raise PlanError(objection.reason, remedy=objection.remedy)
     provided = provide(context.store, login)
@@ -131,7 +131,7 @@ def _compare(context: Context, login: Site) -> int:
         node = compute.look(context.store, job, login, moved=moved(login, provided), say=context.progress.say)
     finally:
         context.progress.end()
-    works = not node.unseen and any(e.works and e.name != "native" for e in node.engines)
+    works = not node.unseen and any(e.works and e.name != registry.BARE_METAL for e in node.engines)
     if context.options.json:
         console.result_json({"login": msgspec.to_builtins(login), "compute": msgspec.to_builtins(node)})
     else:

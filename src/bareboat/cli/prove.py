@@ -8,7 +8,7 @@ import os
 import msgspec
 from msgspec import UNSET
 
-from bareboat import render
+from bareboat import registry, render
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import (
@@ -148,7 +148,7 @@ def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Pl
     """Plan the job on bare metal and in the container. `--engine native` compares bare metal with itself. The
     watchdog is off, because the arms wait for each other."""
     job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, watchdog_s=UNSET))
-    bare = make_plan(context, msgspec.structs.replace(job, engine="native"), image, site)
+    bare = make_plan(context, msgspec.structs.replace(job, engine=registry.BARE_METAL), image, site)
     return bare, make_plan(context, job, image, site)
 
 

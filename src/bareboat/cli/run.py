@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from bareboat import codec, execute, proofs, render, results, run_folder
+from bareboat import codec, execute, proofs, registry, render, results, run_folder
 from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
@@ -64,7 +64,7 @@ def run(context: Context) -> int:
         console.note(f"warning: {warning}")
     if job.sweep is not UNSET:
         return _run_sweep(context, plan, job.sweep, site)
-    if plan.scheduler != "local":
+    if plan.scheduler != registry.HERE:
         return _run_in_allocation(context, plan, site)
     run_id = context.store.new_run(job.name)
     folder = context.store.run(run_id)
@@ -176,9 +176,9 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
             live.stop()
     end = None
     if code:
-        from bareboat import causes, registry
+        from bareboat import causes
 
-        scheduler = registry.scheduler("local")
+        scheduler = registry.scheduler(registry.HERE)
         end = causes.find(causes.Evidence(scheduler=scheduler, code=code, left=True))
     record = Record(
         study=run_id,

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from bareboat import config, registry
+from bareboat import config
 from bareboat.cli import console, site_layer
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling
 from bareboat.errors import UsageError
@@ -93,6 +93,7 @@ def run(context: Context) -> int:
 
 def _given(context: Context) -> dict[str, object]:
     """The settings of the file and of the flags; flags override the file."""
+    from bareboat import registry
 
     options = context.options
     values: dict[str, object] = {}

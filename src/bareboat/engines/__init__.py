@@ -234,6 +234,11 @@ def apart(engine: Engine) -> Apart:
     return Apart(getattr(engine, "APART", Apart.NOTHING))
 
 
+def needs_namespaces(engine: Engine) -> bool:
+    """Whether the engine runs in a user namespace and no other way."""
+    return bool(getattr(engine, "NEEDS_NAMESPACES", False))
+
+
 def holds(engine: Engine) -> bool:
     """Whether the engine's own process stays as the command's parent and would end it with itself: a signal
     for the command is not for it."""

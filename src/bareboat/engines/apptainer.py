@@ -36,6 +36,7 @@ from bareboat.engines import (
     sealed,
     usable,
 )
+from bareboat.engines.costs import Cost
 from bareboat.engines.packed import trial
 from bareboat.engines.places import Place, join, planned
 from bareboat.errors import PlanError
@@ -59,6 +60,10 @@ CONTAINS = True
 APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ("sif",)
+COSTS = {
+    ("", ""): Cost(start_ms=60, file_call=1.6, imports=1.0),
+    ("", "file"): Cost(start_ms=114, file_call=1.9, imports=1.8),
+}
 SECCOMP = Seccomp.TERMINAL
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,

@@ -43,6 +43,7 @@ from bareboat.engines import (
     sealed,
     usable,
 )
+from bareboat.engines.costs import Cost
 from bareboat.engines.fixed import inside, inside_name
 from bareboat.engines.places import Place, planned, under
 from bareboat.model import Command, EngineFacts, IfSet, Image, NodePath, Opened, Refusal, Site, Variable, Word
@@ -55,6 +56,11 @@ HOLDS = True
 STACKS = True
 JOINS = True
 FILES: tuple[str, ...] = ()
+NEEDS_NAMESPACES = True
+COSTS = {
+    ("", ""): Cost(start_ms=5, file_call=1.0, imports=1.0),
+    ("", "layers"): Cost(start_ms=6, file_call=1.7, imports=1.3),
+}
 SECCOMP = Seccomp.FULL
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,

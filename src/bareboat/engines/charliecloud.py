@@ -47,6 +47,7 @@ from bareboat.engines import (
     sealed,
     usable,
 )
+from bareboat.engines.costs import Cost
 from bareboat.engines.fixed import PLACE, inside, inside_name
 from bareboat.engines.packed import trial
 from bareboat.engines.places import Place, join, planned, under
@@ -72,6 +73,11 @@ CONTAINS = True
 APART = Apart.USER
 STACKS = False
 FILES: tuple[str, ...] = ("squashfs",)
+NEEDS_NAMESPACES = True
+COSTS = {
+    ("", ""): Cost(start_ms=6, file_call=1.0, imports=1.0),
+    ("", "file"): Cost(start_ms=24, file_call=1.3, imports=1.8),
+}
 STARTS_BY = (ENV,)
 SECCOMP = Seccomp.FULL
 LIMITS: dict[str, str] = {

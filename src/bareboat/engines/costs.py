@@ -1,4 +1,5 @@
-"""What engines cost: classes for the planner to rank them by, measured by `bench/engines.py --costs`.
+"""What engines cost: figures for the planner to rank them by, measured by `bench/engines.py --costs`. Each
+engine says its own.
 
 They are ranks, not predictions: another machine has other milliseconds, and much the same ratios. What
 differs by less than the measurement's own spread is given the same figure, so that no choice hangs on noise.
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from bareboat.engines import Engine
 
 #: What one file call (a stat of a file in the page cache) takes on bare metal.
 FILE_CALL_S = 1.3e-6
@@ -32,40 +35,19 @@ class Cost:
         return self.start_ms / 1e3 + file_calls * FILE_CALL_S * (self.file_call - 1)
 
 
-#: Apptainer by either name.
-_APPTAINER = Cost(start_ms=60, file_call=1.6, imports=1.0)
-_APPTAINER_FILE = Cost(start_ms=114, file_call=1.9, imports=1.8)
-
-#: (engine, mode, form) -> cost. Mode "" is the engine's only or usual one; form "" is the flat tree, "layers"
-#: are layers stacked by overlayfs, "file" is the image packed into one file.
+#: What an engine says as its `COSTS`: (mode, form) -> cost. Mode "" is its only or usual one; form "" is the
+#: flat tree, "layers" are layers stacked by overlayfs, "file" is the image packed into one file.
 #:
 #: Measured on 2026-11-22 on a virtual machine (AMD EPYC, 2 CPUs, kernel 6.18, ext4, warm): starts with
 #: nothing beside, ratios with other work beside, from the least of the samples. Forms "file" were
 #: measured on 2026-11-20 with the tools by hand on such a machine, not yet by Bareboat's scripts; the starts
 #: of udocker's F1 and S1 with other work beside.
-COSTS: Mapping[tuple[str, str, str], Cost] = {
-    ("bubblewrap", "", ""): Cost(start_ms=5, file_call=1.0, imports=1.0),
-    ("bubblewrap", "", "layers"): Cost(start_ms=6, file_call=1.7, imports=1.3),
-    ("charliecloud", "", ""): Cost(start_ms=6, file_call=1.0, imports=1.0),
-    ("charliecloud", "", "file"): Cost(start_ms=24, file_call=1.3, imports=1.8),
-    ("apptainer", "", ""): _APPTAINER,
-    ("apptainer", "", "file"): _APPTAINER_FILE,
-    ("singularity", "", ""): _APPTAINER,
-    ("singularity", "", "file"): _APPTAINER_FILE,
-    ("podman", "", ""): Cost(start_ms=120, file_call=1.0, imports=1.0),
-    # Podman with other options; its own start was not timed.
-    ("podman-hpc", "", ""): Cost(start_ms=120, file_call=1.0, imports=1.0),
-    ("udocker", "", ""): Cost(start_ms=45, file_call=27, imports=2.0),
-    ("udocker", "P1", ""): Cost(start_ms=45, file_call=27, imports=2.0),
-    ("udocker", "P2", ""): Cost(start_ms=45, file_call=27, imports=2.3),
-    ("udocker", "F1", ""): Cost(start_ms=40, file_call=2.0, imports=1.1),
-    ("udocker", "S1", ""): Cost(start_ms=87, file_call=1.6, imports=1.0),
-}
+Costs = Mapping[tuple[str, str], Cost]
 
 
-def of(name: str, *, mode: str = "", form: str = "") -> Cost | None:
-    """The cost of an engine, named NAME or NAME:MODE; of its usual mode and form where this one has not been
-    measured; None for an engine that nobody has."""
-    name, _, own = name.partition(":")
-    tried = ((name, own or mode, form), (name, own or mode, ""), (name, "", form), (name, "", ""))
-    return next((COSTS[key] for key in tried if key in COSTS), None)
+def of(engine: Engine, *, mode: str = "", form: str = "") -> Cost | None:
+    """The cost of an engine; of its usual mode and form where this one has not been measured; None for an
+    engine that nobody measured."""
+    known: Costs = getattr(engine, "COSTS", {})
+    tried = ((mode, form), (mode, ""), ("", form), ("", ""))
+    return next((known[key] for key in tried if key in known), None)

@@ -42,6 +42,7 @@ from bareboat.engines import (
     sealed,
     usable,
 )
+from bareboat.engines.costs import Cost
 from bareboat.engines.fixed import inside, inside_name
 from bareboat.engines.places import join, planned
 from bareboat.errors import PlanError
@@ -65,6 +66,7 @@ CONTAINS = True
 STACKS = False
 JOINS = True
 FILES: tuple[str, ...] = ()
+COSTS = {("", ""): Cost(start_ms=120, file_call=1.0, imports=1.0)}
 STARTS_BY = (ENV,)
 SECCOMP = Seccomp.OWN
 LIMITS: dict[str, str] = {

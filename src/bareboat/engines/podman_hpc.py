@@ -19,6 +19,8 @@ FILES: tuple[str, ...] = ()
 STARTS_BY = podman.STARTS_BY
 SECCOMP = podman.SECCOMP
 LIMITS = podman.LIMITS
+#: Podman with other options; its own start was not timed.
+COSTS = podman.COSTS
 
 #: It asks for cgroupfs itself, and names a program that mounts layers, which only the driver "overlay" takes.
 #: Where no configuration says so, that must be said, and at the first call: Podman notes the driver in its

@@ -12,6 +12,7 @@ STACKS = False
 FILES: tuple[str, ...] = ("sif",)
 LIMITS = apptainer.LIMITS
 SECCOMP = apptainer.SECCOMP
+COSTS = apptainer.COSTS
 
 
 def probe(host: Host) -> tuple[EngineFacts, ...]:

@@ -52,6 +52,7 @@ from bareboat.engines import (
     python_start,
     refusal,
 )
+from bareboat.engines.costs import Cost
 from bareboat.engines.places import planned
 from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, Image, Mount, Outcome, Refusal, Site
@@ -62,6 +63,13 @@ APART = Apart.TRACER
 STACKS = False
 KEEPS_READ_ONLY = False
 FILES: tuple[str, ...] = ()
+COSTS = {
+    ("", ""): Cost(start_ms=45, file_call=27, imports=2.0),
+    ("P1", ""): Cost(start_ms=45, file_call=27, imports=2.0),
+    ("P2", ""): Cost(start_ms=45, file_call=27, imports=2.3),
+    ("F1", ""): Cost(start_ms=40, file_call=2.0, imports=1.1),
+    ("S1", ""): Cost(start_ms=87, file_call=1.6, imports=1.0),
+}
 LIMITS: dict[str, str] = {
     "test_ranks_of_two_containers_read_each_other_s_memory": GUARDED_APART,
 }

@@ -112,7 +112,7 @@ def _plan(
     runs_on = node or site
     _refuse_unseen(job, site, runs_on)
     _refuse_in_memory(job, site, node, at_once=scheduler.AT_ONCE)
-    if image is not None and job.engine != "native":
+    if image is not None and registry.contains(job.engine):
         _refuse_architecture(job, image, runs_on)
     memory, about_memory = choose_memory(job, image, site, scheduler)
     decisions = [
@@ -121,7 +121,7 @@ def _plan(
         *about_memory,
         *sweep.decisions(job, site, scheduler),
     ]
-    if image is not None and image.site_layer is not None and job.engine != "native":
+    if image is not None and image.site_layer is not None and registry.contains(job.engine):
         from bareboat.plan import site_layer  # few jobs have one
 
         site_layer.check_image(job, image)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bareboat import digests
+from bareboat import digests, registry
 from bareboat.engines import HOST_FILES, Container, Enclosure, Engine
 from bareboat.engines.places import planned
 from bareboat.errors import PlanError
@@ -347,7 +347,7 @@ def requirements(
     )
     what = "a layer of the image" if container.packed is None else "the packed image"
     found = [Requirement(path=path, what=what, remedy=remedy) for path in trees]
-    if engine is not None and engine.name != "native" and engine.path.startswith("/"):
+    if engine is not None and registry.contains(engine.name) and engine.path.startswith("/"):
         found.append(
             Requirement(path=engine.path, what=f"the engine {engine.name}", remedy="bareboat doctor")
         )

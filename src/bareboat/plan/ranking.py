@@ -71,4 +71,5 @@ class Ranking:
         return facts.modes[0] if facts is not None and facts.modes else ""
 
     def _cost(self, name: str) -> costs.Cost | None:
-        return costs.of(name, mode=self._mode(name), form=self._form)
+        base, _, mode = name.partition(":")
+        return costs.of(registry.engine(base), mode=mode or self._mode(name), form=self._form)

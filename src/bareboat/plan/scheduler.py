@@ -5,12 +5,12 @@ from __future__ import annotations
 from bareboat import registry
 from bareboat.errors import PlanError
 from bareboat.model import Decision, Job, Site
-from bareboat.schedulers import Scheduler
+from bareboat.schedulers import Scheduler, partition_word
 
 
 def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     """The one that was asked for, or this machine. `site` is where the job is handed over."""
-    name = job.scheduler or "local"
+    name = job.scheduler or registry.HERE
     scheduler = registry.scheduler(name)
     objection = scheduler.objection(job, site)
     if objection is not None:
@@ -20,7 +20,7 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     if facts is not None:
         partition = facts.partition(job.scheduling.partition)
         reason = f"{name} {facts.version} is on this machine" + (
-            f"; {'partition' if name == 'slurm' else 'queue'} {partition.name}" if partition else ""
+            f"; {partition_word(scheduler)} {partition.name}" if partition else ""
         )
     if job.scheduler:
         reason = f"asked for; {reason}"

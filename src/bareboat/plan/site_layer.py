@@ -35,7 +35,7 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
     Raises PlanError for what cannot be added to this image, UsageError for what no layer can hold.
     """
     asked = job.site_layer or ()
-    if job.engine == "native":
+    if not registry.contains(job.engine):
         return None
     around = _surroundings(job, image, site, node)
     if asked:
@@ -173,7 +173,7 @@ def _ground(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> Ground:
 
 
 def _surroundings(job: Job, image: Image, site: Site, node: Site | None) -> Surroundings:
-    scheduler = job.scheduler or "local"
+    scheduler = job.scheduler or registry.HERE
     found = registry.scheduler(scheduler)
     facts = site.scheduler(scheduler)
     return Surroundings(

@@ -163,7 +163,7 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
     `login`: the facts about this machine, whose user is kept. Raises BareboatError when the job does not
     start.
     """
-    scheduler = registry.scheduler(job.scheduler or "local")
+    scheduler = registry.scheduler(job.scheduler or registry.HERE)
     with store.scratch(own=True) as folder:
         number = _submit(scheduler, job, login, folder)
         try:

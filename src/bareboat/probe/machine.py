@@ -10,6 +10,7 @@ from functools import partial
 
 from bareboat import access, execute, registry
 from bareboat.clock import utc_now
+from bareboat.engines import Apart, apart, needs_namespaces
 from bareboat.files.mounts import existing, mount_of
 from bareboat.gpu import find
 from bareboat.model import FileSystem, Site
@@ -24,8 +25,6 @@ from bareboat.probe.mpis import probe_mpis
 from bareboat.probe.schedulers import probe_scheduler
 from bareboat.store import Store
 
-#: Engines that only run in a user namespace.
-_IN_NAMESPACES = ("bubblewrap", "charliecloud")
 #: The programs with which an MPI's launcher can reach other nodes.
 _REMOTE_TOOLS = ("ssh",)
 #: Probes that run side by side: more than there usually are programs to try.
@@ -66,12 +65,11 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
             attempt(mpi.title, partial(mpi_library.complete, mpi, store, os.environ), mpi, remarks)
             for mpi in found_mpis
         )
-        # PRoot does not report why it may not trace.
-        thorough |= any(facts.name == "udocker" and not facts.works for facts in engines)
-        in_namespace = any(
-            facts.works and facts.name in _IN_NAMESPACES and not _WITHOUT_NAMESPACES & set(facts.modes)
-            for facts in engines
+        # A tracer does not report why it may not trace.
+        thorough |= any(
+            apart(registry.engine(facts.name)) is Apart.TRACER and not facts.works for facts in engines
         )
+        in_namespace = any(facts.works and needs_namespaces(registry.engine(facts.name)) for facts in engines)
         checks = attempt(
             "the permissions of this machine",
             partial(
@@ -107,10 +105,6 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         remarks=tuple(remarks),
         probed_at=utc_now(),
     )
-
-
-#: Modes of engines that work without user namespaces and show nothing about them.
-_WITHOUT_NAMESPACES = {"privileged", "F1", "P1", "P2"}
 
 
 def _other_tools(store: Store) -> dict[str, str]:

@@ -155,6 +155,11 @@ def starts_by(scheduler: Scheduler) -> str:
     return str(getattr(scheduler, "STARTS_BY", ""))
 
 
+def partition_word(scheduler: Scheduler) -> str:
+    """What the scheduler calls a partition; it says it as its `PARTITION`."""
+    return str(getattr(scheduler, "PARTITION", "queue"))
+
+
 def limits_virtual_memory(scheduler: Scheduler) -> bool:
     """Whether a job's requested memory limits its address space (`LIMITS_VIRTUAL_MEMORY`)."""
     return bool(getattr(scheduler, "LIMITS_VIRTUAL_MEMORY", False))

@@ -63,6 +63,7 @@ MARKS = (
 MORE_MEMORY = MEM_PER_NODE
 UNTESTED = ""
 STARTS_BY = "srun"
+PARTITION = "partition"
 JOB_ID = '"${SLURM_JOB_ID:-$$}"'
 JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
 LIST = "squeue --me"

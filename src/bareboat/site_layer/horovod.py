@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from bareboat import execute
+from bareboat import execute, registry
 from bareboat.errors import ImageError, PlanError, ToolError
 from bareboat.images.inside.view import View
 from bareboat.model import Image, Mount, Site
@@ -126,7 +126,7 @@ def build(
         site,
         (image.python or "python3", "setup.py", "--quiet", "bdist_wheel", "--dist-dir", "dist"),
         folder=source,
-        engine="native" if here else None,
+        engine=registry.BARE_METAL if here else None,
         environment=environment,
         mounts=(
             Mount(source=str(tools), target=str(tools)),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import __version__, codec, render
+from bareboat import __version__, codec, registry, render
 from bareboat.clock import utc_now
 from bareboat.errors import UsageError
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
@@ -25,7 +25,7 @@ BARE_METAL = "bare metal"
 
 def arms_of(plans: tuple[Plan, Plan]) -> tuple[Arm, Arm]:
     """The arms of a study: the baseline's plan, then the contender's."""
-    names = [BARE_METAL if plan.engine == "native" else plan.engine for plan in plans]
+    names = [BARE_METAL if plan.engine == registry.BARE_METAL else plan.engine for plan in plans]
     if names[0] == names[1]:
         names = [f"{names[0]} A", f"{names[1]} B"]
     baseline, contender = (

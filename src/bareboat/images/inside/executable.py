@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bareboat import registry
 from bareboat.engines import STARTERS
 from bareboat.images.inside.command import MISSING, Fault, Program, Sight, resolve
 from bareboat.model import Executable, Image, Job, Site
@@ -24,7 +25,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
     path = environment.get("PATH", image.environment.get("PATH", ""))
     is_path_known = "PATH" in environment or "PATH" not in job.environment  # a sweep's points may differ
     workdir = image_workdir(image) if job.workdir is None else job.workdir
-    contains = job.engine != "native"
+    contains = registry.contains(job.engine)
     sight = sight_of(store, image, job)
     if sight is None:
         return None
@@ -58,7 +59,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
 
 def sight_of(store: Store, image: Image, job: Job) -> Sight | None:
     """The files among which the job's command is looked up; None where none are there to look at."""
-    return _of_machine() if job.engine == "native" else _of_container(store, image, job)
+    return _of_container(store, image, job) if registry.contains(job.engine) else _of_machine()
 
 
 def _of_container(store: Store, image: Image, job: Job) -> Sight | None:
