@@ -1,0 +1,69 @@
+"""An engine, a launcher and a scheduler of another package, which says by entry points that they are there:
+each is one file, and nothing in Bareboat knows them by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from environments import Captured
+from processes import command
+
+PLUGIN = Path(__file__).parents[1] / "plugin"
+SCRIPT = """\
+import os, ware
+print(ware.NAME, *(os.environ[name] for name in ("ACME", "ACME_RANK", "RANK", "WORLD_SIZE")))
+raise SystemExit(7 if os.environ["RANK"] == "1" and os.path.exists("fail") else 0)
+"""
+
+
+def bareboat(captured: Captured, folder: Path, *words: str, installed: bool = True) -> tuple[int, str, str]:
+    done = subprocess.run(
+        command(*words, "--store", str(captured.store.root)), cwd=folder, capture_output=True, text=True,
+        timeout=240, check=False, env={**os.environ, "PYTHONPATH": str(PLUGIN) if installed else ""},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def write_job(captured: Captured, folder: Path) -> None:
+    (folder / "script.py").write_text(SCRIPT)
+    (folder / "job.toml").write_text(
+        f'name = "plugged"\ncommand = ["{captured.python}", "script.py"]\nengine = "acme-box"\n'
+        f'launcher = "acme-fork"\n[topology]\nranks_per_node = 2\n[capture]\npython = "{captured.python}"\n'
+    )
+
+
+def test_without_the_package_they_are_not_there(captured: Captured, tmp_path: Path) -> None:
+    write_job(captured, tmp_path)
+    code, _, err = bareboat(captured, tmp_path, "plan", "job.toml", installed=False)
+    assert code != 0
+    assert "there is no engine 'acme-box'" in err
+
+
+def test_a_job_is_planned_and_run_with_all_three(captured: Captured, tmp_path: Path) -> None:
+    write_job(captured, tmp_path)
+    code, out, err = bareboat(captured, tmp_path, "plan", "job.toml", "--scheduler", "acme-queue", "--json")
+    assert code == 0, err
+    plan = json.loads(out)
+    assert (plan["engine"], plan["launcher"], plan["scheduler"]) == ("acme-box", "acme-fork", "acme-queue")
+    code, out, err = bareboat(captured, tmp_path, "submit", "job.toml", "--scheduler", "acme-queue")
+    assert code == 0, err
+    run = out.strip()
+    log = captured.store.root / "runs" / run / "output.log"
+    code, _, err = bareboat(captured, tmp_path, "wait", run)
+    assert code == 0, err + log.read_text()
+    said = sorted(line for line in log.read_text().splitlines() if "acme-queue" in line)
+    assert [line.partition("ware ")[2] for line in said] == ["acme-queue 0 0 2", "acme-queue 1 1 2"]
+    (status,) = json.loads(bareboat(captured, tmp_path, "status", run, "--json")[1])
+    assert (status["scheduler"], status["state"]) == ("acme-queue", "completed")
+
+
+def test_the_first_failure_is_the_job_s(captured: Captured, tmp_path: Path) -> None:
+    write_job(captured, tmp_path)
+    (tmp_path / "fail").touch()
+    code, out, err = bareboat(captured, tmp_path, "run", "job.toml")
+    assert code == 7, out + err
+    assert "ware local 0 0 2" in out

@@ -1,0 +1,1 @@
+"""An engine, a launcher and a scheduler from another package."""
