@@ -121,6 +121,9 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
                 python=None if capture.python is None else _program(folder, capture.python),
                 include=tuple(_resolved(folder, p) for p in capture.include),
                 compiler=capture.compiler,
+                programs=UNSET
+                if capture.programs is UNSET
+                else tuple(_program(folder, name) for name in capture.programs),
             ),
             prove=file.convert(settings.over_job(prove), ProveRequest),
             sweep=points,

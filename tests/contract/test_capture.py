@@ -153,9 +153,44 @@ def test_with_its_compiler_it_compiles(captured: Captured, tmp_path: Path) -> No
     assert (tmp_path / "x.so").exists()
 
 
+def test_with_clang_where_cc_says_so(
+    captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool("clang")
+    # OpenMP's header is GCC's own.
+    (tmp_path / "source.cpp").write_text('#include <iostream>\nint main() { std::cout << 1000 << "\\n"; }\n')
+    monkeypatch.setenv("CC", "ccache clang -O2")
+    image, _ = capture(CaptureRequest(python=str(captured.python), compiler=True), captured.store)
+    assert image.environment["CC"].endswith("/clang")
+    assert image.environment["CXX"].endswith("/clang++")
+    words = "$CXX -O2 -o program source.cpp && ./program && echo 'int x;' | $CC -shared -o x.so -xc -"
+    done = run_in(Captured(captured.folder, captured.store, image), "sh", "-c", words, workdir=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr
+    assert (tmp_path / "x.so").exists()
+
+
+def test_programs_of_the_host(captured: Captured, tmp_path: Path) -> None:
+    for program in ("git", "ffmpeg"):
+        tool(program)
+    request = CaptureRequest(python=str(captured.python), programs=("git", "ffmpeg"))
+    image, _ = capture(request, captured.store)
+    words = (
+        "git init -q x && cd x && git -c user.name=a -c user.email=a commit -q --allow-empty -m one && "
+        "git submodule status && git log --oneline | wc -l && "
+        "ffmpeg -loglevel error -f lavfi -i sine=duration=1 tone.wav && wc -c < tone.wav"
+    )
+    done = run_in(Captured(captured.folder, captured.store, image), "sh", "-c", words, workdir=tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, ["1", "88278"]), done.stderr
+
+
+def test_a_program_that_is_missing_is_named(captured: Captured) -> None:
+    with pytest.raises(UsageError, match="names nosuch, which is not installed"):
+        inventory(CaptureRequest(python=str(captured.python), programs=("nosuch",)))
+
+
 def test_a_machine_without_a_compiler_says_so(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(captured.python.parent))
-    with pytest.raises(UsageError, match="gcc is not on PATH"):
+    with pytest.raises(UsageError, match="neither gcc nor clang is on PATH"):
         inventory(CaptureRequest(python=str(captured.python), compiler=True))
 
 

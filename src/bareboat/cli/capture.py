@@ -32,6 +32,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="include this machine's C and C++ compilers, e.g. for torch.compile or Triton",
     )
+    parser.add_argument(
+        "--program",
+        metavar="NAME",
+        action="append",
+        help="a program of this machine to add, such as git or ffmpeg (repeatable)",
+    )
     parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
     parser.add_argument("--save", metavar="FILE", help="also write an OCI archive for other tools")
     parser.add_argument("--fresh", action="store_true", help="read all files again, even unchanged ones")
@@ -47,6 +53,7 @@ def run(context: Context) -> int:
         python=options.python,
         include=tuple(os.path.abspath(path) for path in options.include),
         compiler=options.compiler or UNSET,
+        programs=UNSET if options.program is None else tuple(options.program),
     )
     if options.name is not None:
         check_name(options.name)

@@ -123,7 +123,8 @@ class Image(Struct, frozen=True, kw_only=True):
     """An image in the store and the facts about its content. `cuda`, `rocm`: the newest in it. `mpis`: in the
     order in which its programs find them. `mpi_users`: Python packages that use MPI -> the libraries that
     they are linked to. `fabrics`: its libraries for fast networks, `compiler`: whether its PATH has a C
-    compiler; None: unknown. `program`: of the job that is planned, not stored; None: unknown, or nothing to
+    compiler; None: unknown. `lacks`: Python packages -> a program that each starts and that is not on its
+    PATH. `program`: of the job that is planned, not stored; None: unknown, or nothing to
     report."""
 
     digest: str
@@ -147,6 +148,7 @@ class Image(Struct, frozen=True, kw_only=True):
     site_layer: SiteLayer | None = None
     fabrics: tuple[FabricLibrary, ...] | None = None
     compiler: bool | None = None
+    lacks: dict[str, str] = field(default_factory=dict)
     program: Linked | None = None
 
     @property

@@ -44,13 +44,21 @@ class Topology(Struct, frozen=True, kw_only=True):
 
 class CaptureRequest(Struct, frozen=True, kw_only=True):
     """The environment that `image = "capture"` refers to. `compiler`: include this machine's C and C++
-    compilers; unset: do not, and the plan reports what will not work."""
+    compiler; unset: do not, and the plan reports what will not work. `programs`: of this machine, to
+    include; unset: none, and the plan reports those that packages lack."""
 
     python: str | None = None
     include: tuple[str, ...] = ()
     compiler: bool | UnsetType = UNSET
+    programs: tuple[str, ...] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
+        if self.programs is not UNSET and "" in self.programs:
+            raise UsageError(
+                "capture.programs has an empty name",
+                key="capture.programs",
+                remedy='set programs = ["git"], or leave it out',
+            )
         if "" in self.include:
             raise UsageError(
                 "capture.include has an empty path",

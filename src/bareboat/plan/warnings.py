@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from bareboat.engines import LEAST_SHM_BYTES
 from bareboat.model import Image, Job, Site
 
@@ -14,9 +16,15 @@ _COMPILE = {
 
 
 def image_warnings(job: Job, image: Image | None) -> tuple[str, ...]:
-    """What the image lacks that its packages start: a C compiler. A job that says `capture.compiler = false`
-    does without."""
-    if image is None or image.compiler is not False or job.capture.compiler is False:
+    """What the image lacks that its packages start: a C compiler, and other programs. A job that says
+    `capture.compiler = false` or lists its `capture.programs` does without."""
+    if image is None:
+        return ()
+    return (*_compiler_warning(job, image), *_program_warnings(job, image))
+
+
+def _compiler_warning(job: Job, image: Image) -> tuple[str, ...]:
+    if image.compiler is not False or job.capture.compiler is False:
         return ()
     what = next((what for package, what in _COMPILE.items() if package in image.frameworks), None)
     if what is None:
@@ -27,6 +35,24 @@ def image_warnings(job: Job, image: Image | None) -> tuple[str, ...]:
         else "use an image that has gcc, when the job needs them"
     )
     return (f"the image has no C compiler, which {what} start: {remedy}",)
+
+
+def _program_warnings(job: Job, image: Image) -> tuple[str, ...]:
+    if job.capture.programs is not UNSET:
+        return ()
+    starters: dict[str, list[str]] = {}
+    for package, program in sorted(image.lacks.items()):
+        starters.setdefault(program, []).append(package)
+    listed = ", ".join(f'"{program}"' for program in starters)
+    return tuple(
+        f"the image has no {program}, which {' and '.join(packages)} may start: "
+        + (
+            f"set programs = [{listed}] under [capture], or [] when the job does not need them"
+            if job.image == "capture"
+            else f"use an image that has {program}, when the job needs it"
+        )
+        for program, packages in starters.items()
+    )
 
 
 def site_warnings(job: Job, image: Image | None, site: Site) -> tuple[str, ...]:

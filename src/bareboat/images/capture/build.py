@@ -10,6 +10,7 @@ from bareboat import architectures
 from bareboat.images.capture import bytecode, facts
 from bareboat.images.capture.collect import Collection, Item, Part, changed
 from bareboat.images.capture.libraries import Inventory
+from bareboat.images.inside import starts
 from bareboat.images.inside.survey import COMPILERS
 from bareboat.images.layers import layer
 from bareboat.images.oci import export
@@ -66,7 +67,7 @@ def _build_layer(
 
 def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
     """The image of the layers, entered into the store."""
-    environment = facts.environment(found.interpreter)
+    environment = {**facts.environment(found.interpreter), **found.variables}
     if found.library_folders:
         environment["LD_LIBRARY_PATH"] = ":".join(found.library_folders)
     frameworks = facts.frameworks(found.collection.items)
@@ -76,6 +77,10 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
     cuda = facts.cuda(found.collection.items)
     searched = list(dict.fromkeys([*environment["PATH"].split(":"), *found.program_folders]))
     environment["PATH"] = ":".join(searched)
+
+    def has(program: str) -> bool:
+        return any(f"{place}/{program}" in found.collection.items for place in searched)
+
     machine = os.uname().machine
     described = export.metadata(layers, machine=machine, environment=environment)
     image = Image(
@@ -91,7 +96,8 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         unresolved_libraries=found.unresolved,
         notes=tuple(found.collection.left_out),
         architecture=architectures.oci(machine),
-        compiler=any(f"{place}/{name}" in found.collection.items for place in searched for name in COMPILERS),
+        compiler=any(map(has, COMPILERS)),
+        lacks=starts.lacking(facts.packages(found.collection.items), has),
         **facts.searched([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
     )
     store.put_image(

@@ -2,7 +2,8 @@
 DeepSpeed's operators, extensions that are built on first use; and what XLA starts of the host's CUDA toolkit.
 
 GCC itself names its parts: https://gcc.gnu.org/onlinedocs/gcc/Developer-Options.html (-print-prog-name,
--print-file-name, -v).
+-print-file-name, -v); clang answers the same questions, and names its own headers by -print-resource-dir. It
+links with the start files and libraries of a GCC that it finds, or with its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bareboat.images.capture.interpreter import Interpreter
 #: PyTorch hashes its headers with openssl before it compiles.
 _PROGRAMS = ("gcc", "g++", "cc", "c++", "cpp", "as", "ld", "ld.bfd", "ld.gold", "ar", "nm", "ranlib", "strip",
              "objcopy", "gcc-ar", "make", "openssl")  # fmt: skip
+_CLANG = ("clang", "clang++", "lld", "ld.lld", "llvm-ar")
 _PARTS = ("cc1", "cc1plus", "collect2", "lto-wrapper", "lto1", "as", "ld")
 _FILES = (
     "crt1.o", "Scrt1.o", "rcrt1.o", "gcrt1.o", "crti.o", "crtn.o", "libc.so", "libc_nonshared.a", "libm.so",
@@ -47,21 +49,23 @@ _CUDA = (
 
 
 def paths(interpreter: Interpreter) -> list[str]:
-    """The files and folders to take along. Raises UsageError where this machine has no GCC."""
-    gcc = _gcc()
-    found = [gcc, *_on_path(gcc)]
-    found += [place for name in _PARTS if (place := _ask(gcc, f"-print-prog-name={name}")).startswith("/")]
-    own = os.path.dirname(_ask(gcc, "-print-libgcc-file-name"))
+    """The files and folders to take along. Raises UsageError where this machine has no compiler."""
+    chosen = _chosen()
+    found = [chosen, *_on_path(chosen)]
+    found += [place for name in _PARTS if (place := _ask(chosen, f"-print-prog-name={name}")).startswith("/")]
+    if _is_clang(chosen):
+        found.append(_ask(chosen, "-print-resource-dir"))
+    own = os.path.dirname(_ask(chosen, "-print-libgcc-file-name"))
     if not os.path.isdir(own):
         raise UsageError(
-            f"the compiler {shown(gcc)} does not report where its files are",
-            remedy=f"{shlex.quote(gcc)} -print-libgcc-file-name  # GCC answers with a path",
+            f"the compiler {shown(chosen)} does not report where its files are",
+            remedy=f"{shlex.quote(chosen)} -print-libchosen-file-name  # GCC and clang answer with a path",
         )
     found += [f"{own}/{name}" for name in sorted(os.listdir(own)) if not _OTHER.fullmatch(name)]
-    found += [place for name in _FILES if (place := _ask(gcc, f"-print-file-name={name}")).startswith("/")]
+    found += [place for name in _FILES if (place := _ask(chosen, f"-print-file-name={name}")).startswith("/")]
     for language in ("c", "c++"):
         asked = execute.run(
-            [gcc, f"-x{language}", "-E", "-v", "-"],
+            [chosen, f"-x{language}", "-E", "-v", "-"],
             stdin="",
             environment=_environment(),
             timeout_s=execute.patience(execute.START_S),
@@ -76,33 +80,56 @@ def paths(interpreter: Interpreter) -> list[str]:
 
 def folder() -> str:
     """Where the compiler is started from, for the image's PATH."""
-    return os.path.dirname(_gcc())
+    return os.path.dirname(_chosen())
 
 
-def _gcc() -> str:
-    """The first real GCC on PATH: not the cache before it (ccache), nor a site's wrapper (`cc` of Cray)."""
-    for place in os.environ.get("PATH", os.defpath).split(":"):
-        path = os.path.join(place, "gcc")
-        real = os.path.realpath(path)
-        if os.path.isfile(path) and os.access(path, os.X_OK) and "ccache" not in os.path.basename(real):
-            return os.path.abspath(path)
+def variables() -> dict[str, str]:
+    """What the image sets: PyTorch and others look for GCC unless CC and CXX name another compiler."""
+    chosen = _chosen()
+    if not _is_clang(chosen):
+        return {}
+    place, name = os.path.split(chosen)
+    other = os.path.join(place, name.replace("clang", "clang++", 1))
+    return {"CC": chosen} | ({"CXX": other} if os.path.exists(other) else {})
+
+
+def _is_clang(compiler: str) -> bool:
+    return "clang" in os.path.basename(compiler)
+
+
+def _chosen() -> str:
+    """The compiler that CC names, when it is a GCC or a clang, else the first real one on PATH: not the cache
+    before it (ccache), nor a site's wrapper (`cc` of Cray)."""
+    try:
+        asked = [word for word in shlex.split(os.environ.get("CC", "")) if os.path.basename(word) != "ccache"]
+    except ValueError:  # a quotation without an end
+        asked = []
+    named = [asked[0]] if asked and re.search(r"(gcc|clang)(-[\d.]+)?$", asked[0]) else []
+    for name in (*named, "gcc", "clang"):
+        for place in os.environ.get("PATH", os.defpath).split(":"):
+            path = os.path.join(place, name)
+            real = os.path.realpath(path)
+            if os.path.isfile(path) and os.access(path, os.X_OK) and "ccache" not in os.path.basename(real):
+                return os.path.abspath(path)
     raise UsageError(
-        "capture.compiler asks for this machine's C compiler, and gcc is not on PATH",
+        "capture.compiler asks for this machine's C compiler, and neither gcc nor clang is on PATH",
         remedy="module load gcc; or install gcc and g++; or leave capture.compiler out",
     )
 
 
-def _on_path(gcc: str) -> list[str]:
-    machine = _ask(gcc, "-dumpmachine")
+def _on_path(compiler: str) -> list[str]:
+    machine = _ask(compiler, "-dumpmachine")
     names = [*_PROGRAMS, *(f"{machine}-{name}" for name in _PROGRAMS)]
-    search = f"{os.path.dirname(gcc)}:{os.environ.get('PATH', os.defpath)}"
+    if _is_clang(compiler):
+        names += [*_CLANG, os.path.basename(compiler).replace("clang", "clang++", 1)]
+    search = f"{os.path.dirname(compiler)}:{os.environ.get('PATH', os.defpath)}"
     found = [execute.which(name, path=search) for name in names]
     return [path for path in found if path is not None and "ccache" not in os.path.realpath(path)]
 
 
-def _ask(gcc: str, question: str) -> str:
+def _ask(compiler: str, question: str) -> str:
     asked = execute.run(
-        [gcc, question], environment=_environment(), timeout_s=execute.patience(execute.START_S)
+        [compiler, question], environment=_environment(), timeout_s=execute.patience(execute.START_S)
     )
     return asked.stdout.strip() if asked.ok else ""
 

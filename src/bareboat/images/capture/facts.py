@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bareboat.images.capture.interpreter import Interpreter
+from bareboat.images.inside.starts import normal
 from bareboat.images.inside.survey import FRAMEWORKS, look
 
 #: Packages that use MPI; without them and without a libmpi nothing is asked about it.
@@ -43,6 +44,12 @@ def cuda(paths: Iterable[str]) -> str | None:
     """The newest CUDA whose runtime is there, by the name of a wheel, a conda package or the library."""
     found = [told["version"] for path in paths if (told := _CUDA_RUNTIME.fullmatch(path))]
     return max(found, key=lambda version: tuple(map(int, version.split("."))), default=None)
+
+
+def packages(paths: Iterable[str]) -> set[str]:
+    """All of them, by name."""
+    named = (_DIST_INFO.fullmatch(path) for path in paths if path.endswith(".dist-info/METADATA"))
+    return {normal(each["name"]) for each in named if each is not None}
 
 
 def frameworks(paths: Iterable[str]) -> dict[str, str]:

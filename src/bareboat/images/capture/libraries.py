@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bareboat import architectures
@@ -30,6 +31,7 @@ class Inventory:
     unresolved: tuple[str, ...]
     library_folders: tuple[str, ...]
     program_folders: tuple[str, ...]
+    variables: Mapping[str, str]
 
     @property
     def size_bytes(self) -> int:
@@ -89,6 +91,7 @@ def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
         unresolved=tuple(sorted(unresolved)),
         library_folders=extra,
         program_folders=sources.programs,
+        variables=sources.variables,
     )
 
 

@@ -8,11 +8,15 @@ import os
 import pwd
 import shlex
 import urllib.parse
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
 
 from bareboat import codec, execute
 from bareboat.errors import UsageError
 from bareboat.images.capture import compiler
+from bareboat.images.capture import programs as host_programs
 from bareboat.images.capture.collect import NOTHING, Collection, Part, read, shown
 from bareboat.images.capture.interpreter import Interpreter
 from bareboat.model import CaptureRequest
@@ -46,12 +50,13 @@ _FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files taken so far, the folders taken whole, each with its layer, and folders of programs that the
-    image's PATH must have."""
+    """The files taken so far, the folders taken whole, each with its layer, folders of programs that the
+    image's PATH must have, and environment variables of the image."""
 
     collection: Collection
     roots: tuple[tuple[str, Part], ...]
     programs: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
@@ -105,9 +110,15 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
             root(path, Part.PACKAGES)
     for path in _editable_sources(collection):
         root(path, Part.PACKAGES)
+    variables: dict[str, str] = {}
     if request.compiler is True:
-        programs = (compiler.folder(),)
+        programs, variables = (compiler.folder(),), compiler.variables()
         for path in compiler.paths(interpreter):
+            collection.add(path, Part.SYSTEM)
+    if request.programs is not UNSET:
+        paths, folders = host_programs.find(request.programs)
+        programs = (*programs, *folders)
+        for path in paths:
             collection.add(path, Part.SYSTEM)
     for path in request.include:
         quoted = shlex.quote(shown(path))
@@ -127,7 +138,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
     for path, data in {**_WRITTEN, **_identity()}.items():
         collection.write(path, data)
     outermost = [r for r in roots if not any(r != other and lies_in(r[0], other[0]) for other in roots)]
-    return Sources(collection, tuple(dict.fromkeys(outermost)), programs)
+    return Sources(collection, tuple(dict.fromkeys(outermost)), programs, variables)
 
 
 def _identity() -> dict[str, bytes]:

@@ -15,7 +15,8 @@ import msgspec
 
 from bareboat.elf import binary
 from bareboat.fabric.facts import FabricLibrary
-from bareboat.images.inside import fabrics, mpis
+from bareboat.images.inside import fabrics, mpis, starts
+from bareboat.images.inside.starts import normal
 from bareboat.images.inside.view import View
 from bareboat.model import CudaCompat, MpiFacts
 from bareboat.paths import DEFAULT_PATH
@@ -88,7 +89,8 @@ class Inside:
     that the image's PATH finds first, `frameworks` what it can import, `pythons` holds all of them.
     `cuda` is the newest CUDA of all that the image brings, since the driver has to serve that one.
     `mpis`: what the loader would find first stands first; `mpi_users`: packages -> the libraries that they
-    are linked to. `evidence`: pairs of a fact and its file.
+    are linked to. `lacks`: packages -> a program that they start and that is not there. `evidence`: pairs of
+    a fact and its file.
     """
 
     distribution: str | None = None
@@ -108,6 +110,7 @@ class Inside:
     mpi_users: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fabrics: tuple[FabricLibrary, ...] = ()
     compiler: bool = False
+    lacks: dict[str, str] = field(default_factory=dict)
     evidence: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -167,11 +170,8 @@ class _Search:
             mpis=self._mpis(),
             mpi_users=self._mpi_users(),
             fabrics=tuple(self._fabrics(nccl)),
-            compiler=any(
-                self._view.find(f"{folder}/{name}") is not None
-                for folder in self._path()
-                for name in COMPILERS
-            ),
+            compiler=any(map(self._has, COMPILERS)),
+            lacks=starts.lacking(self._packages(), self._has),
             evidence=tuple(dict.fromkeys(self._evidence)),
             notes=tuple(
                 f"{path} cannot be read: what is in it is not known"
@@ -186,6 +186,17 @@ class _Search:
         """Where a shell in the image looks for programs."""
         searched = self._environment.get("PATH") or DEFAULT_PATH
         return tuple(folder for folder in searched.split(":") if folder.startswith("/"))
+
+    def _has(self, program: str) -> bool:
+        return any(self._view.find(f"{folder}/{program}") is not None for folder in self._path())
+
+    def _packages(self) -> set[str]:
+        """Of all Pythons, and of conda."""
+        found = {normal(name) for packages in self._conda.values() for name in packages}
+        for folder in dict.fromkeys(self._folders_of_packages):
+            named = map(_DISTRIBUTION.fullmatch, self._view.names(folder))
+            found |= {normal(each["name"]) for each in named if each is not None}
+        return found
 
     def _text(self, path: str) -> str | None:
         data = self._view.read(path, most=_MOST_TEXT)
@@ -298,12 +309,12 @@ class _Search:
             roots.append(config.get("home", "/usr/bin").rstrip("/").rpartition("/")[0])
         versions: dict[str, str] = {}
         for conda_name, conda_version in self._conda.get(prefix, {}).items():
-            versions[_normal(_CONDA_NAMES.get(conda_name, conda_name))] = conda_version
+            versions[normal(_CONDA_NAMES.get(conda_name, conda_name))] = conda_version
         for packages in self._package_folders(roots, minor):
             for distribution in self._view.names(packages):
                 named = _DISTRIBUTION.fullmatch(distribution)
-                if named and _normal(named["name"]) in FRAMEWORKS:
-                    versions[_normal(named["name"])] = named["version"]
+                if named and normal(named["name"]) in FRAMEWORKS:
+                    versions[normal(named["name"])] = named["version"]
         return Python(
             path=path,
             version=version,
@@ -419,7 +430,7 @@ class _Search:
         for folder in dict.fromkeys(self._folders_of_packages):
             for name in self._view.names(folder):
                 named = _DISTRIBUTION.fullmatch(name)
-                if named and re.fullmatch(pattern, _normal(named["name"])):
+                if named and re.fullmatch(pattern, normal(named["name"])):
                     found.append((_first(named["version"], parts), f"{folder}/{name}"))
         return found
 
@@ -553,12 +564,6 @@ def _installations(view: View) -> list[str]:
                 if node.kind == "folder" and name not in _BARREN and (depth < 3 or not name.startswith("."))
             ]
     return found
-
-
-def _normal(name: str) -> str:
-    """As package names are compared (https://packaging.python.org/en/latest/specifications/name-normalization/),
-    with the underscore that file names have."""
-    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def _first(version: str, parts: int) -> str:

@@ -263,4 +263,5 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         cuda_compat=found.cuda_compat,
         fabrics=found.fabrics,
         compiler=found.compiler,
+        lacks=found.lacks,
     )

@@ -1,0 +1,52 @@
+"""Programs of the host that an environment starts, with what they need beside their libraries."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from bareboat import execute
+from bareboat.errors import UsageError
+from bareboat.images.capture.collect import shown
+
+
+def find(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """The files and folders to take along, and the folders for the image's PATH. `names`: of programs on
+    PATH, or their paths. Raises UsageError for one that is not there."""
+    found: list[str] = []
+    folders: list[str] = []
+    for name in names:
+        program = execute.which(name)
+        if program is None:
+            raise UsageError(
+                f"capture.programs names {shown(name)}, which is not installed on this machine",
+                key="capture.programs",
+                remedy=f"command -v {shlex.quote(shown(name))}   # then install or load it, or leave it out",
+            )
+        program = os.path.abspath(program)
+        folders.append(os.path.dirname(program))
+        found += [program, *_interpreter(program), *_more(program)]
+    return [path for path in dict.fromkeys(found) if os.path.exists(path)], tuple(dict.fromkeys(folders))
+
+
+def _interpreter(program: str) -> list[str]:
+    """What a script is started by."""
+    try:
+        with open(program, "rb") as file:
+            line = os.fsdecode(file.readline(4096))
+    except OSError:
+        return []
+    words = line.removeprefix("#!").split() if line.startswith("#!") else []
+    if len(words) > 1 and os.path.basename(words[0]) == "env":
+        words = [execute.which(words[1]) or ""]
+    return words[:1] if words and words[0].startswith("/") else []
+
+
+def _more(program: str) -> list[str]:
+    """Git's subcommands are programs of their own."""
+    if os.path.basename(program) != "git":
+        return []
+    asked = execute.run([program, "--exec-path"])
+    own = asked.stdout.strip() if asked.ok else ""
+    templates = os.path.join(os.path.dirname(program), "../share/git-core/templates")
+    return [path for path in (own, os.path.normpath(templates)) if path.startswith("/")]
