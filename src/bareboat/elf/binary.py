@@ -89,9 +89,9 @@ class Binary:
     def asks(self) -> dict[str, tuple[str, ...]]:
         """Library -> the versions of its symbols that the file requires."""
         return {
-            os.fsdecode(self._string(self._number("I", at + 4))): tuple(
-                os.fsdecode(self._string(self._number("I", aux + 8)))
-                for aux in self._chain(at + self._number("I", at + 8), self._number("H", at + 2), 12)
+            os.fsdecode(self._string(self.number("I", at + 4))): tuple(
+                os.fsdecode(self._string(self.number("I", aux + 8)))
+                for aux in self._chain(at + self.number("I", at + 8), self.number("H", at + 2), 12)
             )
             for at in self._chain(self._offset(self._tag(_VERNEED)), self._tag(_VERNEED_COUNT), 12)
         }
@@ -100,7 +100,7 @@ class Binary:
     def gives(self) -> tuple[str, ...]:
         """The versions of symbols that the file defines."""
         defined = self._chain(self._offset(self._tag(_VERDEF)), self._tag(_VERDEF_COUNT), 16)
-        names = (self._number("I", at + self._number("I", at + 12)) for at in defined)
+        names = (self.number("I", at + self.number("I", at + 12)) for at in defined)
         return tuple(os.fsdecode(self._string(name)) for name in names)
 
     @property
@@ -137,7 +137,7 @@ class Binary:
 
     # -- the tables --------------------------------------------------------------------------------
 
-    def _number(self, kind: str, offset: int) -> int:
+    def number(self, kind: str, offset: int) -> int:
         """One number of the file; 0 beyond its end."""
         size = struct.calcsize("=" + kind)
         if offset < 0 or offset + size > len(self._data):
@@ -146,19 +146,19 @@ class Binary:
 
     def _read_segments(self) -> tuple[_Segment, ...]:
         if self._is_64:
-            table, size, count = self._number("Q", 32), self._number("H", 54), self._number("H", 56)
+            table, size, count = self.number("Q", 32), self.number("H", 54), self.number("H", 56)
             word, offset, address, length, least = "Q", 8, 16, 32, 56
         else:
-            table, size, count = self._number("I", 28), self._number("H", 42), self._number("H", 44)
+            table, size, count = self.number("I", 28), self.number("H", 42), self.number("H", 44)
             word, offset, address, length, least = "I", 4, 8, 16, 32
         if size < least or not self.is_elf:
             return ()
         return tuple(
             _Segment(
-                kind=self._number("I", at),
-                offset=self._number(word, at + offset),
-                address=self._number(word, at + address),
-                size=self._number(word, at + length),
+                kind=self.number("I", at),
+                offset=self.number(word, at + offset),
+                address=self.number(word, at + address),
+                size=self.number(word, at + length),
             )
             for at in range(table, table + size * min(count, _MOST_SEGMENTS), size)
         )
@@ -170,7 +170,7 @@ class Binary:
                 tags = []
                 end = segment.offset + min(segment.size, 2 * size * _MOST_TAGS)
                 for at in range(segment.offset, end, 2 * size):
-                    tag, value = self._number(word, at), self._number(word, at + size)
+                    tag, value = self.number(word, at), self.number(word, at + size)
                     if tag == 0:
                         break
                     tags.append((tag, value))
@@ -194,7 +194,7 @@ class Binary:
             if at is None:
                 return
             yield at
-            if not (further := self._number("I", at + step)):
+            if not (further := self.number("I", at + step)):
                 return
             at += further
 
@@ -216,43 +216,48 @@ class Binary:
         table, symbols = self._offset(self._tag(_GNU_HASH)), self._offset(self._tag(_SYMTAB))
         if table is None or symbols is None or not self._is_64:
             return 0
-        buckets, first, blooms = (self._number("I", table + at) for at in (0, 4, 8))
+        buckets, first, blooms = (self.number("I", table + at) for at in (0, 4, 8))
         if buckets == 0:
             return 0
         hashed = 5381
         for byte in name:
             hashed = (hashed * 33 + byte) & 0xFFFFFFFF
         start = table + 16 + 8 * blooms
-        index = self._number("I", start + 4 * (hashed % buckets))
+        index = self.number("I", start + 4 * (hashed % buckets))
         if index < first:
             return 0
         chains = start + 4 * buckets
         for at in range(index, index + 4096):
-            chained = self._number("I", chains + 4 * (at - first))
+            chained = self.number("I", chains + 4 * (at - first))
             entry = symbols + 24 * at
-            if chained | 1 == hashed | 1 and self._string(self._number("I", entry)) == name:
-                return self._number("Q", entry + 8)
+            if chained | 1 == hashed | 1 and self._string(self.number("I", entry)) == name:
+                return self.number("Q", entry + 8)
             if chained & 1:
                 break
         return 0
 
     def _constants(self) -> tuple[int, int]:
-        """The section of read-only data; without a section table, the beginning of the file."""
-        everything = 0, min(len(self._data), _MOST_SEARCHED)
-        if not self._is_64:
-            return everything
-        table, size = self._number("Q", 40), self._number("H", 58)
-        count, names = self._number("H", 60), self._number("H", 62)
-        if not table or size < 64:
-            return everything
-        names_at = self._number("Q", table + size * names + 24)
+        """The section of read-only data; without a section table the beginning of the file."""
+        if self._is_64 and self.number("Q", 40):
+            start, length = self.section(b".rodata")
+            if length:
+                return start, start + length
+        return 0, min(len(self._data), _MOST_SEARCHED)
+
+    def section(self, wanted: bytes) -> tuple[int, int]:
+        """Where a section lies in the file, and its length; no length where there is none."""
+        table, size = self.number("Q", 40), self.number("H", 58)
+        count, names = self.number("H", 60), self.number("H", 62)
+        if not self._is_64 or not table or size < 64:
+            return 0, 0
+        names_at = self.number("Q", table + size * names + 24)
         for at in range(table, table + size * min(count, _MOST_SECTIONS), size):
-            name = names_at + self._number("I", at)
-            if self._data[name : name + 8] == b".rodata\0":
-                start, length = self._number("Q", at + 24), self._number("Q", at + 32)
+            name = names_at + self.number("I", at)
+            if self._data[name : name + len(wanted) + 1] == wanted + b"\0":
+                start, length = self.number("Q", at + 24), self.number("Q", at + 32)
                 if start + length <= len(self._data):
-                    return start, start + length
-        return everything
+                    return start, length
+        return 0, 0
 
 
 @contextlib.contextmanager

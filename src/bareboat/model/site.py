@@ -144,6 +144,7 @@ class Site(Struct, frozen=True, kw_only=True):
     engines: tuple[EngineFacts, ...] = ()
     other_tools: dict[str, str] = field(default_factory=dict)
     gpus: tuple[str, ...] = ()
+    gpu_capabilities: tuple[str, ...] = ()
     gpu_drivers: tuple[GpuDriver, ...] = ()
     file_systems: tuple[FileSystem, ...] = ()
     mpis: tuple[MpiFacts, ...] = ()

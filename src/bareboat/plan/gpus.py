@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bareboat.engines import Engine
 from bareboat.errors import PlanError
-from bareboat.gpu import inject, versions
+from bareboat.gpu import inject, kernels, versions
 from bareboat.model import CudaCompat, Decision, GpuDriver, Image, Job, Mount, Refusal, Rejected, Rootfs, Site
 from bareboat.schedulers import Scheduler
 
@@ -61,7 +61,7 @@ def choose_driver(
     if not wish.asked and ((wish.cuda is None and wish.rocm is None) or not site.gpu_drivers):
         return Gpu()
     passed = tuple(name for name in inject.PASSED if name not in job.environment)
-    unable = _built_for_cpus(wish, image)
+    unable = _built_for_cpus(wish, image) or _built_for_others(wish, image, site)
     if not engine.CONTAINS:
         return Gpu(passed=passed, warnings=unable)
     driver = _driver(wish, site, scheduler)
@@ -116,6 +116,20 @@ def _built_for_cpus(wish: _Wish, image: Image | None) -> tuple[str, ...]:
     return (
         f"the job asks for GPUs, and the image has neither CUDA nor ROCm: {', '.join(found)} would compute "
         "on CPUs; install the build for GPUs, or set gpus_per_rank = 0",
+    )
+
+
+def _built_for_others(wish: _Wish, image: Image | None, site: Site) -> tuple[str, ...]:
+    """A warning for a job that asks for GPUs that a framework has no kernels for."""
+    if not wish.asked or image is None:
+        return ()
+    return tuple(
+        f"{_FRAMEWORKS.get(name, name)} {image.frameworks.get(name, '')} is built for {', '.join(code)}, and "
+        f"{site.hostname} has a GPU of compute capability {capability}, which runs none of these; install a "
+        "build for it, or use other GPUs"
+        for name, code in image.gpu_code.items()
+        for capability in site.gpu_capabilities
+        if kernels.runs_on(code, capability) is False
     )
 
 

@@ -22,6 +22,7 @@ from bareboat import access, codec, execute, registry, submission
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, ToolError
 from bareboat.files.mounts import Mount, find_mount
+from bareboat.gpu import kernels
 from bareboat.model import FileSystem, Job, JobState, Outcome, QueueEntry, Refusal, Site
 from bareboat.printable import one_line
 from bareboat.probe import fabrics, processor
@@ -71,6 +72,8 @@ echo "mem_kb $(sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo)"
 echo "load $(cut -d ' ' -f 1 /proc/loadavg)"
 echo "timezone $(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p')"
 for gpu in /dev/nvidia[0-9]*; do [ -e "$gpu" ] && echo "gpu $gpu"; done
+command -v nvidia-smi > /dev/null &&
+  timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed 's/^/capability /'
 for path in %s; do [ -e "$path" ] || echo "unseen $path"; done
 for path in %s; do
   [ -e "$path" ] || continue
@@ -236,8 +239,9 @@ def _entry(scheduler: Scheduler, number: str) -> QueueEntry | None:
 def _blind(store: Store, login: Site) -> Site:
     """The facts about a node that does not see the store, which cannot be probed further."""
     return msgspec.structs.replace(
-        login, hostname="a compute node", engines=(), gpus=(), file_systems=(), schedulers=(),
-        network=None, unseen=tuple(dict.fromkeys((str(store.root), str(store.own)))), probed_at=utc_now(),
+        login, hostname="a compute node", engines=(), gpus=(), gpu_capabilities=(), file_systems=(),
+        schedulers=(), network=None, unseen=tuple(dict.fromkeys((str(store.root), str(store.own)))),
+        probed_at=utc_now(),
     )  # fmt: skip
 
 
@@ -285,6 +289,7 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         load_1min=float(one["load"]) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", one["load"]) else 0.0,
         timezone=one["timezone"],
         gpus=tuple(facts.get("gpu", ())),
+        gpu_capabilities=kernels.capabilities("\n".join(facts.get("capability", ()))),
         unseen=tuple(facts.get("unseen", ())),
         engines=tuple(found for each in engines for found in each),
         file_systems=file_systems,

@@ -12,8 +12,8 @@ from bareboat import access, execute, registry
 from bareboat.clock import utc_now
 from bareboat.engines import Apart, apart, needs_namespaces
 from bareboat.files.mounts import existing, mount_of
-from bareboat.gpu import find
-from bareboat.model import FileSystem, Site
+from bareboat.gpu import find, kernels
+from bareboat.model import FileSystem, GpuDriver, Site
 from bareboat.plan.watchdog import PY_SPY
 from bareboat.probe import mpi_library, permits, processor
 from bareboat.probe.attempts import attempt
@@ -98,6 +98,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         schedulers=schedulers,
         gpus=find.gpus(drivers),
         gpu_drivers=drivers,
+        gpu_capabilities=attempt("the GPUs", partial(_capabilities, drivers), (), remarks),
         file_systems=file_systems,
         mpis=mpis,
         network=network,
@@ -105,6 +106,19 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         remarks=tuple(remarks),
         probed_at=utc_now(),
     )
+
+
+def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:
+    """The compute capabilities of NVIDIA's GPUs, by nvidia-smi, else by their names."""
+    nvidia = next((driver for driver in drivers if driver.vendor == "nvidia" and find.gpus([driver])), None)
+    if nvidia is None:
+        return ()
+    smi = next((file.path for file in nvidia.programs if file.name == "nvidia-smi"), None)
+    asked = None
+    if smi is not None:
+        asked = execute.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"], timeout_s=20.0)
+    told = kernels.capabilities(asked.stdout) if asked is not None and asked.ok else ()
+    return told or kernels.of_models(nvidia.models)
 
 
 def _other_tools(store: Store) -> dict[str, str]:

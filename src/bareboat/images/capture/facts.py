@@ -36,7 +36,7 @@ def searched(
     if not mpi and cuda is None:
         return {}
     inside = look(trees, environment=environment)
-    found: dict[str, Any] = {"fabrics": inside.fabrics}
+    found: dict[str, Any] = {"fabrics": inside.fabrics, "gpu_code": inside.gpu_code}
     return found | {"mpis": inside.mpis, "mpi_users": inside.mpi_users} if mpi else found
 
 

@@ -15,7 +15,8 @@ import msgspec
 
 from bareboat.elf import binary
 from bareboat.fabric.facts import FabricLibrary
-from bareboat.images.inside import fabrics, mpis, starts
+from bareboat.gpu.kernels import in_order
+from bareboat.images.inside import fabrics, fatbin, mpis, starts
 from bareboat.images.inside.starts import normal
 from bareboat.images.inside.view import View
 from bareboat.model import CudaCompat, MpiFacts
@@ -64,6 +65,8 @@ _BARREN = frozenset(
     tests tmp usr var __pycache__
     """.split()  # noqa: SIM905
 )
+#: PyTorch's libraries of kernels: today's, and those before 2.0.
+_TORCH_KERNELS = ("libtorch_cuda.so", "libtorch_cuda_cu.so")
 _MOST_FOLDERS = 3000
 _DEEPEST = 6
 
@@ -89,8 +92,8 @@ class Inside:
     that the image's PATH finds first, `frameworks` what it can import, `pythons` holds all of them.
     `cuda` is the newest CUDA of all that the image brings, since the driver has to serve that one.
     `mpis`: what the loader would find first stands first; `mpi_users`: packages -> the libraries that they
-    are linked to. `lacks`: packages -> a program that they start and that is not there. `evidence`: pairs of
-    a fact and its file.
+    are linked to. `lacks`: packages -> a program that they start and that is not there. `gpu_code`:
+    frameworks -> what their kernels are built for. `evidence`: pairs of a fact and its file.
     """
 
     distribution: str | None = None
@@ -111,6 +114,7 @@ class Inside:
     fabrics: tuple[FabricLibrary, ...] = ()
     compiler: bool = False
     lacks: dict[str, str] = field(default_factory=dict)
+    gpu_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
     evidence: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -171,6 +175,7 @@ class _Search:
             mpi_users=self._mpi_users(),
             fabrics=tuple(self._fabrics(nccl)),
             compiler=any(map(self._has, COMPILERS)),
+            gpu_code=dict(self._gpu_code()),
             lacks=starts.lacking(self._packages(), self._has),
             evidence=tuple(dict.fromkeys(self._evidence)),
             notes=tuple(
@@ -385,6 +390,24 @@ class _Search:
         found += self._conda_versions(("cuda-cudart", "cudatoolkit"), parts=2)
         found += [(_first(v, 2), path) for v, path in self._libraries.get("cudart", ()) if v.count(".") >= 1]
         return self._newest("CUDA", found)
+
+    def _gpu_code(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What the kernels of frameworks are built for, by their libraries and by TensorFlow's own list."""
+        for folder in dict.fromkeys(self._folders_of_packages):
+            for name in _TORCH_KERNELS:
+                path = f"{folder}/torch/lib/{name}"
+                with self._view.open(path) as descriptor, binary.read(descriptor) as library:
+                    code = fatbin.read(library) if library is not None else ()
+                if code:
+                    self._tell(f"kernels for {' '.join(code)}", path)
+                    yield "torch", code
+                    break
+            path = f"{folder}/tensorflow/python/platform/build_info.py"
+            text = self._text(path) or ""
+            told = re.search(r"cuda_compute_capabilities['\"]?[^\[]{0,40}\[([^\]]{0,1000})\]", text)
+            if told and (code := in_order(re.findall(r"(?:sm|compute)_\d+[af]?", told[1]))):
+                self._tell(f"kernels for {' '.join(code)}", path)
+                yield "tensorflow", code
 
     def _cuda_compat(self) -> CudaCompat | None:
         """The newest forward-compatibility package; its libcuda has its version in its name."""

@@ -264,4 +264,5 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         fabrics=found.fabrics,
         compiler=found.compiler,
         lacks=found.lacks,
+        gpu_code=found.gpu_code,
     )

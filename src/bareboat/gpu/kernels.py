@@ -1,0 +1,69 @@
+"""For which GPUs a framework's kernels are built, and whether they run on those of a site. Pure.
+
+Machine code for capability X.Y ("sm_80") runs on GPUs of X.Z with Z >= Y; the driver compiles PTX for X.Y
+("compute_80") for any GPU of X.Y or newer. Of names that end with a letter, code with "a" is for that GPU
+alone, and code with "f" for its family, and their PTX for no other.
+https://docs.nvidia.com/cuda/cuda-c-programming-guide/ ("Application Compatibility"), and for the capabilities
+of models https://developer.nvidia.com/cuda-gpus
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_CODE = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d{1,2})(?P<minor>\d)(?P<only>[af]?)")
+_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
+
+#: Data-centre GPUs, by their names.
+_MODELS = (
+    (r"P100", "6.0"), (r"P4|P40", "6.1"), (r"V100S?", "7.0"), (r"T4", "7.5"), (r"A100|A800|A30", "8.0"),
+    (r"A2|A10|A16|A40", "8.6"), (r"L2|L4|L20|L40S?", "8.9"), (r"H100|H200|H800|H20|GH200", "9.0"),
+    (r"B100|B200|GB200", "10.0"), (r"B300|GB300", "10.3"),
+)  # fmt: skip
+
+
+def capabilities(text: str) -> tuple[str, ...]:
+    """The capabilities that `nvidia-smi --query-gpu=compute_cap --format=csv,noheader` printed."""
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(dict.fromkeys(line for line in lines if _CAPABILITY.fullmatch(line)))
+
+
+def of_models(models: Iterable[str]) -> tuple[str, ...]:
+    """The capabilities of GPUs by their names, as far as these are known."""
+    found = (
+        capability
+        for model in models
+        for pattern, capability in _MODELS
+        if re.search(rf"\b({pattern})\b", model) and not re.search(r"GeForce|Quadro|RTX|TITAN", model)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def runs_on(code: Sequence[str], capability: str) -> bool | None:
+    """Whether any of the code runs there; None where neither is known."""
+    wanted = _CAPABILITY.fullmatch(capability)
+    built = [found for each in code if (found := _CODE.fullmatch(each)) is not None]
+    if wanted is None or not built:
+        return None
+    gpu = int(wanted[1]), int(wanted[2])
+    return any(_runs(each, gpu) for each in built)
+
+
+def _runs(code: re.Match[str], gpu: tuple[int, int]) -> bool:
+    own = int(code["major"]), int(code["minor"])
+    if code["only"] == "a":
+        return own == gpu
+    if code["kind"] == "sm" or code["only"] == "f":
+        return own[0] == gpu[0] and own[1] <= gpu[1]
+    return own <= gpu
+
+
+def in_order(code: Iterable[str]) -> tuple[str, ...]:
+    """Each once: machine code, then PTX, by capability."""
+
+    def key(each: str) -> tuple[bool, int, str]:
+        digits = re.search(r"\d+", each)
+        return each.startswith("compute"), int(digits[0]) if digits else 0, each
+
+    return tuple(sorted(set(code), key=key))

@@ -1,0 +1,42 @@
+"""For which GPUs a library has kernels: read from its section .nv_fatbin, with every offset checked.
+
+The section is a row of containers, each a header and entries of machine code or PTX, each a header with the
+architecture and the code, which is skipped. NVIDIA documents no format; this one was seen in CuPy's
+libraries, whose list of architectures is known.
+"""
+
+from __future__ import annotations
+
+from bareboat.gpu.kernels import in_order
+from bareboat.elf.binary import Binary
+
+_MAGIC = 0xBA55ED50
+_PTX, _ELF = 1, 2
+#: A library's objects are compiled for the same architectures, all but a few: more entries tell no more.
+_MOST_ENTRIES = 4000
+
+
+def read(library: Binary) -> tuple[str, ...]:
+    """The architectures, such as sm_80 and, for PTX, compute_90; () of a library without GPU code."""
+    start, length = library.section(b".nv_fatbin")
+    found: set[str] = set()
+    entries, at, end = 0, start, start + length
+    while at + 16 <= end and entries < _MOST_ENTRIES:
+        if library.number("I", at) != _MAGIC:
+            at += 8  # containers are aligned
+            entries += 1
+            continue
+        header, size = library.number("H", at + 6), library.number("Q", at + 8)
+        if header < 16:
+            break
+        entry, at = at + header, at + header + size
+        while entry + 32 <= min(at, end) and entries < _MOST_ENTRIES:
+            entries += 1
+            kind, architecture = library.number("H", entry), library.number("I", entry + 28)
+            head, body = library.number("I", entry + 4), library.number("Q", entry + 8)
+            if head < 32:
+                break
+            if kind in (_PTX, _ELF) and 20 <= architecture < 1000:
+                found.add(f"{'compute' if kind == _PTX else 'sm'}_{architecture}")
+            entry += head + body
+    return in_order(found)

@@ -1,0 +1,69 @@
+"""`bareboat run` in an interactive job, whose shell is on the job's first node (qrsh)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from clusters import Cluster
+
+import bareboat
+
+ROOT = Path(bareboat.__file__).parents[2]
+
+
+def install_for_nodes(up: Cluster) -> Path:
+    """Bareboat in the shared home, as its users have it; the `bin` folder."""
+    folder = up.home / "installed"
+    subprocess.run([f"{sys.base_prefix}/bin/python3", "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    shutil.copytree(ROOT / "src", packages, dirs_exist_ok=True)
+    for name in re.findall(r"^([\w-]+)==", (ROOT / "locks" / "core.txt").read_text(), re.MULTILINE):
+        for file in metadata.distribution(name).files or ():
+            if ".." not in file.parts and file.locate().is_file():
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(str(file.locate()), packages / file)
+    program = folder / "bin" / "bareboat"
+    program.write_text(
+        f"#!{folder / 'bin' / 'python'}\nimport sys\nfrom bareboat.cli.main import entry\nsys.exit(entry())\n"
+    )
+    os.chmod(program, 0o755)
+    return folder / "bin"
+
+
+def test_run_uses_the_nodes_of_a_qrsh(gridengine: Cluster) -> None:
+    bin_folder = install_for_nodes(gridengine)
+    folder = gridengine.home / "interactive"
+    folder.mkdir()
+    for nodes in (1, 2, 3):
+        (folder / f"job{nodes}.toml").write_text(
+            'command = ["sh", "-c", "echo rank $RANK of $WORLD_SIZE on $(uname -n); exit $RANK"]\n'
+            f'engine = "native"\nlauncher = "{"ranks" if nodes > 1 else "single"}"\nwalltime_s = 60\n'
+            f'name = "job{nodes}"\n[topology]\nnodes = {nodes}\n[capture]\npython = "/usr/bin/python3"\n'
+        )
+    lines = (
+        f"cd {folder}; export PATH={bin_folder}:$PATH BAREBOAT_STORE={gridengine.home}/store; uname -n; "
+        "for n in 2 1 3; do bareboat run job$n.toml; echo code $n $?; done; "
+        "bareboat submit --dry-run job1.toml; bareboat status"
+    )
+    (folder / "lines.sh").write_text(lines)
+    done = gridengine.login(
+        ["qrsh", "-now", "no", "-pe", "each1", "2", "-V", "bash", folder / "lines.sh"],
+        check=False, timeout_s=240,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert "[rank 0] rank 0 of 2" in said, said
+    assert re.search(r"\[rank 1\] rank 1 of 2 on c[123]", said), said
+    assert "code 2 1" in said, said
+    hosts = set(re.findall(r"rank \d of 2 on (c\d)", said))
+    assert len(hosts) == 2
+    assert "run job2-" in said
+    assert "code 1 0" in said, said
+    assert "the job asks for 3 nodes, and gridengine job" in said, said
+    assert "submit asks for a new job" in said, said
+    assert re.search(r"^job2-\S+ +gridengine \d+ +failed +1 ", said, re.MULTILINE), said
