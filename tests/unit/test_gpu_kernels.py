@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
+from bareboat.elf import binary
 from bareboat.gpu import kernels
-from bareboat.images import binary, fatbin
-from bareboat.images.inside import look
+from bareboat.images.inside import fatbin, look
 from bareboat.model import Topology
 from bareboat.plan import plan
 

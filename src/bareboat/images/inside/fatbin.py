@@ -7,8 +7,8 @@ libraries, whose list of architectures is known.
 
 from __future__ import annotations
 
-from bareboat.gpu.kernels import in_order
 from bareboat.elf.binary import Binary
+from bareboat.gpu.kernels import in_order
 
 _MAGIC = 0xBA55ED50
 _PTX, _ELF = 1, 2
