@@ -688,7 +688,7 @@ def record(store: Store, status: Status) -> Record | None:
         straggler=find_straggler(store, submission),
         transports=ways,
         fabric_mark=transports.mark(submission.fabric, ways) if status.starts else "",
-        world_mark=run_folder.world_mark(store.run(submission.run_id)),
+        world_mark=transports.world_mark(store.run(submission.run_id), submission.world_size),
     )
     store.write(path, codec.to_json(made))
     return made

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
+from bareboat import transports
 from bareboat.model import Topology
 from bareboat.plan import plan
 from bareboat.render import world
@@ -82,3 +83,35 @@ def test_what_is_watched(ranks: int, launcher: str | None, is_watched: bool) -> 
     made = plan(job, IMAGE, make_rootfs(IMAGE), make_site(cpus=8))
     assert world.is_watched(made) is is_watched
     assert any(decision.subject == "world" for decision in made.decisions) is is_watched
+
+
+#: As users of NCCL 2.18 and later report it.
+SAYS = (
+    "node1:41:41 [0] NCCL INFO ncclCommInitRank comm 0x5581 rank 0 nranks {size} cudaDev 0 nvmlDev 0 "
+    "busId 7000 commId 0x9ea1 - Init COMPLETE\n"
+)
+ALONE = "NCCL says a world of 1 on each of 2 ranks: each trains a model of its own"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "files", "said"),
+    [
+        (2, [[1], [1]], ALONE),
+        # Groups of one are usual beside the whole.
+        (2, [[2, 1], [2, 1]], "seen"),
+        # Only all ranks together say it.
+        (2, [[1]], "seen"),
+        (2, [], "seen"),
+        (1, [[1]], ""),
+    ],
+)
+def test_nccl_says_that_each_rank_is_alone(
+    tmp_path: Path, ranks: int, files: list[list[int]], said: str
+) -> None:
+    (tmp_path / "control/world").mkdir(parents=True)
+    (tmp_path / "control/world/apart").write_text("seen\n")
+    (tmp_path / "ranks/nccl").mkdir(parents=True)
+    for number, sizes in enumerate(files):
+        text = "".join(SAYS.format(size=size) for size in sizes)
+        (tmp_path / f"ranks/nccl/node1.{number}").write_text(text)
+    assert transports.world_mark(tmp_path, ranks) == said

@@ -142,12 +142,13 @@ def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
 
 def _world(store: Store, status: Status) -> str:
     """In what groups the ranks may be that should be one world."""
-    from bareboat import run_folder
+    from bareboat import transports
 
-    if status.points or status.submission.world_size == 1 or not status.starts:
+    submission = status.submission
+    if status.points or submission.world_size == 1 or not status.starts:
         return ""
     with contextlib.suppress(StoreError):
-        return run_folder.world_mark(store.run(status.submission.run_id))
+        return transports.world_mark(store.run(submission.run_id), submission.world_size)
     return ""
 
 

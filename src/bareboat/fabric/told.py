@@ -68,6 +68,15 @@ _FAST_LANE = re.compile(r"(?:rc|dc|ud|srd|gga)(?:_[a-z0-9]+)?/")
 _MANY = 4
 
 
+#: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug
+_SIZE = re.compile(r"NCCL INFO .{0,500}? rank \d{1,9} nranks (?P<size>\d{1,9}) ")
+
+
+def nccl_size(text: str) -> int | None:
+    """The size of the largest communicator that a process said it is in; None when it said none."""
+    return max((int(found["size"]) for found in _SIZE.finditer(text)), default=None)
+
+
 def asked(family: MpiFamily) -> dict[str, str]:
     """The variables that make this MPI report its transport."""
     match family:
