@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from bareboat import deliveries
+from bareboat import deliveries, render
 from bareboat.images.deployment import flat_tar
 from bareboat.model import Delivery, Start
-from bareboat.render import delivery as pieces
+from bareboat.render.delivery import values
 
 NAME = "a" * 64
 PATIENCE_S = 30.0
@@ -61,10 +61,12 @@ class Node:
         (folder / "control").mkdir(parents=True, exist_ok=True)
         head = (
             f"set -u\nHERE=' on here' BAREBOAT_HOST={os.uname().nodename} "
-            f"BAREBOAT_CONTROL={shlex.quote(str(folder / 'control'))} part={part} tries=2\n"
+            f"BAREBOAT_CONTROL={shlex.quote(str(folder / 'control'))} part={part} what=2\n"
         )
         traps = "trap 'exit 143' TERM\n"
-        return head + traps + pieces.for_node(delivery, start, watches=False) + body
+        use = "image_by_rank" if start is Start.PROGRAM else "image_by_node"
+        pieces = map(render.piece, ("at_exit", "node", "image", use))
+        return head + traps + "\n".join([values(delivery), *pieces]) + body
 
     def start(self, script: str, *before: str) -> subprocess.Popen[str]:
         """In a process group of its own, as a job is."""

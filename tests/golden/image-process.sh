@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:df7242128e33.
+# Written by Bareboat 0.1.0, plan sha256:ec0cbbc409e4.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -8,10 +8,13 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=1 world_size=1
+run_apart=user
+
 BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
-run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -128,24 +131,17 @@ need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
-[ -e /dev/fd/0 ] || exec </dev/null
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It
-# keeps the standard input, and the signals that bash takes from what it puts there.
-exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
-(
-  trap - INT QUIT
-  unset BAREBOAT_SCRIPT
+rank_names() {
   [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
+}
+
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+job_command() {
+  rank_names
   passed=()
   for name in TERM COLORTERM; do
     [ -n "${!name+set}" ] || continue
@@ -179,8 +175,32 @@ printf '%s\0' \
   --die-with-parent \
   -- \
   /entry --say serve 'a b'
-) <&0 &
-child=$!
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+seal \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada
+start_command job
 exec {sealed}<&-
 wait "$child"
 code=$?

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:46c9846043aa.
+# Written by Bareboat 0.1.0, plan sha256:8f6959540edb.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -8,10 +8,14 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=2
+run_apart=''
+world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+
 BAREBOAT_RUN="${1:-digits--2-ranks-$$}"
 HERE=
 
-run_apart=
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -124,19 +128,27 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 
 # What must be there.
-need '/home/ada/my digits' 'the working folder' 'mkdir -p '"'"'/home/ada/my digits'"'"''
+need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
+
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
 
 # What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
-  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  remove_run_folder() { rm -rf "$BAREBOAT_CONTROL"; }
+  at_exit remove_run_folder
   BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
   mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
 export -n BAREBOAT_CONTROL
 
-mkdir "$BAREBOAT_RUN_DIR/logs" || exit 3
+rank_logs=$BAREBOAT_RUN_DIR/logs
+mkdir "$rank_logs" || exit 3
 
 exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
   local number file found=()
@@ -145,8 +157,13 @@ exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and 
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
-    awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 2'
+    awk -v n="$world_size" '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < n'
 }
+
+exits_of_run() { exits 0 "$world_size"; }
+exits_of_node() { exits "$BAREBOAT_NODE" 1; }
+
+BAREBOAT_NODE=0
 
 # Whether the ranks are one world: by the connections between their processes.
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
@@ -160,9 +177,9 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    :
+    ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
-  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
@@ -203,7 +220,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 }
 
 groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=2 '
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -253,9 +270,10 @@ groups() { # "one", or what to say of the groups that the ranks are in; nothing 
 watch_world() {
   local pause found
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
-  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+  for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(groups)
@@ -269,70 +287,19 @@ watch_world() {
 }
 
 start_watching_world() {
-  local before
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+  at_exit "kill $world_watch 2> /dev/null"
 }
 
 rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
 mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
-BAREBOAT_NODE=0
-
 unit=0
 start_watching_world
 
-[ -e /dev/fd/0 ] || exec </dev/null
-# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
-# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
-follow_output() {
-  trap '' TERM INT HUP
-  local k lines last over='' rests=()
-  while [ -z "$over" ]; do
-    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
-    for k in "${!logs[@]}"; do
-      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
-        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
-        # The last line may not be whole yet.
-        [[ ${lines[last]} == *$'\n' ]] || { rests[k]=${lines[last]}; unset "lines[last]"; }
-        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
-      done
-    done
-  done
-  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
-}
-
-tell() { # $1: of which file, $2…: lines
-  local rank=$((BAREBOAT_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
-  printf "[rank $rank] %s" "${@:2}" >&"$to"
-}
-
-logs=()
-set -C # a new file, and no link that a container on another node has put in its place
-for ((number = 0; number < 2; number++)); do
-  for log in "$BAREBOAT_RUN_DIR/logs/$((BAREBOAT_NODE * 2 + number))".{out,err}; do
-    : > "$log" || exit 3
-    exec {opened}< "$log"
-    [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
-    logs+=("$opened")
-  done
-done
-set +C
-# A pipe that nobody writes to: its end says that the ranks are over.
-exec 5< <(:)
-exec 6> /proc/self/fd/5
-follow_output 6>&- &
-follower=$!
-for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It
-# keeps the standard input, and the signals that bash takes from what it puts there.
-(
-  trap - INT QUIT
-  unset BAREBOAT_SCRIPT
+job_command() {
+  exec 6>&-
   export \
     BAREBOAT_ENV_0=lo \
     BAREBOAT_ENV_1=/home/ada \
@@ -362,12 +329,76 @@ for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
   -c \
   'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py \
   --note 'it'"'"'s $5' ''
-) <&0 6>&- &
-child=$!
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
+# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+follow_output() {
+  trap '' TERM INT HUP
+  local k lines last over='' rests=()
+  while [ -z "$over" ]; do
+    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
+    for k in "${!logs[@]}"; do
+      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
+        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
+        # The last line may not be whole yet.
+        if [[ ${lines[last]} != *$'\n' ]]; then
+          rests[k]=${lines[last]}
+          unset "lines[last]"
+        fi
+        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
+      done
+    done
+  done
+  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+}
+
+tell() { # $1: of which file, $2…: lines
+  local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
+  printf "[rank $rank] %s" "${@:2}" >&"$to"
+}
+
+logs=()
+set -C # a new file, and no link that a container on another node has put in its place
+for ((number = 0; number < ranks_per_node; number++)); do
+  for log in "$rank_logs/$((BAREBOAT_NODE * ranks_per_node + number))".{out,err}; do
+    : > "$log" || exit 3
+    exec {opened}< "$log"
+    [ ! -L "$log" ] || exit 3
+    [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
+    logs+=("$opened")
+  done
+done
+set +C
+# A pipe that nobody writes to: its end says that the ranks are over.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+follow_output 6>&- &
+follower=$!
+for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
+
+followed() { # what is left when the ranks are over
+  exec 6>&-
+  wait "$follower"
+}
+
+start_command job
 wait "$child"
 code=$?
-exec 6>&-
-wait "$follower"
+followed
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 
 if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
@@ -378,22 +409,25 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
     *)
       printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
       printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2 ;;
+      printf '  try: compare the world size that the program prints\n' >&2
+      ;;
   esac
 fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(exits 0 2 | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    for log in "$BAREBOAT_RUN_DIR/logs/$rank".{out,err}; do
-      [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
-    done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
-    code=$status
-  fi
+  code=${status:-$code}
+fi
+
+if [ -n "$status" ]; then
+  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+  for log in "$rank_logs/$rank".{out,err}; do
+    [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+  done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
 left=

@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:7b2211a2cc75.
+# Written by Bareboat 0.1.0, plan sha256:3bb6e764fd35.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -17,27 +17,40 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=4
+run_apart=user
+site_modules=(cuda/12.4)
+world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+
 BAREBOAT_NODES=2
 BAREBOAT_JOB="${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"
-# The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+
+# The scheduler starts this script on the first node, which starts it again on every node:
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
 # write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
     part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
-    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
-  --signal) part=$1 BAREBOAT_RUN=$3 ;;
-  *)
-    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
-    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6
+    ;;
+  --signal | --bring | --leave)
+    part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+    ;;
 esac
-[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $BAREBOAT_HOST"
 
-run_apart=user
+if [ "$part" = --first ]; then
+  BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+  BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control
+fi
+BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+rank_logs=$BAREBOAT_RUN_DIR/logs
+
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -141,8 +154,11 @@ exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and 
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
-    awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 4'
+    awk -v n="$world_size" '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < n'
 }
+
+exits_of_run() { exits 0 "$world_size"; }
+exits_of_node() { exits "$BAREBOAT_NODE" 1; }
 
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
@@ -157,6 +173,12 @@ deliver() { # $1: a signal for the run's processes on this node
   done
 }
 
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
+
 # Whether the ranks are one world: by the connections between their processes.
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
   local pids processes
@@ -169,9 +191,9 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    :
+    ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
-  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
@@ -212,7 +234,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 }
 
 groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=4 '
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -262,9 +284,10 @@ groups() { # "one", or what to say of the groups that the ranks are in; nothing 
 watch_world() {
   local pause found
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
-  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+  for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(groups)
@@ -278,17 +301,14 @@ watch_world() {
 }
 
 start_watching_world() {
-  local before
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+  at_exit "kill $world_watch 2> /dev/null"
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
+leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+at_exit leave_node
 
 ( # Signals from the first node, by a file: this look once a second ends with the node's part.
   told=0 signals=()
@@ -304,7 +324,7 @@ trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
   done
 ) < /dev/null > /dev/null 2>&1 &
 watch=$!
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"' EXIT
+at_exit "kill $watch"
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -322,20 +342,25 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 
 # The site's software.
-command -v module >/dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmod}.sh; do
-  # shellcheck disable=SC1090
-  [ -r "$file" ] && { set +u; . "$file"; set -u; break; }
+command -v module > /dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmod}.sh; do
+  if [ -r "$file" ]; then
+    set +u
+    # shellcheck disable=SC1090
+    . "$file"
+    set -u
+    break
+  fi
 done
-command -v module >/dev/null || {
+command -v module > /dev/null || {
   printf 'bareboat: there is no command "module"%s\n' "$HERE" >&2
   exit 3
 }
-module load cuda/12.4 || exit 3
+module load "${site_modules[@]}" || exit 3
 
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
@@ -374,69 +399,22 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
+rank_names() {
+  unset GLOO_SOCKET_IFNAME
+  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
+}
+
 unit=$BAREBOAT_NODE
 start_watching_world
 
-[ -e /dev/fd/0 ] || exec </dev/null
-# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
-# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
-follow_output() {
-  trap '' TERM INT HUP
-  local k lines last over='' rests=()
-  while [ -z "$over" ]; do
-    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
-    for k in "${!logs[@]}"; do
-      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
-        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
-        # The last line may not be whole yet.
-        [[ ${lines[last]} == *$'\n' ]] || { rests[k]=${lines[last]}; unset "lines[last]"; }
-        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
-      done
-    done
-  done
-  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
 
-tell() { # $1: of which file, $2…: lines
-  local rank=$((BAREBOAT_NODE * 2 + $1 / 2)) to=$(($1 % 2 + 1))
-  printf "[rank $rank] %s" "${@:2}" >&"$to"
-}
-
-logs=()
-set -C # a new file, and no link that a container on another node has put in its place
-for ((number = 0; number < 2; number++)); do
-  for log in "$BAREBOAT_RUN_DIR/logs/$((BAREBOAT_NODE * 2 + number))".{out,err}; do
-    : > "$log" || exit 3
-    exec {opened}< "$log"
-    [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
-    logs+=("$opened")
-  done
-done
-set +C
-# A pipe that nobody writes to: its end says that the ranks are over.
-exec 5< <(:)
-exec 6> /proc/self/fd/5
-follow_output 6>&- &
-follower=$!
-for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It
-# keeps the standard input, and the signals that bash takes from what it puts there.
-exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
-(
-  trap - INT QUIT
-  unset BAREBOAT_SCRIPT
-  unset GLOO_SOCKET_IFNAME
-  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
+job_command() {
+  exec 6>&-
+  rank_names
   passed=()
   for name in GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; do
     [ -n "${!name+set}" ] || continue
@@ -490,18 +468,91 @@ while node != "0" and time.monotonic() < deadline:
 sys.argv[:4] = ["torchrun"]
 main()
 ' "$BAREBOAT_NODE" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" --nnodes=2 --node-rank="$BAREBOAT_NODE" --master-addr="$BAREBOAT_MASTER" --master-port="$BAREBOAT_PORT" --nproc-per-node=2 --max-restarts=0 --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/"$BAREBOAT_NODE" --no-python /bin/sh -c 'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
-) <&0 6>&- &
-child=$!
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
+# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+follow_output() {
+  trap '' TERM INT HUP
+  local k lines last over='' rests=()
+  while [ -z "$over" ]; do
+    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
+    for k in "${!logs[@]}"; do
+      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
+        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
+        # The last line may not be whole yet.
+        if [[ ${lines[last]} != *$'\n' ]]; then
+          rests[k]=${lines[last]}
+          unset "lines[last]"
+        fi
+        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
+      done
+    done
+  done
+  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+}
+
+tell() { # $1: of which file, $2…: lines
+  local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
+  printf "[rank $rank] %s" "${@:2}" >&"$to"
+}
+
+logs=()
+set -C # a new file, and no link that a container on another node has put in its place
+for ((number = 0; number < ranks_per_node; number++)); do
+  for log in "$rank_logs/$((BAREBOAT_NODE * ranks_per_node + number))".{out,err}; do
+    : > "$log" || exit 3
+    exec {opened}< "$log"
+    [ ! -L "$log" ] || exit 3
+    [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
+    logs+=("$opened")
+  done
+done
+set +C
+# A pipe that nobody writes to: its end says that the ranks are over.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+follow_output 6>&- &
+follower=$!
+for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
+
+followed() { # what is left when the ranks are over
+  exec 6>&-
+  wait "$follower"
+}
+
+seal \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada
+start_command job
 exec {sealed}<&-
 wait "$child"
 code=$?
-exec 6>&-
-wait "$follower"
+followed
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 
 echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
-[ "$code" -eq 0 ] || ! exits "$BAREBOAT_NODE" 1 | grep -q ' 75$' ||
-  let_save over "$BAREBOAT_NODES"
+[ "$code" -eq 0 ] || ! exits_of_node | grep -q ' 75$' || let_save over "$BAREBOAT_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -541,7 +592,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
 stop() { # $1: exit code
@@ -565,7 +616,7 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-mkdir "$BAREBOAT_RUN_DIR/logs" || exit 3
+mkdir "$rank_logs" || exit 3
 
 hosts() {
   if [ -r "${PBS_NODEFILE:-}" ]; then
@@ -644,13 +695,14 @@ fi
 rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
 mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
+warning_after_s=5100
 (
   trap 'kill "$!"; exit' TERM
-  sleep 5100 > /dev/null 2>&1 &
+  sleep "$warning_after_s" > /dev/null 2>&1 &
   wait "$!" && kill -s USR1 "$$"
 ) &
 warning=$!
-trap 'kill "$warning" 2>/dev/null' EXIT
+at_exit "kill $warning 2> /dev/null"
 
 mapfile -t hosts < <(hosts)
 if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
@@ -675,7 +727,7 @@ while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT
   BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
-run() { # $1: job or proof
+run() { # $1: job
   everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
@@ -691,22 +743,25 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
     *)
       printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
       printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2 ;;
+      printf '  try: compare the world size that the program prints\n' >&2
+      ;;
   esac
 fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(exits 0 4 | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    for log in "$BAREBOAT_RUN_DIR/logs/$rank".{out,err}; do
-      [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
-    done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
-    code=$status
-  fi
+  code=${status:-$code}
+fi
+
+if [ -n "$status" ]; then
+  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+  for log in "$rank_logs/$rank".{out,err}; do
+    [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+  done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.

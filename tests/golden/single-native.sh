@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:15a1eac1bf2e.
+# Written by Bareboat 0.1.0, plan sha256:66b8691707be.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -8,10 +8,13 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=1 world_size=1
+run_apart=''
+
 BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
-run_apart=
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -124,15 +127,14 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 
 # What must be there.
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 
-[ -e /dev/fd/0 ] || exec </dev/null
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It
-# keeps the standard input, and the signals that bash takes from what it puts there.
-(
-  trap - INT QUIT
-  unset BAREBOAT_SCRIPT
+rank_names() {
   [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
+}
+
+job_command() {
+  rank_names
   passed=()
   for name in TERM COLORTERM; do
     [ -n "${!name+set}" ] || continue
@@ -159,8 +161,22 @@ need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
   ${BAREBOAT_RUN_DIR:+BAREBOAT_RUN_DIR="$BAREBOAT_RUN_DIR"} \
   ${passed[@]+"${passed[@]}"} python digits.py \
   --epochs 40
-) <&0 &
-child=$!
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+start_command job
 wait "$child"
 code=$?
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:10b78fd70925.
+# Written by Bareboat 0.1.0, plan sha256:1feb35fefecf.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -15,27 +15,38 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=4
+run_apart=user
+
 BAREBOAT_NODES=2
 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
-# The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+
+# The scheduler starts this script on the first node, which starts it again on every node:
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
 # write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
     part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
-    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
-  --signal) part=$1 BAREBOAT_RUN=$3 ;;
-  *)
-    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
-    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6
+    ;;
+  --signal | --bring | --leave)
+    part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+    ;;
 esac
-[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $BAREBOAT_HOST"
 
-run_apart=user
+if [ "$part" = --first ]; then
+  BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+  BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control
+fi
+BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+rank_logs=
+
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -139,8 +150,11 @@ exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and 
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
-    awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 4'
+    awk -v n="$world_size" '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < n'
 }
+
+exits_of_run() { exits 0 "$world_size"; }
+exits_of_node() { exits "$BAREBOAT_NODE" 1; }
 
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
@@ -156,12 +170,19 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 if [ "$part" = --signal ]; then # from the first node
-  deliver "$4"
+  deliver "$what"
   exit
 fi
 
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
+
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
+leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+at_exit leave_node
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -181,32 +202,19 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # Not exported: only what the launcher starts is given it.
 unset BAREBOAT_SECRET
 read -r BAREBOAT_SECRET < "$BAREBOAT_CONTROL/secret" || [ -n "${BAREBOAT_SECRET:-}" ] || exit 3
 
-[ -e /dev/fd/0 ] || exec </dev/null
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It
-# keeps the standard input, and the signals that bash takes from what it puts there.
-exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOCAL_WORLD_SIZE 2 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada \
-  --setenv WORLD_SIZE 4 >> "/proc/self/fd/$sealed"
-(
-  trap - INT QUIT
-  unset BAREBOAT_SCRIPT
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+job_command() {
   passed=()
   for name in BAREBOAT_SECRET; do
     [ -n "${!name+set}" ] || continue
@@ -1126,8 +1134,34 @@ code=$?
 [ -z "${BAREBOAT_RUN_DIR:-}" ] || echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$RANK"
 exit "$code"
 ' rank python digits.py --epochs 40
-) <&0 &
-child=$!
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+seal \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOCAL_WORLD_SIZE 2 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada \
+  --setenv WORLD_SIZE 4
+start_command job
 exec {sealed}<&-
 wait "$child"
 code=$?
@@ -1170,7 +1204,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
 stop() { # $1: exit code
@@ -1261,7 +1295,7 @@ while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT
   BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
-run() { # $1: job or proof
+run() { # $1: job
   everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
@@ -1270,13 +1304,12 @@ run job
 code=$?
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(exits 0 4 | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    code=$status
-  fi
+  code=${status:-$code}
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:3cd9f6d5485a.
+# Written by Bareboat 0.1.0, plan sha256:0756f155e362.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -15,27 +15,40 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=4
+run_apart=user
+rung=1 launch='mpirun (PRRTE) 5.0.3' rank_says=bareboat-rank
+world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+
 BAREBOAT_NODES=2
 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
-# The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
-# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+
+# The scheduler starts this script on the first node, which starts it again on every node:
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
 # write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
     part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
-    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
-  --signal) part=$1 BAREBOAT_RUN=$3 ;;
-  *)
-    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
-    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6
+    ;;
+  --signal | --bring | --leave)
+    part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+    ;;
 esac
-[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $BAREBOAT_HOST"
 
-run_apart=user
+if [ "$part" = --first ]; then
+  BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+  BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control
+fi
+BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+rank_logs=
+
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -132,6 +145,9 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
+exits_of_run() { cat "$BAREBOAT_CONTROL"/exits.* 2> /dev/null; }
+exits_of_node() { cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2> /dev/null; }
+
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
@@ -146,9 +162,15 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 if [ "$part" = --signal ]; then # from the first node
-  deliver "$4"
+  deliver "$what"
   exit
 fi
+
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
 
 # Whether the ranks are one world: by the connections between their processes.
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
@@ -162,9 +184,9 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    grep -lsE '/libmpi[^/]*[.]so' "${processes[@]/%//maps}" | sed 's/$/ shared mpi/'
+    ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
-  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
@@ -205,7 +227,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 }
 
 groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=4 '
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -255,9 +277,10 @@ groups() { # "one", or what to say of the groups that the ranks are in; nothing 
 watch_world() {
   local pause found
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
-  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+  for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(groups)
@@ -271,17 +294,18 @@ watch_world() {
 }
 
 start_watching_world() {
-  local before
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+  at_exit "kill $world_watch 2> /dev/null"
+}
+
+shared_places() {
+  grep -lsE '/libmpi[^/]*[.]so' "${processes[@]/%//maps}" | sed 's/$/ shared mpi/'
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
+leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+at_exit leave_node
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -301,27 +325,65 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
-read -r unit local_rank < <(
+rank_names() {
   RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
   LOCAL_WORLD_SIZE=2
   unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OMPI_MCA_schizo OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
-  echo "${RANK:-0} ${LOCAL_RANK:-0}"
-)
+}
+
+read -r unit local_rank < <(rank_names; echo "${RANK:-0} ${LOCAL_RANK:-0}")
 [ "$what" = proof ] || [ "$local_rank" -ne 0 ] || start_watching_world
 
-# One rank. What it ended with is kept: launchers tell one code for all.
-WORLD_SIZE=4
-MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
-rank_command() {
-  RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
-  LOCAL_WORLD_SIZE=2
-  unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OMPI_MCA_schizo OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
-  if [ "$what" = proof ]; then
-    echo bareboat-rank
-    passed=()
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+job_command() {
+  rank_names
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --args "$sealed" \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+
+proof_command() {
+  rank_names
+  echo "$rank_says"
+  passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
@@ -530,45 +592,23 @@ def _shortened(library: str) -> str:
 if __name__ == "__main__":
     sys.exit(main())
 ' --size 4 --timeout 120 --tell OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 --tell UCX_LOG_LEVEL=info
-  fi
-  passed=()
-  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
-    [ -n "${!name+set}" ] || continue
-    value=${!name}
-    passed+=(--setenv "$name" "$value")
-  done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
-  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
-  --dev-bind /dev /dev \
-  --bind /proc /proc \
-  --ro-bind /sys /sys \
-  --tmpfs /tmp \
-  --tmpfs /var/tmp \
-  --tmpfs /run \
-  --tmpfs /home/ada \
-  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
-  --ro-bind-try /etc/hosts /etc/hosts \
-  --dir /home/ada \
-  --bind /home/ada/digits /home/ada/digits \
-  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
-  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
-  --remount-ro / \
-  --clearenv \
-  --args "$sealed" \
-  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
-  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
-  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
-  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-  ${passed[@]+"${passed[@]}"} \
-  --chdir /home/ada/digits \
-  --die-with-parent \
-  -- \
-  python digits.py --epochs 40
 }
-[ -e /dev/fd/0 ] || exec </dev/null
-exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+WORLD_SIZE=$world_size MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
+seal \
   --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -581,15 +621,14 @@ printf '%s\0' \
   --setenv PMIX_MCA_psec native \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
-(trap - INT QUIT; unset BAREBOAT_SCRIPT; rank_command) <&0 &
-child=$!
+  --setenv USER ada
+start_command "$what"
 exec {sealed}<&-
 wait "$child"
 code=$?
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 [ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
-exit "$code" # the others are ended by the program that started them
+exit "$code"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -629,7 +668,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
 stop() { # $1: exit code
@@ -715,20 +754,28 @@ while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT
   BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
+program() { # starts the ranks
+  exec /opt/sw/bin/mpirun --prtemca prte_tmpdir_base /dev/shm -n 4 --map-by ppr:2:node --bind-to none --oversubscribe "$@"
+}
+
 run() { # $1: job or proof
-  /opt/sw/bin/mpirun --prtemca prte_tmpdir_base /dev/shm -n 4 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank 0 "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
+  set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1"
+  program bash "$script" --rank 0 "$@" &
   await "$!"
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
 # next way to start them is tried, in this allocation, where there is a script for it.
-failed=$BAREBOAT_CONTROL/proof.1.log next=$BAREBOAT_CONTROL/rung.2.sh
-if [ -e "$failed" ] || ! run proof </dev/null >"$BAREBOAT_CONTROL/proof.log" 2>&1; then
+failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
+if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
     tail -n 20 "$BAREBOAT_CONTROL/proof.log" >&2
     why='the ranks did not find each other'
-    grep -q bareboat-rank "$BAREBOAT_CONTROL/proof.log" || why='mpirun (PRRTE) 5.0.3'' started no rank'
-    [ -e "$next" ] || { printf 'bareboat: %s; the job is not started\n' "$why" >&2; finish 3; }
+    grep -q "$rank_says" "$BAREBOAT_CONTROL/proof.log" || why="$launch"' started no rank'
+    [ -e "$next" ] || {
+      printf 'bareboat: %s; the job is not started\n' "$why" >&2
+      finish 3
+    }
     printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
     mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
@@ -747,18 +794,18 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
     *)
       printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
       printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2 ;;
+      printf '  try: compare the world size that the program prints\n' >&2
+      ;;
   esac
 fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    code=$status
-  fi
+  code=${status:-$code}
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.

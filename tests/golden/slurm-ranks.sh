@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:1c1038bc8c71.
+# Written by Bareboat 0.1.0, plan sha256:8ad7d73f2610.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -22,27 +22,40 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=4
+run_apart=user
+site_modules=(cuda/12.4)
+world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+
 BAREBOAT_NODES=2
 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
-# The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+
+# The scheduler starts this script on the first node, which starts it again on every node:
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
 # write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
     part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
-    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
-  --signal) part=$1 BAREBOAT_RUN=$3 ;;
-  *)
-    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
-    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6
+    ;;
+  --signal | --bring | --leave)
+    part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+    ;;
 esac
-[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $BAREBOAT_HOST"
 
-run_apart=user
+if [ "$part" = --first ]; then
+  BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+  BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control
+fi
+BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+rank_logs=$BAREBOAT_CONTROL/logs
+
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -139,6 +152,9 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
+exits_of_run() { cat "$BAREBOAT_CONTROL"/exits.* 2> /dev/null; }
+exits_of_node() { cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2> /dev/null; }
+
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
@@ -153,9 +169,15 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 if [ "$part" = --signal ]; then # from the first node
-  deliver "$4"
+  deliver "$what"
   exit
 fi
+
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
 
 # Whether the ranks are one world: by the connections between their processes.
 connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
@@ -169,9 +191,9 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    :
+    ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
-  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
@@ -212,7 +234,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 }
 
 groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=4 '
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -262,9 +284,10 @@ groups() { # "one", or what to say of the groups that the ranks are in; nothing 
 watch_world() {
   local pause found
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
-  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+  for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(groups)
@@ -278,17 +301,14 @@ watch_world() {
 }
 
 start_watching_world() {
-  local before
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+  at_exit "kill $world_watch 2> /dev/null"
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
+leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+at_exit leave_node
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -306,20 +326,25 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 
 # The site's software.
-command -v module >/dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmod}.sh; do
-  # shellcheck disable=SC1090
-  [ -r "$file" ] && { set +u; . "$file"; set -u; break; }
+command -v module > /dev/null || for file in /etc/profile.d/{modules,lmod,z00_lmod}.sh; do
+  if [ -r "$file" ]; then
+    set +u
+    # shellcheck disable=SC1090
+    . "$file"
+    set -u
+    break
+  fi
 done
-command -v module >/dev/null || {
+command -v module > /dev/null || {
   printf 'bareboat: there is no command "module"%s\n' "$HERE" >&2
   exit 3
 }
-module load cuda/12.4 || exit 3
+module load "${site_modules[@]}" || exit 3
 
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
@@ -358,55 +383,31 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
+rank_names() {
+  unset GLOO_SOCKET_IFNAME
+  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
+}
+
 unit=$BAREBOAT_NODE
 start_watching_world
 
-# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
-# those that say nothing. (Of its first line bash does not keep zero bytes.)
-read_output() { # $1: in this file
-  trap '' TERM INT HUP
-  : > "$1"
-  if IFS= read -r line; then
-    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
-  elif [ -n "$line" ]; then # no end of a line
-    printf '%s' "$line" > "$1"
-    printf '[rank %s] %s' "$RANK" "$line"
-  fi
-}
-
-# One rank: it is told its names.
-start_rank() { # $1: its number on this node
-  trap - INT QUIT
-  LOCAL_RANK=$1
-  RANK=$((BAREBOAT_NODE * 2 + LOCAL_RANK))
-  WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
-  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
-  unset GLOO_SOCKET_IFNAME
-  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
-  local log=$BAREBOAT_CONTROL/logs/$RANK code
-  exec 3> >(read_output "$log.out")
-  exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  BAREBOAT_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
-  code=$?
-  exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
-  [ "$code" -ne 75 ] || let_save exits 4
-  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
-  exit "$code"
-}
-
-rank_command() {
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+job_command() {
+  rank_names
+  seal \
+    --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+    --setenv HOME /home/ada \
+    --setenv LANG C.UTF-8 \
+    --setenv LOGNAME ada \
+    --setenv OMP_NUM_THREADS 1 \
+    --setenv PATH /env/bin:/usr/bin \
+    --setenv PYTHONNOUSERSITE 1 \
+    --setenv TZ Europe/Rome \
+    --setenv USER ada
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL SLURM_JOB_GPUS SLURM_STEP_GPUS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; do
     [ -n "${!name+set}" ] || continue
@@ -444,23 +445,58 @@ printf '%s\0' \
   python digits.py --epochs 40
 }
 
-[ -e /dev/fd/0 ] || exec </dev/null
+# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
+# those that say nothing. (Of its first line bash does not keep zero bytes.)
+read_output() { # $1: in this file
+  trap '' TERM INT HUP
+  : > "$1"
+  if IFS= read -r line; then
+    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
+  elif [ -n "$line" ]; then # no end of a line
+    printf '%s' "$line" > "$1"
+    printf '[rank %s] %s' "$RANK" "$line"
+  fi
+}
+
+# One rank: it is told its names.
+start_rank() { # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((BAREBOAT_NODE * ranks_per_node + LOCAL_RANK))
+  WORLD_SIZE=$world_size LOCAL_WORLD_SIZE=$ranks_per_node
+  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
+  local log=$rank_logs/$RANK code
+  exec 3> >(read_output "$log.out")
+  exec 4> >(exec >&2 3>&- && read_output "$log.err")
+  BAREBOAT_SCRIPT='' job_command >&3 2>&4 3>&- 4>&- 6>&-
+  code=$?
+  exec 3>&- 4>&- 6>&-
+  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
+  [ "$code" -ne 75 ] || let_save exits "$world_size"
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
 children=()
 # A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
-for ((number = 0; number < 2; number++)); do
+for ((number = 0; number < ranks_per_node; number++)); do
   if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
     start_rank 0 <&0 5<&- &
   else
-    start_rank "$number" </dev/null 5<&- &
+    start_rank "$number" < /dev/null 5<&- &
   fi
   children+=("$!")
 done
 exec 6>&-
 code=0
 for child in "${children[@]}"; do
-  wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+  wait "$child" || {
+    status=$?
+    [ "$code" -ne 0 ] || code=$status
+  }
 done
 # The last lines; whoever holds a rank's output after its end is not waited for.
 read -r -t 1 -u 5
@@ -468,8 +504,7 @@ exec 5<&-
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 
 echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
-[ "$code" -eq 0 ] || ! cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2>/dev/null | grep -q ' 75$' ||
-  let_save over "$BAREBOAT_NODES"
+[ "$code" -eq 0 ] || ! exits_of_node | grep -q ' 75$' || let_save over "$BAREBOAT_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -509,7 +544,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
 stop() { # $1: exit code
@@ -533,7 +568,7 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-[ -d "$BAREBOAT_CONTROL/logs" ] || mkdir "$BAREBOAT_CONTROL/logs" || exit 3
+[ -d "$rank_logs" ] || mkdir "$rank_logs" || exit 3
 
 # Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
 # nodes, and for names of another form.
@@ -597,7 +632,7 @@ while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT
   BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
-run() { # $1: job or proof
+run() { # $1: job
   everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
@@ -613,20 +648,25 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
     *)
       printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
       printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2 ;;
+      printf '  try: compare the world size that the program prints\n' >&2
+      ;;
   esac
 fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$BAREBOAT_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
-    code=$status
-  fi
+  code=${status:-$code}
+fi
+
+if [ -n "$status" ]; then
+  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+  for log in "$rank_logs/$rank".{out,err}; do
+    [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+  done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.

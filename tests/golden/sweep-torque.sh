@@ -6,7 +6,7 @@
 #PBS -t 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:c1e6cff38f6e.
+# Written by Bareboat 0.1.0, plan sha256:8181f1fe6775.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -14,32 +14,47 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=4
+run_apart=user
+sweep_names=(BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED)
+world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+
 BAREBOAT_NODES=2
 BAREBOAT_JOB="${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"
-# The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+
+# The scheduler starts this script on the first node, which starts it again on every node:
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
 # write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
     part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
-    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
-  --signal) part=$1 BAREBOAT_RUN=$3 ;;
-  *)
-    BAREBOAT_RUN="${1:-digits.${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}}"
-    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits/points/${BAREBOAT_RUN##*.}/control ;;
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6
+    ;;
+  --signal | --bring | --leave)
+    part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+    ;;
 esac
-[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $BAREBOAT_HOST"
 
+if [ "$part" = --first ]; then
+  BAREBOAT_RUN="${1:-digits.${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}}"
+  BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits/points/${BAREBOAT_RUN##*.}/control
+fi
+BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+rank_logs=$BAREBOAT_CONTROL/logs
+
+sweep_name=digits
 [[ $BAREBOAT_RUN =~ \.[0-9]+$ ]] || {
-  printf 'bareboat: the script of a sweep runs one of its points\n  try: bash %s %s\n' "$0" digits.0 >&2
+  printf 'bareboat: the script of a sweep runs one of its points\n' >&2
+  printf '  try: bash %s %s\n' "$0" "$sweep_name.0" >&2
   exit 3
 }
 
-run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -136,6 +151,9 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
+exits_of_run() { cat "$BAREBOAT_CONTROL"/exits.* 2> /dev/null; }
+exits_of_node() { cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2> /dev/null; }
+
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
@@ -147,6 +165,12 @@ deliver() { # $1: a signal for the run's processes on this node
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
     (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
   done
+}
+
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
 }
 
 # Whether the ranks are one world: by the connections between their processes.
@@ -161,9 +185,9 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    :
+    ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
-  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
@@ -204,7 +228,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 }
 
 groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=4 '
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -254,9 +278,10 @@ groups() { # "one", or what to say of the groups that the ranks are in; nothing 
 watch_world() {
   local pause found
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
-  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+  for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(groups)
@@ -270,17 +295,14 @@ watch_world() {
 }
 
 start_watching_world() {
-  local before
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+  at_exit "kill $world_watch 2> /dev/null"
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
+leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+at_exit leave_node
 
 ( # Signals from the first node, by a file: this look once a second ends with the node's part.
   told=0 signals=()
@@ -296,7 +318,7 @@ trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
   done
 ) < /dev/null > /dev/null 2>&1 &
 watch=$!
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"' EXIT
+at_exit "kill $watch"
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -316,7 +338,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
@@ -360,66 +382,42 @@ BAREBOAT_SWEEP_INDEX=${BAREBOAT_RUN##*.}
 table=${BAREBOAT_CONTROL-}
 table=${table%/points/*}/table
 need "$table" 'the table of the sweep' 'bareboat submit, or bareboat run'
-IFS='|' read -r BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED < <(sed -n "$((BAREBOAT_SWEEP_INDEX + 2))p" "$table") || {
+IFS='|' read -r "${sweep_names[@]}" < <(sed -n "$((BAREBOAT_SWEEP_INDEX + 2))p" "$table") || {
   printf 'bareboat: there is no point %s in %s\n' "$BAREBOAT_SWEEP_INDEX" "$table" >&2
   exit 3
 }
-for name in BAREBOAT_SWEEP_LR BAREBOAT_SWEEP_SEED; do
+for name in "${sweep_names[@]}"; do
   printf -v "$name" %b "${!name}"
 done
+
+rank_names() {
+  unset GLOO_SOCKET_IFNAME
+  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
+}
 
 unit=$BAREBOAT_NODE
 start_watching_world
 
-# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
-# those that say nothing. (Of its first line bash does not keep zero bytes.)
-read_output() { # $1: in this file
-  trap '' TERM INT HUP
-  : > "$1"
-  if IFS= read -r line; then
-    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
-  elif [ -n "$line" ]; then # no end of a line
-    printf '%s' "$line" > "$1"
-    printf '[rank %s] %s' "$RANK" "$line"
-  fi
+seal() { # $@: words
+  exec {sealed}< <(printf '%s\0' "$@" 2> /dev/null)
 }
 
-# One rank: it is told its names.
-start_rank() { # $1: its number on this node
-  trap - INT QUIT
-  LOCAL_RANK=$1
-  RANK=$((BAREBOAT_NODE * 2 + LOCAL_RANK))
-  WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
-  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
-  unset GLOO_SOCKET_IFNAME
-  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
-  local log=$BAREBOAT_CONTROL/logs/$RANK code
-  exec 3> >(read_output "$log.out")
-  exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  BAREBOAT_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
-  code=$?
-  exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
-  [ "$code" -ne 75 ] || let_save exits 4
-  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
-  exit "$code"
-}
-
-rank_command() {
-  exec {sealed}< <(printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv BAREBOAT_SWEEP_INDEX "$BAREBOAT_SWEEP_INDEX" \
-  --setenv BAREBOAT_SWEEP_LR "$BAREBOAT_SWEEP_LR" \
-  --setenv BAREBOAT_SWEEP_SEED "$BAREBOAT_SWEEP_SEED" \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TAG 'lr '"$BAREBOAT_SWEEP_LR" \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada 2>/dev/null)
+job_command() {
+  rank_names
+  seal \
+    --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+    --setenv BAREBOAT_SWEEP_INDEX "$BAREBOAT_SWEEP_INDEX" \
+    --setenv BAREBOAT_SWEEP_LR "$BAREBOAT_SWEEP_LR" \
+    --setenv BAREBOAT_SWEEP_SEED "$BAREBOAT_SWEEP_SEED" \
+    --setenv HOME /home/ada \
+    --setenv LANG C.UTF-8 \
+    --setenv LOGNAME ada \
+    --setenv OMP_NUM_THREADS 1 \
+    --setenv PATH /env/bin:/usr/bin \
+    --setenv PYTHONNOUSERSITE 1 \
+    --setenv TAG 'lr '"$BAREBOAT_SWEEP_LR" \
+    --setenv TZ Europe/Rome \
+    --setenv USER ada
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME; do
     [ -n "${!name+set}" ] || continue
@@ -457,23 +455,58 @@ rank_command() {
   python train.py --lr="$BAREBOAT_SWEEP_LR" --seed "$BAREBOAT_SWEEP_SEED"
 }
 
-[ -e /dev/fd/0 ] || exec </dev/null
+# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
+# those that say nothing. (Of its first line bash does not keep zero bytes.)
+read_output() { # $1: in this file
+  trap '' TERM INT HUP
+  : > "$1"
+  if IFS= read -r line; then
+    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
+  elif [ -n "$line" ]; then # no end of a line
+    printf '%s' "$line" > "$1"
+    printf '[rank %s] %s' "$RANK" "$line"
+  fi
+}
+
+# One rank: it is told its names.
+start_rank() { # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((BAREBOAT_NODE * ranks_per_node + LOCAL_RANK))
+  WORLD_SIZE=$world_size LOCAL_WORLD_SIZE=$ranks_per_node
+  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
+  local log=$rank_logs/$RANK code
+  exec 3> >(read_output "$log.out")
+  exec 4> >(exec >&2 3>&- && read_output "$log.err")
+  BAREBOAT_SCRIPT='' job_command >&3 2>&4 3>&- 4>&- 6>&-
+  code=$?
+  exec 3>&- 4>&- 6>&-
+  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
+  [ "$code" -ne 75 ] || let_save exits "$world_size"
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
 children=()
 # A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
-for ((number = 0; number < 2; number++)); do
+for ((number = 0; number < ranks_per_node; number++)); do
   if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
     start_rank 0 <&0 5<&- &
   else
-    start_rank "$number" </dev/null 5<&- &
+    start_rank "$number" < /dev/null 5<&- &
   fi
   children+=("$!")
 done
 exec 6>&-
 code=0
 for child in "${children[@]}"; do
-  wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+  wait "$child" || {
+    status=$?
+    [ "$code" -ne 0 ] || code=$status
+  }
 done
 # The last lines; whoever holds a rank's output after its end is not waited for.
 read -r -t 1 -u 5
@@ -481,8 +514,7 @@ exec 5<&-
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 
 echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
-[ "$code" -eq 0 ] || ! cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2>/dev/null | grep -q ' 75$' ||
-  let_save over "$BAREBOAT_NODES"
+[ "$code" -eq 0 ] || ! exits_of_node | grep -q ' 75$' || let_save over "$BAREBOAT_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -528,7 +560,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
 stop() { # $1: exit code
@@ -552,7 +584,7 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-[ -d "$BAREBOAT_CONTROL/logs" ] || mkdir "$BAREBOAT_CONTROL/logs" || exit 3
+[ -d "$rank_logs" ] || mkdir "$rank_logs" || exit 3
 
 hosts() {
   if [ -r "${PBS_NODEFILE:-}" ]; then
@@ -654,7 +686,7 @@ while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT
   BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
-run() { # $1: job or proof
+run() { # $1: job
   everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
@@ -670,20 +702,25 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
     *)
       printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
       printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2 ;;
+      printf '  try: compare the world size that the program prints\n' >&2
+      ;;
   esac
 fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$BAREBOAT_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
-    code=$status
-  fi
+  code=${status:-$code}
+fi
+
+if [ -n "$status" ]; then
+  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+  for log in "$rank_logs/$rank".{out,err}; do
+    [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+  done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:82dbf1ae5b5c.
+# Written by Bareboat 0.1.0, plan sha256:9a5549853229.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -8,10 +8,13 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=1 world_size=1
+run_apart=user
+
 BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
-run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -126,20 +129,28 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
 
 # What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
-  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  remove_run_folder() { rm -rf "$BAREBOAT_CONTROL"; }
+  at_exit remove_run_folder
   BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
   mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
 export -n BAREBOAT_CONTROL
 
-mkdir "$BAREBOAT_RUN_DIR/logs" || exit 3
+rank_logs=$BAREBOAT_RUN_DIR/logs
+mkdir "$rank_logs" || exit 3
 
 exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and nothing else
   local number file found=()
@@ -148,70 +159,21 @@ exits() { # $1: of the first of these files, $2: how many; lines RANK CODE, and 
     [ ! -f "$file" ] || [ -L "$file" ] || found+=("$file")
   done
   [ "${#found[@]}" -eq 0 ] || head -qc 65536 "${found[@]}" |
-    awk '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < 1'
+    awk -v n="$world_size" '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < n'
 }
+
+exits_of_run() { exits 0 "$world_size"; }
+exits_of_node() { exits "$BAREBOAT_NODE" 1; }
 
 BAREBOAT_NODE=0
 
-[ -e /dev/fd/0 ] || exec </dev/null
-# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
-# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
-follow_output() {
-  trap '' TERM INT HUP
-  local k lines last over='' rests=()
-  while [ -z "$over" ]; do
-    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
-    for k in "${!logs[@]}"; do
-      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
-        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
-        # The last line may not be whole yet.
-        [[ ${lines[last]} == *$'\n' ]] || { rests[k]=${lines[last]}; unset "lines[last]"; }
-        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
-      done
-    done
-  done
-  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
 }
 
-tell() { # $1: of which file, $2…: lines
-  local rank=$((BAREBOAT_NODE * 1 + $1 / 2)) to=$(($1 % 2 + 1))
-  printf "[rank $rank] %s" "${@:2}" >&"$to"
-}
-
-logs=()
-set -C # a new file, and no link that a container on another node has put in its place
-for ((number = 0; number < 1; number++)); do
-  for log in "$BAREBOAT_RUN_DIR/logs/$((BAREBOAT_NODE * 1 + number))".{out,err}; do
-    : > "$log" || exit 3
-    exec {opened}< "$log"
-    [ ! -L "$log" ] && [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
-    logs+=("$opened")
-  done
-done
-set +C
-# A pipe that nobody writes to: its end says that the ranks are over.
-exec 5< <(:)
-exec 6> /proc/self/fd/5
-follow_output 6>&- &
-follower=$!
-for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It
-# keeps the standard input, and the signals that bash takes from what it puts there.
-exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv GLOO_SOCKET_IFNAME lo \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
-(
-  trap - INT QUIT
-  unset BAREBOAT_SCRIPT
+job_command() {
+  exec 6>&-
   BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
   --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
@@ -240,26 +202,103 @@ printf '%s\0' \
   --die-with-parent \
   -- \
   /env/bin/python -m torch.distributed.run --standalone --local-addr=127.0.0.1 --nproc-per-node=1 --max-restarts=0 --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c 'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --epochs 40
-) <&0 6>&- &
-child=$!
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
+# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+follow_output() {
+  trap '' TERM INT HUP
+  local k lines last over='' rests=()
+  while [ -z "$over" ]; do
+    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
+    for k in "${!logs[@]}"; do
+      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
+        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
+        # The last line may not be whole yet.
+        if [[ ${lines[last]} != *$'\n' ]]; then
+          rests[k]=${lines[last]}
+          unset "lines[last]"
+        fi
+        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
+      done
+    done
+  done
+  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+}
+
+tell() { # $1: of which file, $2…: lines
+  local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
+  printf "[rank $rank] %s" "${@:2}" >&"$to"
+}
+
+logs=()
+set -C # a new file, and no link that a container on another node has put in its place
+for ((number = 0; number < ranks_per_node; number++)); do
+  for log in "$rank_logs/$((BAREBOAT_NODE * ranks_per_node + number))".{out,err}; do
+    : > "$log" || exit 3
+    exec {opened}< "$log"
+    [ ! -L "$log" ] || exit 3
+    [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
+    logs+=("$opened")
+  done
+done
+set +C
+# A pipe that nobody writes to: its end says that the ranks are over.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+follow_output 6>&- &
+follower=$!
+for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
+
+followed() { # what is left when the ranks are over
+  exec 6>&-
+  wait "$follower"
+}
+
+seal \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv GLOO_SOCKET_IFNAME lo \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada
+start_command job
 exec {sealed}<&-
 wait "$child"
 code=$?
-exec 6>&-
-wait "$follower"
+followed
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(exits 0 1 | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    for log in "$BAREBOAT_RUN_DIR/logs/$rank".{out,err}; do
-      [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
-    done 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
-    code=$status
-  fi
+  code=${status:-$code}
+fi
+
+if [ -n "$status" ]; then
+  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+  for log in "$rank_logs/$rank".{out,err}; do
+    [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+  done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
 left=

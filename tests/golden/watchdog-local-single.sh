@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:526764f8bd53.
+# Written by Bareboat 0.1.0, plan sha256:efc78a388954.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -8,10 +8,14 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=1 world_size=1
+run_apart=user
+quiet_limit_s=600 look_s=10 units=1 unit_ranks=1 mixed_output='' by_lines='' py_spy=/opt/tools/py-spy
+
 BAREBOAT_RUN="${1:-digits-$$}"
 HERE=
 
-run_apart=user
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -126,29 +130,36 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
 
 # What is kept of the run: by this script in BAREBOAT_CONTROL, which no container sees; by the ranks in
 # BAREBOAT_RUN_DIR.
 if [ -z "${BAREBOAT_CONTROL:-}" ]; then
   BAREBOAT_CONTROL=$(mktemp -d "${TMPDIR:-/tmp}/bareboat-run.XXXXXX") || exit 3
-  trap 'rm -rf "$BAREBOAT_CONTROL"' EXIT
+  remove_run_folder() { rm -rf "$BAREBOAT_CONTROL"; }
+  at_exit remove_run_folder
   BAREBOAT_RUN_DIR=$BAREBOAT_CONTROL/ranks
   mkdir "$BAREBOAT_RUN_DIR" || exit 3
 fi
 export -n BAREBOAT_CONTROL
 
+rank_logs=
+
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
 
-# The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
-quiet_limit_s=600 look_s=10 units=1 unit_ranks=1 world_size=1
-py_spy=/opt/tools/py-spy
+# The watchdog: ranks of which none prints a line or reports a step for $quiet_limit_s seconds hang.
 silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
 
 count() { # $1: how many units have said this
   local found=("$silence/$1".*)
-  [ -e "${found[0]}" ] && echo "${#found[@]}" || echo 0
+  if [ -e "${found[0]}" ]; then echo "${#found[@]}"; else echo 0; fi
 }
 
 ranks_here() { # those of this unit
@@ -157,15 +168,16 @@ ranks_here() { # those of this unit
 }
 
 signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank
+  local rank log
   for rank in $(ranks_here); do
-    stat -c '%n %s %y' "$silence/$unit".{out,err} "$BAREBOAT_RUN_DIR/progress/$rank" 2>/dev/null
+    log=${rank_logs:+$rank_logs/$rank}
+    stat -c '%n %s %y' "${log:-$silence/$unit}".{out,err} "$BAREBOAT_RUN_DIR/progress/$rank" 2> /dev/null
   done
 }
 
 rank_of() { # $1: a process of the run; nothing for launchers, which are no rank
   local rank
-  rank=$(tr '\0' '\n' < "/proc/$1/environ" 2>/dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
+  rank=$(tr '\0' '\n' < "/proc/$1/environ" 2> /dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
   [ "$world_size" -gt 1 ] || rank=0
   [ -z "$rank" ] || [ "$((rank / unit_ranks))" -ne "$unit" ] || echo "$rank"
 }
@@ -191,40 +203,45 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     [ -n "$rank" ] || continue
     {
       printf '# process %s on %s: %s\n' "$pid" "$BAREBOAT_HOST" \
-        "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
+        "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2> /dev/null | cut -c 1-200)"
       # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
       [ -z "$spy" ] || ! is_python "$pid" ||
         timeout 15 "$spy" dump --nonblocking --full-filenames --pid "$pid" 2>&1 | sed '/^Stack backtrace/,$d'
       printf '# state %s; in the kernel: %s\n\n' \
-        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)" \
-        "$(cat "/proc/$pid/wchan" 2>/dev/null)"
+        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)" \
+        "$(cat "/proc/$pid/wchan" 2> /dev/null)"
     } >> "$stacks/$rank"
   done
 }
 
 ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
-  local dying='Fatal Python error: Aborted' pid rank main=() asked=() caught file deadline
+  local dying='Fatal Python error: Aborted' shared=/dev/null
+  local pid rank main=() asked=() caught file log deadline
   for pid in $(run_pids | sort -n); do
     rank=$(rank_of "$pid")
-    [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
+    if [ -z "$rank" ] || [ -n "${main[rank]:-}" ] || ! is_python "$pid"; then continue; fi
     main[rank]=$pid
     ! grep -qs '^Thread ' "$stacks/$rank" || continue
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> 5) & 1 )) && asked[rank]=$pid
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
+    (((0x${caught:-0} >> 5) & 1)) && asked[rank]=$pid
   done
   # The end of one is an error in the others, at once: first all are stopped, on all nodes, and what they do
   # when they go on is to print.
-  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2>/dev/null
+  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
   [ "${#asked[@]}" -gt 0 ] || return
   wait_for stopped
-  kill -s ABRT "${asked[@]}" 2>/dev/null
-  kill -s CONT "${asked[@]}" 2>/dev/null
+  kill -s ABRT "${asked[@]}" 2> /dev/null
+  kill -s CONT "${asked[@]}" 2> /dev/null
   deadline=$((SECONDS + 5))
+  # Of an mpirun's output nobody knows whose line is whose.
+  [ -n "$mixed_output" ] || shared=$silence/$unit.err
   for rank in "${!asked[@]}"; do
+    log=${rank_logs:+$rank_logs/$rank.err}
     while :; do
-      file=$(find "$silence/$unit.err" -maxdepth 0 -type f -size -65536k -exec grep -laF "$dying" {} + 2>/dev/null)
-      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
+      file=$(find "${log:-$shared}" -maxdepth 0 -type f -size -65536k \
+        -exec grep -laF "$dying" {} + 2> /dev/null)
+      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2> /dev/null && break
       [ "$SECONDS" -lt "$deadline" ] || break
       sleep 0.1
     done
@@ -345,9 +362,15 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
 watch_over() { # Looks are counted, not the clock: a job that its scheduler suspends does not hang.
   local before=none now quiet_s=0 told='' kept='' asked_for_s=0
   trap 'kill "$!" 2>/dev/null; exit' TERM
-  while sleep "$look_s" & wait "$!"; do
-    kill -0 "$$" 2>/dev/null || return
-    if [ -e "$silence/verdict" ]; then give_up; return; fi
+  while
+    sleep "$look_s" &
+    wait "$!"
+  do
+    kill -0 "$$" 2> /dev/null || return
+    if [ -e "$silence/verdict" ]; then
+      give_up
+      return
+    fi
     now=$(signs)
     if [ "$now" != "$before" ]; then
       before=$now quiet_s=0
@@ -370,13 +393,9 @@ watch_over() { # Looks are counted, not the clock: a job that its scheduler susp
 }
 
 start_watchdog() {
-  local before
   watch_over < /dev/null > /dev/null 2>&1 &
   watchdog=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $watchdog 2>/dev/null" EXIT
+  at_exit "kill $watchdog 2> /dev/null"
 }
 
 tell_hang() {
@@ -387,17 +406,22 @@ tell_hang() {
   printf 'bareboat: the stacks of all ranks are in %s\n' "$stacks" >&2
 }
 
+keep() { # $1: a file. By whole lines where those of several ranks become one stream; else as it comes
+  trap '' TERM INT HUP
+  if [ -n "$by_lines" ]; then exec sed -u "w $1"; else exec tee "$1"; fi
+}
+
 keep_output() { # in $1.out and $1.err, and on to where it went
-  exec 3> >(trap '' TERM INT HUP; exec tee "$1.out")
+  exec 3> >(keep "$1.out")
   output=$!
-  exec 4> >(trap '' TERM INT HUP; exec tee "$1.err" >&2)
+  exec 4> >(keep "$1.err" >&2)
   errors=$!
 }
 
 output_kept() { # the last lines; whoever holds the pipe after the rank's end is not waited for
   local attempt
   for attempt in {1..100}; do
-    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
+    kill -0 "$output" 2> /dev/null || kill -0 "$errors" 2> /dev/null || break
     sleep 0.01
   done
 }
@@ -406,31 +430,21 @@ rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
 [ ! -d "$stacks" ] || mv "$stacks" "$stacks.$((${starts:-2} - 1))" # of an earlier start
 mkdir -p "$silence" "$BAREBOAT_RUN_DIR/progress" || exit 3
 
+rank_names() {
+  [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
+}
+
 unit=0
 start_watchdog
 
-[ -e /dev/fd/0 ] || exec </dev/null
-keep_output "$silence/$unit"
-# The job: in the background, because bash runs a trap only between commands or during `wait`. It
-# keeps the standard input, and the signals that bash takes from what it puts there.
-exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMPI_MCA_plm isolated \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONFAULTHANDLER 1 \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv PYTHONUNBUFFERED 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
-(
-  trap - INT QUIT
-  unset BAREBOAT_SCRIPT
-  [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+job_command() {
+  exec >&3 2>&4 3>&- 4>&-
+  rank_names
   passed=()
   for name in TERM COLORTERM; do
     [ -n "${!name+set}" ] || continue
@@ -465,8 +479,36 @@ printf '%s\0' \
   --die-with-parent \
   -- \
   python digits.py --epochs 40
-) <&0 >&3 2>&4 3>&- 4>&- &
-child=$!
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+keep_output "$silence/$unit"
+seal \
+  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+  --setenv HOME /home/ada \
+  --setenv LANG C.UTF-8 \
+  --setenv LOGNAME ada \
+  --setenv OMPI_MCA_plm isolated \
+  --setenv OMP_NUM_THREADS 1 \
+  --setenv PATH /env/bin:/usr/bin \
+  --setenv PYTHONFAULTHANDLER 1 \
+  --setenv PYTHONNOUSERSITE 1 \
+  --setenv PYTHONUNBUFFERED 1 \
+  --setenv TZ Europe/Rome \
+  --setenv USER ada
+start_command job
 exec {sealed}<&-
 exec 3>&- 4>&-
 wait "$child"

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:2f08ca95acda.
+# Written by Bareboat 0.1.0, plan sha256:b29b2bee8ad5.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -14,27 +14,41 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=4
+run_apart=user
+rung=1 launch='mpirun (ORTE) 4.1.4' rank_says=bareboat-rank
+quiet_limit_s=600 look_s=10 units=4 unit_ranks=1 mixed_output='' by_lines=1 py_spy=/opt/tools/py-spy
+world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+
 BAREBOAT_NODES=2
 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
-# The scheduler starts this script on the first node, which starts it with --node on every node, or with --rank for every rank.
-# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+
+# The scheduler starts this script on the first node, which starts it again on every node:
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
 # write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
     part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
-    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
-  --signal) part=$1 BAREBOAT_RUN=$3 ;;
-  *)
-    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
-    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6
+    ;;
+  --signal | --bring | --leave)
+    part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+    ;;
 esac
-[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $BAREBOAT_HOST"
 
-run_apart=user
+if [ "$part" = --first ]; then
+  BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+  BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control
+fi
+BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+rank_logs=
+
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -131,6 +145,9 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
+exits_of_run() { cat "$BAREBOAT_CONTROL"/exits.* 2> /dev/null; }
+exits_of_node() { cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2> /dev/null; }
+
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
@@ -145,18 +162,22 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 if [ "$part" = --signal ]; then # from the first node
-  deliver "$4"
+  deliver "$what"
   exit
 fi
 
-# The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
-quiet_limit_s=600 look_s=10 units=4 unit_ranks=1 world_size=4
-py_spy=/opt/tools/py-spy
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
+
+# The watchdog: ranks of which none prints a line or reports a step for $quiet_limit_s seconds hang.
 silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
 
 count() { # $1: how many units have said this
   local found=("$silence/$1".*)
-  [ -e "${found[0]}" ] && echo "${#found[@]}" || echo 0
+  if [ -e "${found[0]}" ]; then echo "${#found[@]}"; else echo 0; fi
 }
 
 ranks_here() { # those of this unit
@@ -165,15 +186,16 @@ ranks_here() { # those of this unit
 }
 
 signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank
+  local rank log
   for rank in $(ranks_here); do
-    stat -c '%n %s %y' "$silence/$unit".{out,err} "$BAREBOAT_RUN_DIR/progress/$rank" 2>/dev/null
+    log=${rank_logs:+$rank_logs/$rank}
+    stat -c '%n %s %y' "${log:-$silence/$unit}".{out,err} "$BAREBOAT_RUN_DIR/progress/$rank" 2> /dev/null
   done
 }
 
 rank_of() { # $1: a process of the run; nothing for launchers, which are no rank
   local rank
-  rank=$(tr '\0' '\n' < "/proc/$1/environ" 2>/dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
+  rank=$(tr '\0' '\n' < "/proc/$1/environ" 2> /dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
   [ "$world_size" -gt 1 ] || rank=0
   [ -z "$rank" ] || [ "$((rank / unit_ranks))" -ne "$unit" ] || echo "$rank"
 }
@@ -199,40 +221,45 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     [ -n "$rank" ] || continue
     {
       printf '# process %s on %s: %s\n' "$pid" "$BAREBOAT_HOST" \
-        "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
+        "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2> /dev/null | cut -c 1-200)"
       # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
       [ -z "$spy" ] || ! is_python "$pid" ||
         timeout 15 "$spy" dump --nonblocking --full-filenames --pid "$pid" 2>&1 | sed '/^Stack backtrace/,$d'
       printf '# state %s; in the kernel: %s\n\n' \
-        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)" \
-        "$(cat "/proc/$pid/wchan" 2>/dev/null)"
+        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)" \
+        "$(cat "/proc/$pid/wchan" 2> /dev/null)"
     } >> "$stacks/$rank"
   done
 }
 
 ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
-  local dying='Fatal Python error: Aborted' pid rank main=() asked=() caught file deadline
+  local dying='Fatal Python error: Aborted' shared=/dev/null
+  local pid rank main=() asked=() caught file log deadline
   for pid in $(run_pids | sort -n); do
     rank=$(rank_of "$pid")
-    [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
+    if [ -z "$rank" ] || [ -n "${main[rank]:-}" ] || ! is_python "$pid"; then continue; fi
     main[rank]=$pid
     ! grep -qs '^Thread ' "$stacks/$rank" || continue
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> 5) & 1 )) && asked[rank]=$pid
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
+    (((0x${caught:-0} >> 5) & 1)) && asked[rank]=$pid
   done
   # The end of one is an error in the others, at once: first all are stopped, on all nodes, and what they do
   # when they go on is to print.
-  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2>/dev/null
+  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
   [ "${#asked[@]}" -gt 0 ] || return
   wait_for stopped
-  kill -s ABRT "${asked[@]}" 2>/dev/null
-  kill -s CONT "${asked[@]}" 2>/dev/null
+  kill -s ABRT "${asked[@]}" 2> /dev/null
+  kill -s CONT "${asked[@]}" 2> /dev/null
   deadline=$((SECONDS + 5))
+  # Of an mpirun's output nobody knows whose line is whose.
+  [ -n "$mixed_output" ] || shared=$silence/$unit.err
   for rank in "${!asked[@]}"; do
+    log=${rank_logs:+$rank_logs/$rank.err}
     while :; do
-      file=$(find "$silence/$unit.err" -maxdepth 0 -type f -size -65536k -exec grep -laF "$dying" {} + 2>/dev/null)
-      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
+      file=$(find "${log:-$shared}" -maxdepth 0 -type f -size -65536k \
+        -exec grep -laF "$dying" {} + 2> /dev/null)
+      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2> /dev/null && break
       [ "$SECONDS" -lt "$deadline" ] || break
       sleep 0.1
     done
@@ -353,9 +380,15 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
 watch_over() { # Looks are counted, not the clock: a job that its scheduler suspends does not hang.
   local before=none now quiet_s=0 told='' kept='' asked_for_s=0
   trap 'kill "$!" 2>/dev/null; exit' TERM
-  while sleep "$look_s" & wait "$!"; do
-    kill -0 "$$" 2>/dev/null || return
-    if [ -e "$silence/verdict" ]; then give_up; return; fi
+  while
+    sleep "$look_s" &
+    wait "$!"
+  do
+    kill -0 "$$" 2> /dev/null || return
+    if [ -e "$silence/verdict" ]; then
+      give_up
+      return
+    fi
     now=$(signs)
     if [ "$now" != "$before" ]; then
       before=$now quiet_s=0
@@ -378,13 +411,9 @@ watch_over() { # Looks are counted, not the clock: a job that its scheduler susp
 }
 
 start_watchdog() {
-  local before
   watch_over < /dev/null > /dev/null 2>&1 &
   watchdog=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $watchdog 2>/dev/null" EXIT
+  at_exit "kill $watchdog 2> /dev/null"
 }
 
 tell_hang() {
@@ -395,17 +424,22 @@ tell_hang() {
   printf 'bareboat: the stacks of all ranks are in %s\n' "$stacks" >&2
 }
 
+keep() { # $1: a file. By whole lines where those of several ranks become one stream; else as it comes
+  trap '' TERM INT HUP
+  if [ -n "$by_lines" ]; then exec sed -u "w $1"; else exec tee "$1"; fi
+}
+
 keep_output() { # in $1.out and $1.err, and on to where it went
-  exec 3> >(trap '' TERM INT HUP; exec sed -u "w $1.out")
+  exec 3> >(keep "$1.out")
   output=$!
-  exec 4> >(trap '' TERM INT HUP; exec sed -u "w $1.err" >&2)
+  exec 4> >(keep "$1.err" >&2)
   errors=$!
 }
 
 output_kept() { # the last lines; whoever holds the pipe after the rank's end is not waited for
   local attempt
   for attempt in {1..100}; do
-    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
+    kill -0 "$output" 2> /dev/null || kill -0 "$errors" 2> /dev/null || break
     sleep 0.01
   done
 }
@@ -422,9 +456,9 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    grep -lsE '/libmpi[^/]*[.]so' "${processes[@]/%//maps}" | sed 's/$/ shared mpi/'
+    ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
-  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
@@ -465,7 +499,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 }
 
 groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=4 '
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -515,9 +549,10 @@ groups() { # "one", or what to say of the groups that the ranks are in; nothing 
 watch_world() {
   local pause found
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
-  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+  for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(groups)
@@ -531,17 +566,18 @@ watch_world() {
 }
 
 start_watching_world() {
-  local before
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+  at_exit "kill $world_watch 2> /dev/null"
+}
+
+shared_places() {
+  grep -lsE '/libmpi[^/]*[.]so' "${processes[@]/%//maps}" | sed 's/$/ shared mpi/'
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
+leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+at_exit leave_node
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -561,35 +597,70 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
-unit=$(
+rank_names() {
   RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
   LOCAL_WORLD_SIZE=2
   unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
-  echo "${RANK:-0}"
-)
+}
+
+unit=$(rank_names; echo "${RANK:-0}")
 [ "$what" = proof ] || start_watchdog
 
-read -r unit local_rank < <(
-  RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
-  LOCAL_WORLD_SIZE=2
-  unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
-  echo "${RANK:-0} ${LOCAL_RANK:-0}"
-)
+read -r unit local_rank < <(rank_names; echo "${RANK:-0} ${LOCAL_RANK:-0}")
 [ "$what" = proof ] || [ "$local_rank" -ne 0 ] || start_watching_world
 
-# One rank. What it ended with is kept: launchers tell one code for all.
-WORLD_SIZE=4
-MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
-rank_command() {
-  RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}} LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
-  LOCAL_WORLD_SIZE=2
-  unset LD_LIBRARY_PATH OMPI_LIBDIR_LOC OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_mca_base_component_path OPAL_PREFIX PMIX_INSTALL_PREFIX PMIX_MCA_gds PMIX_MCA_psec PMIX_PREFIX PRTE_PREFIX
-  if [ "$what" = proof ]; then
-    echo bareboat-rank
-    passed=()
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
+  exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+job_command() {
+  exec >&3 2>&4 3>&- 4>&-
+  rank_names
+  passed=()
+  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
+    [ -n "${!name+set}" ] || continue
+    value=${!name}
+    passed+=(--setenv "$name" "$value")
+  done
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
+  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
+  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
+  --dev-bind /dev /dev \
+  --bind /proc /proc \
+  --ro-bind /sys /sys \
+  --tmpfs /tmp \
+  --tmpfs /var/tmp \
+  --tmpfs /run \
+  --tmpfs /home/ada \
+  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
+  --ro-bind-try /etc/hosts /etc/hosts \
+  --dir /home/ada \
+  --bind /home/ada/digits /home/ada/digits \
+  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
+  --remount-ro / \
+  --clearenv \
+  --args "$sealed" \
+  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
+  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
+  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
+  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
+  ${passed[@]+"${passed[@]}"} \
+  --chdir /home/ada/digits \
+  --die-with-parent \
+  -- \
+  python digits.py --epochs 40
+}
+
+proof_command() {
+  exec >&3 2>&4 3>&- 4>&-
+  rank_names
+  echo "$rank_says"
+  passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
     [ -n "${!name+set}" ] || continue
     value=${!name}
@@ -798,46 +869,24 @@ def _shortened(library: str) -> str:
 if __name__ == "__main__":
     sys.exit(main())
 ' --size 4 --timeout 120 --tell OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 --tell UCX_LOG_LEVEL=info
-  fi
-  passed=()
-  for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" "${!HYDI_@}" "${!MPIEXEC_@}"; do
-    [ -n "${!name+set}" ] || continue
-    value=${!name}
-    passed+=(--setenv "$name" "$value")
-  done
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
-  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
-  --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
-  --dev-bind /dev /dev \
-  --bind /proc /proc \
-  --ro-bind /sys /sys \
-  --tmpfs /tmp \
-  --tmpfs /var/tmp \
-  --tmpfs /run \
-  --tmpfs /home/ada \
-  --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
-  --ro-bind-try /etc/hosts /etc/hosts \
-  --dir /home/ada \
-  --bind /home/ada/digits /home/ada/digits \
-  ${BAREBOAT_METER_DIR:+--bind "$BAREBOAT_METER_DIR" /run/bareboat/BAREBOAT_METER_DIR} \
-  ${BAREBOAT_RUN_DIR:+--bind "$BAREBOAT_RUN_DIR" /run/bareboat/BAREBOAT_RUN_DIR} \
-  --remount-ro / \
-  --clearenv \
-  --args "$sealed" \
-  ${BAREBOAT_RUN:+--setenv BAREBOAT_RUN "$BAREBOAT_RUN"} \
-  ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
-  ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
-  ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-  ${passed[@]+"${passed[@]}"} \
-  --chdir /home/ada/digits \
-  --die-with-parent \
-  -- \
-  python digits.py --epochs 40
 }
-[ -e /dev/fd/0 ] || exec </dev/null
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+
+# In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
+# input, and the signals that bash takes from what it puts there.
+start_command() { # $1: job or proof
+  (
+    trap - INT QUIT
+    unset BAREBOAT_SCRIPT
+    "$1_command"
+  ) <&0 &
+  child=$!
+}
+
+WORLD_SIZE=$world_size MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
 keep_output "$silence/$unit"
-exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
+seal \
   --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
   --setenv HOME /home/ada \
   --setenv LANG C.UTF-8 \
@@ -851,9 +900,8 @@ printf '%s\0' \
   --setenv PYTHONNOUSERSITE 1 \
   --setenv PYTHONUNBUFFERED 1 \
   --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
-(trap - INT QUIT; unset BAREBOAT_SCRIPT; rank_command) <&0 >&3 2>&4 3>&- 4>&- &
-child=$!
+  --setenv USER ada
+start_command "$what"
 exec {sealed}<&-
 exec 3>&- 4>&-
 wait "$child"
@@ -862,7 +910,7 @@ output_kept
 [ ! -e "$silence/verdict" ] || wait_for over
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 [ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
-exit "$code" # the others are ended by the program that started them
+exit "$code"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -902,7 +950,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
 stop() { # $1: exit code
@@ -992,20 +1040,28 @@ while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT
   BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
+program() { # starts the ranks
+  exec /usr/bin/mpirun -n 4 --map-by ppr:2:node --bind-to none --oversubscribe "$@"
+}
+
 run() { # $1: job or proof
-  /usr/bin/mpirun -n 4 --map-by ppr:2:node --bind-to none --oversubscribe bash "$script" --rank 0 "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
+  set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1"
+  program bash "$script" --rank 0 "$@" &
   await "$!"
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
 # next way to start them is tried, in this allocation, where there is a script for it.
-failed=$BAREBOAT_CONTROL/proof.1.log next=$BAREBOAT_CONTROL/rung.2.sh
-if [ -e "$failed" ] || ! run proof </dev/null >"$BAREBOAT_CONTROL/proof.log" 2>&1; then
+failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
+if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
     tail -n 20 "$BAREBOAT_CONTROL/proof.log" >&2
     why='the ranks did not find each other'
-    grep -q bareboat-rank "$BAREBOAT_CONTROL/proof.log" || why='mpirun (ORTE) 4.1.4'' started no rank'
-    [ -e "$next" ] || { printf 'bareboat: %s; the job is not started\n' "$why" >&2; finish 3; }
+    grep -q "$rank_says" "$BAREBOAT_CONTROL/proof.log" || why="$launch"' started no rank'
+    [ -e "$next" ] || {
+      printf 'bareboat: %s; the job is not started\n' "$why" >&2
+      finish 3
+    }
     printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
     mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
@@ -1030,18 +1086,18 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
     *)
       printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
       printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2 ;;
+      printf '  try: compare the world size that the program prints\n' >&2
+      ;;
   esac
 fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    code=$status
-  fi
+  code=${status:-$code}
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.

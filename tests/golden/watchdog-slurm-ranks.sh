@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:fbf7c09f8cdd.
+# Written by Bareboat 0.1.0, plan sha256:46f8e3f195c2.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -14,27 +14,40 @@ set -u
 # to. This shell itself does not: it got the mark as an argument, and does not export it.
 unset BAREBOAT_RUN
 
+# What the plan has decided.
+ranks_per_node=2 world_size=4
+run_apart=user
+quiet_limit_s=600 look_s=10 units=2 unit_ranks=2 mixed_output='' by_lines='' py_spy=/opt/tools/py-spy
+world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
+
 BAREBOAT_NODES=2
 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
-# The scheduler starts this script on the first node, which starts it with --node on every node.
-# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN NAME
+
+# The scheduler starts this script on the first node, which starts it again on every node:
+# bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES.
 # NODE is a number, or the name of the variable that holds it. No container sees the folder CONTROL; the ranks
 # write to another, beside it.
 part=--first
 case ${1:-} in
   --node | --rank)
     part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
-    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6 ;;
-  --signal) part=$1 BAREBOAT_RUN=$3 ;;
-  *)
-    BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
-    BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control ;;
+    BAREBOAT_MASTER=$5 BAREBOAT_PORT=$6
+    ;;
+  --signal | --bring | --leave)
+    part=$1 BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4 what=${5:-1}
+    ;;
 esac
-[ "$part" = --signal ] || BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
 read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # what uname -n says, and no program to start
 HERE=" on $BAREBOAT_HOST"
 
-run_apart=user
+if [ "$part" = --first ]; then
+  BAREBOAT_RUN="${1:-digits-$BAREBOAT_JOB}"
+  BAREBOAT_CONTROL=/home/ada/digits/bareboat-runs/digits-$BAREBOAT_JOB/control
+fi
+BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
+rank_logs=$BAREBOAT_CONTROL/logs
+
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
 # processes are those that carry it, all that descends from them or from this script, and all that shares
 # something with them which a process cannot leave ($run_apart). The script's own helpers carry this:
@@ -131,6 +144,9 @@ signal_to() { # $1: the signal, $2: a command that lists processes
   [ -z "$pids" ] || kill -s "$1" $pids 2> /dev/null
 }
 
+exits_of_run() { cat "$BAREBOAT_CONTROL"/exits.* 2> /dev/null; }
+exits_of_node() { cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2> /dev/null; }
+
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
   if [ "$1" = TERM ]; then
@@ -145,18 +161,22 @@ deliver() { # $1: a signal for the run's processes on this node
 }
 
 if [ "$part" = --signal ]; then # from the first node
-  deliver "$4"
+  deliver "$what"
   exit
 fi
 
-# The watchdog: ranks of which none prints a line or reports a step for 600 s hang.
-quiet_limit_s=600 look_s=10 units=2 unit_ranks=2 world_size=4
-py_spy=/opt/tools/py-spy
+declare -F at_exit > /dev/null || exit_commands=
+at_exit() { # $1: a command for the end of this part, after those that were given before
+  exit_commands=${exit_commands:+$exit_commands; }$1
+  trap "$exit_commands" EXIT
+}
+
+# The watchdog: ranks of which none prints a line or reports a step for $quiet_limit_s seconds hang.
 silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
 
 count() { # $1: how many units have said this
   local found=("$silence/$1".*)
-  [ -e "${found[0]}" ] && echo "${#found[@]}" || echo 0
+  if [ -e "${found[0]}" ]; then echo "${#found[@]}"; else echo 0; fi
 }
 
 ranks_here() { # those of this unit
@@ -165,15 +185,16 @@ ranks_here() { # those of this unit
 }
 
 signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank
+  local rank log
   for rank in $(ranks_here); do
-    stat -c '%n %s %y' "$BAREBOAT_CONTROL/logs/$rank".{out,err} "$BAREBOAT_RUN_DIR/progress/$rank" 2>/dev/null
+    log=${rank_logs:+$rank_logs/$rank}
+    stat -c '%n %s %y' "${log:-$silence/$unit}".{out,err} "$BAREBOAT_RUN_DIR/progress/$rank" 2> /dev/null
   done
 }
 
 rank_of() { # $1: a process of the run; nothing for launchers, which are no rank
   local rank
-  rank=$(tr '\0' '\n' < "/proc/$1/environ" 2>/dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
+  rank=$(tr '\0' '\n' < "/proc/$1/environ" 2> /dev/null | sed -n 's/^RANK=\([0-9]*\)$/\1/p' | tail -n 1)
   [ "$world_size" -gt 1 ] || rank=0
   [ -z "$rank" ] || [ "$((rank / unit_ranks))" -ne "$unit" ] || echo "$rank"
 }
@@ -199,40 +220,45 @@ keep_stacks() { # where every rank here stands; looking does them no harm
     [ -n "$rank" ] || continue
     {
       printf '# process %s on %s: %s\n' "$pid" "$BAREBOAT_HOST" \
-        "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
+        "$(tr '\0\n' '  ' < "/proc/$pid/cmdline" 2> /dev/null | cut -c 1-200)"
       # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
       [ -z "$spy" ] || ! is_python "$pid" ||
         timeout 15 "$spy" dump --nonblocking --full-filenames --pid "$pid" 2>&1 | sed '/^Stack backtrace/,$d'
       printf '# state %s; in the kernel: %s\n\n' \
-        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)" \
-        "$(cat "/proc/$pid/wchan" 2>/dev/null)"
+        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)" \
+        "$(cat "/proc/$pid/wchan" 2> /dev/null)"
     } >> "$stacks/$rank"
   done
 }
 
 ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
-  local dying='Fatal Python error: Aborted' pid rank main=() asked=() caught file deadline
+  local dying='Fatal Python error: Aborted' shared=/dev/null
+  local pid rank main=() asked=() caught file log deadline
   for pid in $(run_pids | sort -n); do
     rank=$(rank_of "$pid")
-    [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
+    if [ -z "$rank" ] || [ -n "${main[rank]:-}" ] || ! is_python "$pid"; then continue; fi
     main[rank]=$pid
     ! grep -qs '^Thread ' "$stacks/$rank" || continue
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> 5) & 1 )) && asked[rank]=$pid
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
+    (((0x${caught:-0} >> 5) & 1)) && asked[rank]=$pid
   done
   # The end of one is an error in the others, at once: first all are stopped, on all nodes, and what they do
   # when they go on is to print.
-  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2>/dev/null
+  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2> /dev/null
   : > "$silence/stopped.$unit"
   [ "${#asked[@]}" -gt 0 ] || return
   wait_for stopped
-  kill -s ABRT "${asked[@]}" 2>/dev/null
-  kill -s CONT "${asked[@]}" 2>/dev/null
+  kill -s ABRT "${asked[@]}" 2> /dev/null
+  kill -s CONT "${asked[@]}" 2> /dev/null
   deadline=$((SECONDS + 5))
+  # Of an mpirun's output nobody knows whose line is whose.
+  [ -n "$mixed_output" ] || shared=$silence/$unit.err
   for rank in "${!asked[@]}"; do
+    log=${rank_logs:+$rank_logs/$rank.err}
     while :; do
-      file=$(find "$BAREBOAT_CONTROL/logs/$rank".err -maxdepth 0 -type f -size -65536k -exec grep -laF "$dying" {} + 2>/dev/null)
-      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
+      file=$(find "${log:-$shared}" -maxdepth 0 -type f -size -65536k \
+        -exec grep -laF "$dying" {} + 2> /dev/null)
+      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2> /dev/null && break
       [ "$SECONDS" -lt "$deadline" ] || break
       sleep 0.1
     done
@@ -353,9 +379,15 @@ judge() { # by the first unit, which is quiet itself; when all are, they keep th
 watch_over() { # Looks are counted, not the clock: a job that its scheduler suspends does not hang.
   local before=none now quiet_s=0 told='' kept='' asked_for_s=0
   trap 'kill "$!" 2>/dev/null; exit' TERM
-  while sleep "$look_s" & wait "$!"; do
-    kill -0 "$$" 2>/dev/null || return
-    if [ -e "$silence/verdict" ]; then give_up; return; fi
+  while
+    sleep "$look_s" &
+    wait "$!"
+  do
+    kill -0 "$$" 2> /dev/null || return
+    if [ -e "$silence/verdict" ]; then
+      give_up
+      return
+    fi
     now=$(signs)
     if [ "$now" != "$before" ]; then
       before=$now quiet_s=0
@@ -378,13 +410,9 @@ watch_over() { # Looks are counted, not the clock: a job that its scheduler susp
 }
 
 start_watchdog() {
-  local before
   watch_over < /dev/null > /dev/null 2>&1 &
   watchdog=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $watchdog 2>/dev/null" EXIT
+  at_exit "kill $watchdog 2> /dev/null"
 }
 
 tell_hang() {
@@ -407,9 +435,9 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
     find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
     find "${processes[@]/%//ns/net}" -printf '%p %l\n'
-    :
+    ! declare -F shared_places > /dev/null || shared_places
     cat /proc/net/tcp /proc/net/tcp6
-  } 2>/dev/null | awk -v unit="$unit" -v only=0 -v seconds="$SECONDS" '
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
     function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
       if (pid in above) return "n" unit
       for (; pid in parent && hops < 1000; hops++) {
@@ -450,7 +478,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
 }
 
 groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
-  cat "$BAREBOAT_CONTROL"/world/looks.* 2>/dev/null | awk -v size=4 '
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
       n = split(list, numbers, " "); text = ""; from = 1
@@ -500,9 +528,10 @@ groups() { # "one", or what to say of the groups that the ranks are in; nothing 
 watch_world() {
   local pause found
   exec 7<> <(:) # nothing comes from there: to wait for it starts no program
-  for pause in 2 2 2 2 2 5 5 10 15 15 30 30 60 120 300; do
+  for pause in "${world_pauses_s[@]}"; do
     read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
-    kill -0 "$$" 2>/dev/null && [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
     found=$(groups)
@@ -516,17 +545,14 @@ watch_world() {
 }
 
 start_watching_world() {
-  local before
   watch_world < /dev/null > /dev/null 2>&1 &
   world_watch=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $world_watch 2>/dev/null" EXIT
+  at_exit "kill $world_watch 2> /dev/null"
 }
 
 if [ "$part" != --first ]; then
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"' EXIT
+leave_node() { status=$? && echo "$status" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; }
+at_exit leave_node
 
 stop() { # $1: exit code
   trap '' TERM INT HUP
@@ -546,7 +572,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 # What must be there.
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
-need /home/ada/digits 'the working folder' 'mkdir -p /home/ada/digits'
+need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
 
 # The network interface that leads to the first node: the only one with the longest route there, read from the
@@ -585,61 +611,37 @@ let_save() { # $1: files by the beginning of their names, $2: how many lines the
   done
 }
 
+rank_names() {
+  unset GLOO_SOCKET_IFNAME
+  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
+}
+
 unit=$BAREBOAT_NODE
 start_watchdog
 
 unit=$BAREBOAT_NODE
 start_watching_world
 
-# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
-# those that say nothing. (Of its first line bash does not keep zero bytes.)
-read_output() { # $1: in this file
-  trap '' TERM INT HUP
-  : > "$1"
-  if IFS= read -r line; then
-    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
-  elif [ -n "$line" ]; then # no end of a line
-    printf '%s' "$line" > "$1"
-    printf '[rank %s] %s' "$RANK" "$line"
-  fi
-}
-
-# One rank: it is told its names.
-start_rank() { # $1: its number on this node
-  trap - INT QUIT
-  LOCAL_RANK=$1
-  RANK=$((BAREBOAT_NODE * 2 + LOCAL_RANK))
-  WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
-  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
-  unset GLOO_SOCKET_IFNAME
-  [ -z "$BAREBOAT_INTERFACE" ] || GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE
-  local log=$BAREBOAT_CONTROL/logs/$RANK code
-  exec 3> >(read_output "$log.out")
-  exec 4> >(exec >&2 3>&-; read_output "$log.err")
-  BAREBOAT_SCRIPT='' rank_command >&3 2>&4 3>&- 4>&- 6>&-
-  code=$?
-  exec 3>&- 4>&- 6>&-
-  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
-  [ "$code" -ne 75 ] || let_save exits 4
-  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
-  exit "$code"
-}
-
-rank_command() {
+seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
-printf '%s\0' \
-  --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
-  --setenv HOME /home/ada \
-  --setenv LANG C.UTF-8 \
-  --setenv LOGNAME ada \
-  --setenv OMPI_MCA_plm isolated \
-  --setenv OMP_NUM_THREADS 1 \
-  --setenv PATH /env/bin:/usr/bin \
-  --setenv PYTHONFAULTHANDLER 1 \
-  --setenv PYTHONNOUSERSITE 1 \
-  --setenv PYTHONUNBUFFERED 1 \
-  --setenv TZ Europe/Rome \
-  --setenv USER ada >> "/proc/self/fd/$sealed"
+  printf '%s\0' "$@" >> "/proc/self/fd/$sealed"
+}
+
+job_command() {
+  rank_names
+  seal \
+    --setenv BAREBOAT_IMAGE sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \
+    --setenv HOME /home/ada \
+    --setenv LANG C.UTF-8 \
+    --setenv LOGNAME ada \
+    --setenv OMPI_MCA_plm isolated \
+    --setenv OMP_NUM_THREADS 1 \
+    --setenv PATH /env/bin:/usr/bin \
+    --setenv PYTHONFAULTHANDLER 1 \
+    --setenv PYTHONNOUSERSITE 1 \
+    --setenv PYTHONUNBUFFERED 1 \
+    --setenv TZ Europe/Rome \
+    --setenv USER ada
   passed=()
   for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME; do
     [ -n "${!name+set}" ] || continue
@@ -676,23 +678,58 @@ printf '%s\0' \
   python digits.py --epochs 40
 }
 
-[ -e /dev/fd/0 ] || exec </dev/null
+# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
+# those that say nothing. (Of its first line bash does not keep zero bytes.)
+read_output() { # $1: in this file
+  trap '' TERM INT HUP
+  : > "$1"
+  if IFS= read -r line; then
+    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
+  elif [ -n "$line" ]; then # no end of a line
+    printf '%s' "$line" > "$1"
+    printf '[rank %s] %s' "$RANK" "$line"
+  fi
+}
+
+# One rank: it is told its names.
+start_rank() { # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((BAREBOAT_NODE * ranks_per_node + LOCAL_RANK))
+  WORLD_SIZE=$world_size LOCAL_WORLD_SIZE=$ranks_per_node
+  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
+  local log=$rank_logs/$RANK code
+  exec 3> >(read_output "$log.out")
+  exec 4> >(exec >&2 3>&- && read_output "$log.err")
+  BAREBOAT_SCRIPT='' job_command >&3 2>&4 3>&- 4>&- 6>&-
+  code=$?
+  exec 3>&- 4>&- 6>&-
+  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
+  [ "$code" -ne 75 ] || let_save exits "$world_size"
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
 children=()
 # A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
 exec 5< <(:)
 exec 6> /proc/self/fd/5
-for ((number = 0; number < 2; number++)); do
+for ((number = 0; number < ranks_per_node; number++)); do
   if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
     start_rank 0 <&0 5<&- &
   else
-    start_rank "$number" </dev/null 5<&- &
+    start_rank "$number" < /dev/null 5<&- &
   fi
   children+=("$!")
 done
 exec 6>&-
 code=0
 for child in "${children[@]}"; do
-  wait "$child" || { status=$?; [ "$code" -ne 0 ] || code=$status; }
+  wait "$child" || {
+    status=$?
+    [ "$code" -ne 0 ] || code=$status
+  }
 done
 # The last lines; whoever holds a rank's output after its end is not waited for.
 read -r -t 1 -u 5
@@ -701,8 +738,7 @@ exec 5<&-
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 
 echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
-[ "$code" -eq 0 ] || ! cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2>/dev/null | grep -q ' 75$' ||
-  let_save over "$BAREBOAT_NODES"
+[ "$code" -eq 0 ] || ! exits_of_node | grep -q ' 75$' || let_save over "$BAREBOAT_NODES"
 
 [ "$code" -eq 0 ] || end_run
 exit "$code"
@@ -742,7 +778,7 @@ everywhere() { # run this script on every node, with these arguments after the n
 }
 
 pass_on() { # a signal of the scheduler's, for the ranks on all nodes
-  everywhere --signal "$BAREBOAT_RUN" "$1"
+  everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
 stop() { # $1: exit code
@@ -766,7 +802,7 @@ await() { # the exit code of a child, through any number of signals
   done
 }
 
-[ -d "$BAREBOAT_CONTROL/logs" ] || mkdir "$BAREBOAT_CONTROL/logs" || exit 3
+[ -d "$rank_logs" ] || mkdir "$rank_logs" || exit 3
 
 # Of "c[01-03,07],x9" what scontrol makes, which reads the site's configuration before; it is asked for many
 # nodes, and for names of another form.
@@ -834,7 +870,7 @@ while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT
   BAREBOAT_PORT=$((BAREBOAT_PORT + 1))
 done
 
-run() { # $1: job or proof
+run() { # $1: job
   everywhere --node "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1" &
   await "$!"
 }
@@ -856,20 +892,25 @@ if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
     *)
       printf '%s\n' "$worlds" > "$BAREBOAT_CONTROL/world/apart"
       printf 'bareboat: WARNING: %s\n' "$worlds" >&2
-      printf '  try: compare the world size that the program prints\n' >&2 ;;
+      printf '  try: compare the world size that the program prints\n' >&2
+      ;;
   esac
 fi
 
 # The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
 if [ "$code" -ne 0 ]; then
-  failed=$(cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null | grep -v ' 0$')
+  failed=$(exits_of_run | grep -v ' 0$')
   first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
   read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
-  if [ -n "${status:-}" ]; then
-    printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
-    cat "$BAREBOAT_CONTROL/logs/$rank".{out,err} 2>/dev/null | tail -n 20 | sed 's/^/  /' >&2
-    code=$status
-  fi
+  code=${status:-$code}
+fi
+
+if [ -n "$status" ]; then
+  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' "$rank" "$status" >&2
+  for log in "$rank_logs/$rank".{out,err}; do
+    [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
+  done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
 fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.

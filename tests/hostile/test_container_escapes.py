@@ -19,7 +19,6 @@ from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Job, Mount, Plan, SchedulerFacts, Site, Topology
 from bareboat.plan import plan
 from bareboat.probe import probe
-from bareboat.render import parts
 
 pytestmark = pytest.mark.one_in(6)
 
@@ -119,7 +118,7 @@ def test_exit_codes_are_read_from_files_alone(tmp_path: Path, way: str) -> None:
 
 
 def _exits(folder: Path) -> str:
-    script = f"{parts.EXITS_OF_RANKS.format(world_size=4)}\nexits 0 4"
+    script = f"world_size=4\n{render.piece('exits_of_ranks')}\nexits_of_run"
     done = subprocess.run(
         [tool("bash"), "-uc", f"BAREBOAT_RUN_DIR='{folder}'\n{script}"],
         capture_output=True, text=True, timeout=20, check=False,
@@ -138,7 +137,8 @@ def test_a_log_that_another_node_s_container_has_put_there_is_not_followed(
     (tmp_path / "logs").mkdir()
     words = [f"logs/1.{stream}", str(mine), str(tmp_path / "mine" / "free")]
     subprocess.run(["sh", "-c", WAYS[way], "sh", *words], cwd=tmp_path, check=True)
-    script = f"BAREBOAT_NODE=0 BAREBOAT_RUN_DIR='{tmp_path}'\n{parts.FOLLOW.format(ranks_per_node=2)}\nexit 0"
+    head = f"BAREBOAT_NODE=0 rank_logs='{tmp_path}/logs' ranks_per_node=2"
+    script = f"{head}\n{render.piece('follow')}\nexit 0"
     done = subprocess.run(
         [tool("bash"), "-uc", script], capture_output=True, text=True, timeout=20, check=False
     )

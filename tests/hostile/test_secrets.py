@@ -26,7 +26,6 @@ from bareboat import codec, render
 from bareboat.errors import PlanError, UsageError
 from bareboat.model import Job, SchedulerFacts, Topology, looks_secret
 from bareboat.plan import plan
-from bareboat.render import parts
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(25)
@@ -383,9 +382,9 @@ def test_files_of_a_run_are_the_user_s_alone(tmp_path: Path, mask: int, name: st
     "value", ["plain", "", "a\nb\n", "'\"\\$(id)`id`", "ü", "-n", "x" * 100_000, "a=b", " "]
 )
 def test_a_node_that_is_reached_without_the_environment_reads_it(value: str) -> None:
-    names = "MY_API_KEY OTHER_KEY"
-    first = parts.ENVIRONMENT_HANDED.format(names=names) + 'hand_on | env -i bash -c "$1"'
-    node = "BAREBOAT_NODE=1\n" + parts.ENVIRONMENT_READ.format(names=names)
+    names = "environment_from=(MY_API_KEY OTHER_KEY)\n"
+    first = names + render.piece("hand_on") + 'hand_on | env -i bash -c "$1"'
+    node = f"BAREBOAT_NODE=1\n{names}{render.piece('environment_read')}"
     done = subprocess.run(
         ["bash", "-c", first, "first", f"{node}\nprintf '%s|' \"$MY_API_KEY\" \"$OTHER_KEY\"; exec /bin/cat"],
         env={**os.environ, "MY_API_KEY": value, "OTHER_KEY": "other"},

@@ -31,7 +31,8 @@ def test_the_shell_is_no_part_of_what_is_done(tmp_path: Path) -> None:
     assert b"k3y" not in msgspec.json.encode(render.shown(made))
     text = render.shell_script(made)
     assert text is not None
-    assert "unset TOKEN" in text, "not the value of the shell in which attach is called"
+    assert "environment_from=(TOKEN)" in text
+    assert 'unset "${environment_from[@]}"' in text, "not the value of the shell in which attach is called"
     assert render.shell_script(without) is None
 
 

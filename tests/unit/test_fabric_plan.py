@@ -177,9 +177,9 @@ def test_sockets_beside_a_fabric_are_marked_or_end_the_job() -> None:
     marked = render.script(planned(job(), network(IB)))
     assert "WARNING: the ranks speak by sockets although the nodes have %s" in marked
     assert "'InfiniBand (mlx5_0 at 200 Gb/s)'" in marked
-    assert "finish 3 ;;" not in marked
+    assert "judge_proof\n" in marked
     required = render.script(planned(job(fabric="require"), network(IB)))
-    assert "sockets) fallen 'speak by sockets'; finish 3 ;;" in required
+    assert "sockets) fallen 'speak by sockets' ;;" in required
 
 
 def test_nccl_writes_to_the_run_s_folder_by_its_name_in_the_container() -> None:
@@ -267,7 +267,8 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     """The script's last part with a job that is a shell: it waits for what the watcher does."""
     made = planned(job(topology=TWO_GPUS, launcher="torchrun", fabric=fabric), network(IB), CUDA_IMAGE)
     script = render.script(made)
-    watcher = script[script.index("# The way that the ranks take") : script.index("run job\n")]
+    head = script[script.index("# What the plan has decided") : script.index("BAREBOAT_NODES=")]
+    watcher = head + script[script.index("# The way that the ranks take") : script.index("run job\n")]
     after = script[
         script.index("code=$?\n", script.index("run job\n")) : script.index("# The first rank that")
     ]
@@ -278,7 +279,7 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     job_waits = until_ended if code else 'wait "$fabric_watch"' if says else "sleep 3"
     harness = (
         "set -u; BAREBOAT_RUN_DIR=$PWD BAREBOAT_CONTROL=$PWD\n"
-        f'pass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
+        f'groups() {{ :; }}\npass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
         f"{watcher}\n{job_waits}\n{after}\nexit 0\n"
     )
     done = subprocess.run(

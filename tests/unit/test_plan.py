@@ -1000,7 +1000,7 @@ def test_a_file_that_an_earlier_job_may_write_is_looked_for_by_the_nodes() -> No
         with_program(program, scheduler="slurm")
     made = with_program(program, scheduler="slurm", scheduling=Scheduling(after=("17",)))
     script = render.script(made)
-    assert "if [ ! -x /home/ada/digits/a.out ]; then" in script
+    assert """need_program '"./a.out"' /home/ada/digits/a.out 'chmod +x""" in script
 
 
 def test_a_program_of_the_image_is_looked_for_once_and_not_by_every_node() -> None:

@@ -13,7 +13,6 @@ from tools import tool
 
 import bareboat
 from bareboat import render
-from bareboat.render import parts
 from bareboat.schedulers import slurm
 
 
@@ -38,7 +37,7 @@ def test_every_piece_is_good_bash_as_it_stands() -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     heads = [path.read_text().split("\n\n")[0].splitlines() for path in PIECES]
     assert all(head[0].startswith("# shellcheck shell=bash") for head in heads)
-    assert all("# Expects: " in line for head in heads for line in head[2:3])
+    assert all(any(line.startswith("# Expects: ") for line in head) for head in heads)
 
 
 # -- the nodes' names ------------------------------------------------------------------------------
@@ -138,8 +137,7 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
 
 def keep(output: bytes, log: Path, *, path: str = "/usr/bin:/bin") -> tuple[bytes, bytes]:
     """What goes to the job's output, and into the file."""
-    begin = parts.RANKS.index("read_output()")
-    function = parts.RANKS[begin : parts.RANKS.index("# One rank")].replace("{{", "{").replace("}}", "}")
+    function = render.piece("ranks").partition("# One rank")[0]
     said = bash(f"RANK=3\n{function}\nread_output '{log}'", stdin=output, path=path)
     return said, log.read_bytes()
 
@@ -163,10 +161,10 @@ def test_who_says_no_line_has_no_program_started(tmp_path: Path, output: bytes) 
 def follow(ranks: str, folder: Path, told: Path) -> bytes:
     """What is told of a node's two ranks, 2 and 3; bash writes their output to the files."""
     script = f"""
-BAREBOAT_NODE=1 BAREBOAT_RUN_DIR='{folder}'
-{parts.FOLLOW.format(ranks_per_node=2)}
+BAREBOAT_NODE=1 rank_logs='{folder}/logs' ranks_per_node=2
+{render.piece("follow")}
 {{ {ranks}; }} 6>&-
-{parts.FOLLOWED}"""
+followed"""
     (folder / "logs").mkdir()
     with told.open("wb") as stream:
         words = [tool("bash"), "-uc", script]

@@ -17,14 +17,14 @@ from bareboat import codec, programs, render, submission
 from bareboat.errors import UsageError
 from bareboat.model import JobState, Plan, Scheduling, Submission, Topology
 from bareboat.plan import plan
-from bareboat.render import watchdog
 from bareboat.store import Store
 
 
 def asks(function: str, *arguments: str | Path, stdin: str = "") -> str:
     """What a function of the job script prints."""
+    script = f'BAREBOAT_CONTROL=.\n{render.piece("watchdog")}\n{function} "$@"'
     done = subprocess.run(
-        [tool("bash"), "-uc", f'{watchdog.FUNCTIONS}\n{function} "$@"', "bash", *map(str, arguments)],
+        [tool("bash"), "-uc", script, "bash", *map(str, arguments)],
         input=stdin, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -207,7 +207,7 @@ def test_what_is_not_watched_has_nothing_of_it() -> None:
     assert made.py_spy is UNSET
     assert "watchdog" not in [each.subject for each in made.decisions]
     script = render.script(made)
-    assert not [word for word in ("watch", "stacks", "FAULTHANDLER", "py_spy") if word in script]
+    assert not [word for word in ("watchdog", "stacks", "FAULTHANDLER", "py_spy") if word in script]
 
 
 def test_the_jobs_own_variables_go_over_the_watchdogs() -> None:

@@ -6,8 +6,9 @@ The script runs by hand, with no Bareboat anywhere, and is meant to be read by a
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -16,7 +17,7 @@ from bareboat import __version__, bash, codec, registry, sweep
 from bareboat.engines import Engine, apart, holds
 from bareboat.model import NOT_SHOWN, Command, Plan, Start, looks_secret
 from bareboat.mpi.proving import STARTED
-from bareboat.render import delivery, fabric, parts, watchdog, words, world
+from bareboat.render import delivery, fabric, watchdog, words, world
 from bareboat.schedulers import Scheduler
 
 
@@ -62,16 +63,17 @@ def shell_script(plan: Plan) -> str | None:
     are the run's name and its folder for control. None where there is no such container."""
     if plan.shell is UNSET:
         return None
-    names = plan.job.environment_from
     found = [
         "#!/usr/bin/env bash",
         _head(plan),
+        _values(plan),
         piece("shell"),
         piece("need"),
-        parts.SHELL_ENVIRONMENT.format(names=" ".join(names), cases=" | ".join(names)) if names else "",
-        _modules(plan),
+        piece("environment_of_job") if plan.job.environment_from else "",
+        piece("modules") if plan.job.modules else "",
         _needs(plan),
-        *_values(plan),
+        _sweep_values(plan),
+        _seal(plan.shell),
         "unset BAREBOAT_RUN # the shell is no part of the run: what it starts is not ended with it\n",
         words.passed(plan.shell) + words.exported(plan.shell) + words.opened(plan.shell),
         f"exec {words.command(plan.shell)}\n",
@@ -86,16 +88,45 @@ def _head(plan: Plan) -> str:
         f"{topology.ranks_per_node} ranks; "
         f"engine {plan.engine}, launcher {plan.launcher}, scheduler {plan.scheduler}"
     )
-    return parts.HEAD.format(title=_one_line(title), version=__version__, digest=digest(plan)[:19])
+    return (
+        f"# {_one_line(title)}\n"
+        f"# Written by Bareboat {__version__}, plan {digest(plan)[:19]}.\n"
+        '# It needs bash and what is named under "What must be there", but no Bareboat.\n'
+    ) + piece("mark")
+
+
+def _values(plan: Plan, rung: int = 1) -> str:
+    """The values of this job that the pieces of bash find in variables."""
+    job, watch = plan.job, plan.fabric
+    topology = job.topology
+    lines = [
+        "# What the plan has decided.\n",
+        words.values(ranks_per_node=topology.ranks_per_node, world_size=topology.world_size),
+        words.values(run_apart=apart(_engine(plan))),
+    ]
+    if plan.proof is not None or rung > 1:
+        lines.append(words.values(rung=rung, launch=_launch(plan), rank_says=STARTED))
+    if job.modules:
+        lines.append(words.values(site_modules=job.modules))
+    if job.environment_from:
+        lines.append(words.values(environment_from=job.environment_from))
+    if job.sweep is not UNSET:
+        lines.append(words.values(sweep_names=tuple(map(sweep.variable, job.sweep.names))))
+    if plan.delivery is not UNSET:
+        lines.append(delivery.values(plan.delivery))
+    return "".join(
+        [
+            *lines,
+            watchdog.values(plan),
+            world.values(plan),
+            "" if watch is UNSET else fabric.values(plan, watch),
+        ]
+    )
 
 
 #: Before an engine that holds its command: it counts as one of the script's helpers. Its container gets an
 #: environment of its own.
 _HOLDER = "BAREBOAT_SCRIPT=$BAREBOAT_RUN "
-
-
-def _functions(plan: Plan) -> str:
-    return f"run_apart={apart(_engine(plan))}\n{piece('processes')}"
 
 
 def _engine(plan: Plan) -> Engine:
@@ -104,140 +135,159 @@ def _engine(plan: Plan) -> Engine:
 
 def _at_once(plan: Plan, rung: int) -> list[str]:
     """For this machine, now: $1 is the run's mark."""
-    named = f'BAREBOAT_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n'
-    found = [named, _functions(plan), piece("stop"), piece("need")]
-    found += [_modules(plan), _needs(plan)] if plan.job.modules else [_needs(plan)]
+    modules = [piece("modules")] if plan.job.modules else []
+    found = [
+        _values(plan, rung),
+        f'BAREBOAT_RUN="${{1:-{_run_name(plan)}-$$}}"\nHERE=\n',
+        *map(piece, ("processes", "stop", "need")),
+        *modules,
+        _needs(plan),
+    ]
     if plan.start is Start.PROGRAM:
         return [*found, *_at_once_program(plan, rung)]
-    found += [_rung(plan, rung), *_values(plan)]
+    found += [_rung(rung), _sweep_values(plan)]
     if plan.keeps_output or watchdog.is_on(plan):
-        found.append(piece("run_folder"))
+        found += [piece("at_exit"), piece("run_folder"), _logs(plan) + _make_logs(plan)]
     if plan.keeps_output:
-        found += [_logs(plan), _exits(plan)]
-    if plan.start is Start.RANKS or watchdog.is_on(plan):
-        found.append(parts.HOST)
-    found += [watchdog.functions(plan), watchdog.begin(plan), world.functions(plan), world.begin(plan)]
-    if plan.start is Start.NODES and plan.keeps_output:
-        found.append("BAREBOAT_NODE=0\n")
+        found.append(_exits(plan))
+    here = "BAREBOAT_NODE=0\n" if plan.keeps_output else ""
     if plan.start is Start.RANKS:
-        found.append(
-            piece("let_save")
-            + "\nBAREBOAT_NODE=0 BAREBOAT_MASTER=127.0.0.1 BAREBOAT_INTERFACE=lo BAREBOAT_JOB=$$\n"
-            + piece("port")
-        )
+        here = "BAREBOAT_NODE=0 BAREBOAT_MASTER=127.0.0.1 BAREBOAT_INTERFACE=lo BAREBOAT_JOB=$$\n"
+    if plan.start is Start.RANKS or watchdog.is_on(plan):
+        here += "read -r BAREBOAT_HOST < /proc/sys/kernel/hostname\n"
     found += [
+        here,
+        *watchdog.functions(plan),
+        watchdog.begin(plan),
+        *world.functions(plan),
+        world.begin(plan),
+        *([piece("let_save"), piece("port")] if plan.start is Start.RANKS else []),
         piece("secret_here") if plan.secret is True else "",
+        _names(plan),
         watchdog.start(plan, node="0"),
         world.start(plan, node="0"),
-        _start(plan),
+        *_start(plan),
         watchdog.end(plan, at_once=True),
         world.end(plan),
+        *(_first_failure(plan) if plan.keeps_output else []),
     ]
-    if plan.keeps_output:
-        found.append(_first_failure(plan))
     return [*filter(None, found), piece("end_here")]
 
 
 def _at_once_program(plan: Plan, rung: int) -> list[str]:
     """A program (mpirun) starts the ranks on this machine."""
     found = [
-        world.functions(plan),
+        piece("at_exit"),
+        *world.functions(plan),
         piece("rank_here"),
+        _logs(plan),
         'if [ "$part" = --rank ]; then',
-        *_values(plan),
-        watchdog.functions(plan),
+        _sweep_values(plan),
+        *watchdog.functions(plan),
+        _names(plan),
         watchdog.start(plan, node="0"),
         world.start(plan, node="0"),
-        _start(plan),
+        *_start(plan),
         "fi\n",
         piece("run_folder"),
-        watchdog.functions(plan),
+        _exits(plan),
+        *watchdog.functions(plan),
         watchdog.begin(plan),
         world.begin(plan),
         piece("port"),
-        parts.AT_ONCE_PROGRAM.format(program=words.joined(plan.program)),
-        _rung(plan, rung),
-        _proof(plan, rung, "exit"),
+        _program(plan),
+        piece("program_here"),
+        _rung(rung),
+        piece("proof") if plan.proof is not None else "",
+        "run job\ncode=$?\n",
+        watchdog.end(plan, at_once=True),
+        world.end(plan),
+        *_first_failure(plan),
     ]
-    found += ["run job\ncode=$?\n", watchdog.end(plan, at_once=True), world.end(plan), _first_failure(plan)]
     return [*filter(None, found), piece("end_here")]
 
 
 def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None, rung: int) -> list[str]:
     """For a scheduler: the first node's part, and every node's."""
-    alone = plan.job.topology.nodes == 1
-    sweep_name = shlex.quote(place.run_id) if place else _run_name(plan)
-    brought = plan.delivery
-    by_program = plan.start is Start.PROGRAM
+    job = plan.job
+    alone, sweeps = job.topology.nodes == 1, job.sweep is not UNSET
+    by_program, brings = plan.start is Start.PROGRAM, plan.delivery is not UNSET
     # A program that starts the ranks ends them by its own rules.
-    saves = plan.start is not Start.PROGRAM and plan.keeps_output
+    saves = not by_program and plan.keeps_output
+    hands_on = bool(job.environment_from) and "hand_on" in scheduler.snippet()
+    modules = piece("modules") if job.modules else ""
     start = _start(plan)
     interface = ""
-    if "BAREBOAT_INTERFACE" in start:  # each program that looks for it would be one of every start's
-        interface = parts.CLUSTER_INTERFACE_ALONE if alone else piece("interface")
+    if "BAREBOAT_INTERFACE" in "".join([_names(plan), *start]):
+        # Each program that looks for it would be one of every start's.
+        interface = "BAREBOAT_INTERFACE=lo\n" if alone else piece("interface")
     found = [
-        parts.CLUSTER_ARGUMENTS.format(
-            nodes=plan.job.topology.nodes,
-            job_id=scheduler.JOB_ID if plan.job.sweep is UNSET else scheduler.ARRAY.job_id,
-            or_rank=", or with --rank for every rank" if by_program else "",
-            more=delivery.ARGUMENT if by_program and brought is not UNSET else "",
-            **_run_and_folder(plan, scheduler, place, runs),
-        ),
-        *([] if plan.job.sweep is UNSET else [parts.SWEEP_ARGUMENTS.format(example=f"{sweep_name}.0")]),
-        _functions(plan),
+        _values(plan, rung),
+        f"BAREBOAT_NODES={job.topology.nodes}\n"
+        f"BAREBOAT_JOB={scheduler.ARRAY.job_id if sweeps else scheduler.JOB_ID}\n",
+        piece("arguments"),
+        _run_and_folder(plan, scheduler, place, runs),
+        f"sweep_name={shlex.quote(place.run_id) if place else _run_name(plan)}\n" + piece("sweep_point")
+        if sweeps
+        else "",
+        piece("processes"),
         _exits(plan),
         piece("deliver"),
         "" if scheduler.SIGNALS_BY_FILE else piece("signal"),
-        watchdog.functions(plan),
-        world.functions(plan),
-        parts.CLUSTER_NODE_HEAD,
+        piece("at_exit"),
+        *watchdog.functions(plan),
+        *world.functions(plan),
+        'if [ "$part" != --first ]; then',
+        piece("node"),
         piece("signals_by_file") if scheduler.SIGNALS_BY_FILE else "",
         piece("stop"),
         piece("need"),
-        _environment_read(plan, scheduler),
-        _modules(plan),
+        piece("environment_read") if hands_on else "",
+        modules,
         _needs(plan),
-        "" if brought is UNSET else delivery.for_node(brought, plan.start, watches=scheduler.SIGNALS_BY_FILE),
+        *([piece("image"), piece("image_by_rank" if by_program else "image_by_node")] if brings else []),
         interface,
         piece("let_save") if saves else "",
         piece("secret_on_node") if plan.secret is True else "",
-        *_values(plan),
+        _sweep_values(plan),
+        _names(plan),
         watchdog.start(plan, node="$BAREBOAT_NODE"),
         world.start(plan, node="$BAREBOAT_NODE"),
-        start,
-        parts.CLUSTER_NODE_END.format(exits=_exits_of_node(plan)) if saves else "",
-        parts.END,
+        *start,
+        piece("node_end") if saves else "",
+        '[ "$code" -eq 0 ] || end_run\nexit "$code"\n',
         "fi\n",
-        "" if plan.job.sweep is UNSET or rung > 1 else piece("sweep_first"),
-        "" if plan.job.sweep is UNSET or not plan.otherwise else parts.SWEEP_RUNGS,
-        piece("begin") if rung == 1 else _rung(plan, rung),
+        piece("sweep_first") if sweeps and rung == 1 else "",
+        '(umask 077 && cp "${BAREBOAT_CONTROL%/points/*}"/rung.*.sh "$BAREBOAT_CONTROL")\n'
+        if sweeps and plan.otherwise
+        else "",
+        piece("begin") if rung == 1 else _rung(rung),
         piece("first"),
-        _logs(plan) if plan.keeps_output else "",
+        _make_logs(plan),
         piece("secret") if plan.secret is True else "",
-        _nodes(plan, scheduler),
+        piece("hand_on") if hands_on else "",
+        scheduler.snippet(),
         piece("lost") if rung == 1 else "",
         watchdog.begin(plan),
         world.begin(plan),
         _warning(plan, scheduler) if rung == 1 else "",
-        _modules(plan) if plan.start is Start.PROGRAM and rung == 1 else "",
-        parts.CLUSTER_MASTER_ALONE if alone else piece("master"),
+        modules if by_program and rung == 1 else "",
+        "BAREBOAT_MASTER=127.0.0.1\n" if alone else piece("master"),
         piece("port"),
-        parts.CLUSTER_RUN.format(start=_everywhere(plan)),
-    ]
-    if by_program and brought is not UNSET:
-        found.append(delivery.for_first(warns=_warning(plan, scheduler) != ""))
-    found += [
-        _proof(plan, rung, "finish"),
+        *([_program(plan), piece("program_on_cluster")] if by_program else [piece("nodes")]),
+        piece("image_first") if by_program and brings else "",
+        piece("proof") if plan.proof is not None else "",
         *fabric.before(plan),
         "run job\ncode=$?\n",
-        delivery.LEAVE if by_program and brought is not UNSET else "",
+        "leave_images 10\n" if by_program and brings else "",
         watchdog.end(plan, at_once=False),
         world.end(plan),
         *fabric.after(plan),
-        _first_failure(plan),
-        parts.CLUSTER_AGAIN_FIRST if plan.job.scheduling.requeue and rung > 1 else "",
-        piece("again") if plan.job.scheduling.requeue else "",
+        *_first_failure(plan),
     ]
+    if job.scheduling.requeue:
+        # The job begins with the script of the first way, whichever this one is.
+        found += ["script=$BAREBOAT_CONTROL/job.sh\n" if rung > 1 else "", piece("again")]
     return [*filter(None, found), 'finish "$code"\n']
 
 
@@ -248,149 +298,112 @@ def _launch(plan: Plan) -> str:
     return plan.proves.launch or plan.proves.step.partition(" x ")[0]
 
 
-def _rung(plan: Plan, rung: int) -> str:
+def _rung(rung: int) -> str:
     """The beginning of the first part of a script that another one reads."""
-    return "" if rung == 1 else parts.RUNG.format(title=shlex.quote(_launch(plan)))
+    return "" if rung == 1 else piece("rung")
 
 
-def _proof(plan: Plan, rung: int, end: str) -> str:
-    if plan.proof is None:
-        return ""
-    return parts.PROOF.format(
-        rung=rung, next_rung=rung + 1, started=STARTED, launch=shlex.quote(_launch(plan)), end=end
+def _run_and_folder(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> str:
+    """The first node finds the run's name and its folders, or takes the name that it is given."""
+    name = _run_name(plan)
+    # Without a folder of the host's to work in, where the job was submitted.
+    folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
+    folder = f"{folder}/bareboat-runs" if runs is None else shlex.quote(runs)
+    run = shlex.quote(place.run_id) if place else name
+    if plan.job.sweep is not UNSET:
+        own = shlex.quote(place.folder) if place else f"{folder}/{name}"
+        run, folder = f"{run}.{scheduler.ARRAY.index}", f"{own}/points/${{BAREBOAT_RUN##*.}}"
+    elif place:
+        folder = shlex.quote(place.folder)
+    else:
+        run, folder = f"{name}-$BAREBOAT_JOB", f"{folder}/{name}-$BAREBOAT_JOB"
+    return (
+        'if [ "$part" = --first ]; then\n'
+        f'  BAREBOAT_RUN="${{1:-{run}}}"\n'
+        f"  BAREBOAT_CONTROL={folder}/control\n"
+        "fi\n"
+        "BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks\n" + _logs(plan)
     )
 
 
-def _environment_read(plan: Plan, scheduler: Scheduler) -> str:
-    """For nodes that are reached one by one."""
-    names = plan.job.environment_from
-    if not names or not _by_host(scheduler):
-        return ""
-    return parts.ENVIRONMENT_READ.format(names=" ".join(names))
-
-
-def _nodes(plan: Plan, scheduler: Scheduler) -> str:
-    """The scheduler's functions of bash for the nodes."""
-    names = plan.job.environment_from
-    handed = ""
-    if names and _by_host(scheduler):
-        handed = parts.ENVIRONMENT_HANDED.format(names=" ".join(names))
-    return handed + scheduler.snippet()
-
-
-def _by_host(scheduler: Scheduler) -> bool:
-    """Whether its nodes are reached one by one, without the job's environment."""
-    return "hand_on" in scheduler.snippet()
-
-
-def _run_and_folder(
-    plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None
-) -> dict[str, str]:
-    """The run's name and its folder, as words of bash."""
-    name = _run_name(plan)
-    # Without a folder of the host's to work in, where it is handed over.
-    folder = '"$PWD"' if plan.job.workdir is None else shlex.quote(plan.job.workdir)
-    folder = f"{folder}/bareboat-runs" if runs is None else shlex.quote(runs)
-    if plan.job.sweep is not UNSET:
-        own = shlex.quote(place.folder) if place else f"{folder}/{name}"
-        return {
-            "run": f"{shlex.quote(place.run_id) if place else name}.{scheduler.ARRAY.index}",
-            "folder": f"{own}/points/${{BAREBOAT_RUN##*.}}",
-        }
-    return {
-        "run": shlex.quote(place.run_id) if place else f"{name}-$BAREBOAT_JOB",
-        "folder": shlex.quote(place.folder) if place else f"{folder}/{name}-$BAREBOAT_JOB",
-    }
-
-
-def _values(plan: Plan) -> list[str]:
+def _sweep_values(plan: Plan) -> str:
     """Of a sweep: the values of the point."""
-    if plan.job.sweep is UNSET:
-        return []
-    return [parts.SWEEP_VALUES.format(names=" ".join(map(sweep.variable, plan.job.sweep.names)))]
+    return "" if plan.job.sweep is UNSET else piece("sweep_values")
 
 
 def _warning(plan: Plan, scheduler: Scheduler) -> str:
     walltime_s, warning_s = plan.job.walltime_s, plan.job.scheduling.warning_s
     if not warning_s or scheduler.WARNS or walltime_s is None:
         return ""
-    return parts.CLUSTER_WARNING.format(after_s=max(walltime_s - warning_s, 0))
+    return words.values(warning_after_s=max(walltime_s - warning_s, 0)) + piece("warning")
 
 
-def _everywhere(plan: Plan) -> str:
-    """The words that start the job on all nodes, from the first one."""
-    arguments = '"$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1"'
-    if plan.start is Start.PROGRAM:
-        return f'{words.joined(plan.program)} bash "$script" --rank 0 {arguments}'
-    return f"everywhere --node {arguments}"
+def _program(plan: Plan) -> str:
+    return f'program() {{ # starts the ranks\n  exec {words.joined(plan.program)} "$@"\n}}\n'
 
 
-def _start(plan: Plan) -> str:
-    topology = plan.job.topology
-    prelude = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
-    passed = words.passed(plan.command) + words.exported(plan.command)
-    command = words.command(plan.command)
+def _names(plan: Plan) -> str:
+    """How the launcher's ranks find their names."""
+    lines = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
+    return f"rank_names() {{\n{lines}}}\n" if lines else ""
+
+
+def _start(plan: Plan) -> list[str]:
+    """The command, and what starts it."""
+    names = "  rank_names\n" if plan.prelude else ""
+    given = words.passed(plan.command) + words.exported(plan.command)
     opened = words.opened(plan.command)
-    around = {"opened": opened, "closed": parts.CLOSED if opened else ""}
+    command = words.command(plan.command)
+    holder = _HOLDER if holds(_engine(plan)) else ""
     barrier = watchdog.BARRIER if watchdog.is_on(plan) else ""
     barrier += world.STOP if world.is_watched(plan) else ""
-    holder = _HOLDER if holds(_engine(plan)) else ""
-    match plan.start:
-        case Start.NODES:
-            once = parts.ONCE.format(
-                prelude=prelude + passed, holder=holder, command=command, **around, **_around(plan)
-            )
-            return once + barrier
-        case Start.RANKS:
-            ranks = parts.RANKS.format(
-                prelude=prelude,
-                command=_after(opened and f"  {opened}", passed, holder + command),
-                ranks_per_node=topology.ranks_per_node,
-                world_size=topology.world_size,
-            )
-            return ranks + barrier
-        case Start.PROGRAM:
-            proof = plan.proof
-            return parts.RANK.format(
-                prelude=prelude,
-                command=_after(passed, holder + "exec " + command),
-                proof=""
-                if proof is None
-                else parts.RANK_PROOF.format(
-                    started=STARTED,
-                    command=_after(
-                        words.passed(proof), words.exported(proof), "exec " + words.command(proof)
-                    ),
-                ),
-                world_size=topology.world_size,
-                barrier=barrier,
-                **around,
-                **watchdog.output(plan),
-            )
-        case _:
-            assert_never(plan.start)
+    if plan.start is Start.RANKS:
+        body = f"{names}{textwrap.indent(opened, '  ')}{given}  {holder}{command}\n"
+        return [_seal(plan.command), _function("job_command", body), piece("ranks") + barrier]
+    before, inside, after = _around(plan)
+    body = f"{inside}{names}{given}  {holder}exec {command}\n"
+    found = [_seal(plan.command), _function("job_command", body)]
+    what, last = "job", ""
+    if plan.start is Start.PROGRAM:
+        what = '"$what"'
+        before = "WORLD_SIZE=$world_size MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT\n" + before
+        # Launchers tell one code for all. The others are ended by the program that started them.
+        last = (
+            '[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"\n'
+            'exit "$code"\n'
+        )
+        if plan.proof is not None:
+            given = words.passed(plan.proof) + words.exported(plan.proof)
+            body = f'{inside}{names}  echo "$rank_says"\n{given}  exec {words.command(plan.proof)}\n'
+            found.append(_function("proof_command", body))
+    closed = "exec {sealed}<&-\n" if opened else ""
+    start = f'{before}{opened}start_command {what}\n{closed}{after[0]}wait "$child"\ncode=$?\n{after[1]}'
+    return [*found, piece("start_command"), start + barrier + last]
 
 
-def _after(*lines: str) -> str:
-    """Lines that are indented by two, and the command behind them; all but the first word's indentation."""
-    return ("".join(lines[:-1]) + "  " + lines[-1]).lstrip()
+def _function(name: str, body: str) -> str:
+    return f"{name}() {{\n{body}}}\n"
 
 
-def _around(plan: Plan) -> dict[str, str]:
-    """What stands around the command that is started once, for what it prints."""
+def _seal(command: Command) -> str:
+    if not words.opened(command):
+        return ""
+    return piece("seal" if words.is_small(command) else "seal_long")
+
+
+def _around(plan: Plan) -> tuple[str, str, tuple[str, str]]:
+    """What keeps the output of the command that is started once: before its start, in front of it, and after
+    its start and its end."""
     if not plan.keeps_output:
         return watchdog.output(plan)
-    follow = parts.FOLLOW.format(ranks_per_node=plan.job.topology.ranks_per_node)
-    return {"keep": follow, "kept": "6>&- ", "close": "", "drain": parts.FOLLOWED}
+    return piece("follow") + "\n", "  exec 6>&-\n", ("", "followed\n")
 
 
 def _needs(plan: Plan) -> str:
     found = [
         f"need {shlex.quote(r.path)} {shlex.quote(r.what)} {shlex.quote(r.remedy)}" for r in plan.requirements
     ]
-    names = ""
-    if plan.job.environment_from:
-        names = parts.ENVIRONMENT_FROM.format(names=" ".join(plan.job.environment_from))
+    names = piece("environment_from") if plan.job.environment_from else ""
     return "\n".join(["# What must be there.", *found, _executable(plan) + names])
 
 
@@ -398,19 +411,13 @@ def _executable(plan: Plan) -> str:
     if plan.executable is UNSET:
         return ""
     place = plan.executable.place
-    quoted = {
-        "word": f'"{plan.executable.word}"',
-        "place": place,
-        "chmod": f"chmod +x {shlex.quote(place)}",
-        "remedy": f"ls -l {shlex.quote(place.rpartition('/')[0] or '/')}   # all nodes must see the file",
-    }
-    return parts.EXECUTABLE.format(**{name: shlex.quote(text) for name, text in quoted.items()})
-
-
-def _modules(plan: Plan) -> str:
-    if not plan.job.modules:
-        return ""
-    return parts.MODULES.format(modules=" ".join(map(shlex.quote, plan.job.modules)))
+    remedies = (
+        f"chmod +x {shlex.quote(place)}",
+        f"ls -l {shlex.quote(place.rpartition('/')[0] or '/')}   # all nodes must see the file",
+    )
+    return (
+        piece("program") + shlex.join(["need_program", f'"{plan.executable.word}"', place, *remedies]) + "\n"
+    )
 
 
 def _by_ranks(plan: Plan) -> bool:
@@ -419,27 +426,25 @@ def _by_ranks(plan: Plan) -> bool:
 
 
 def _logs(plan: Plan) -> str:
-    return parts.LOGS_OF_RANKS if _by_ranks(plan) else parts.LOGS
+    """Where the ranks' output is kept."""
+    if not plan.keeps_output:
+        return "rank_logs=\n"
+    return f"rank_logs=${'BAREBOAT_RUN_DIR' if _by_ranks(plan) else 'BAREBOAT_CONTROL'}/logs\n"
+
+
+def _make_logs(plan: Plan) -> str:
+    if not plan.keeps_output:
+        return ""
+    there = "" if _by_ranks(plan) else '[ -d "$rank_logs" ] || '
+    return f'{there}mkdir "$rank_logs" || exit 3\n'
 
 
 def _exits(plan: Plan) -> str:
-    if not _by_ranks(plan):
-        return ""
-    return parts.EXITS_OF_RANKS.format(world_size=plan.job.topology.world_size)
+    return piece("exits_of_ranks" if _by_ranks(plan) else "exits_of_script")
 
 
-def _exits_of_node(plan: Plan) -> str:
-    if _by_ranks(plan):
-        return 'exits "$BAREBOAT_NODE" 1'
-    return 'cat "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE" 2>/dev/null'
-
-
-def _first_failure(plan: Plan) -> str:
-    if _by_ranks(plan):
-        exits, show = f"exits 0 {plan.job.topology.world_size}", parts.LAST_OUTPUT_OF_RANKS
-    else:
-        exits, show = 'cat "$BAREBOAT_CONTROL"/exits.* 2>/dev/null', parts.LAST_OUTPUT
-    return parts.FIRST_FAILURE.format(exits=exits, show=show if plan.keeps_output else "")
+def _first_failure(plan: Plan) -> list[str]:
+    return [piece("first_failure"), *([piece("last_output")] if plan.keeps_output else [])]
 
 
 def _run_name(plan: Plan) -> str:

@@ -16,289 +16,14 @@ to see the run's folder is left alone.
 
 from __future__ import annotations
 
-import shlex
-
+from bareboat import bash
 from bareboat.model import Plan, Start
+from bareboat.render import words
 
 #: How a run that hangs ends; 70 is that of one whose nodes were lost.
 EXIT_CODE = 71
 #: The longest time between two looks. It adds to the time that a hang is noticed after.
 _LONGEST_LOOK_S = 10
-
-_SETTINGS = """\
-# The watchdog: ranks of which none prints a line or reports a step for {limit_s} s hang.
-quiet_limit_s={limit_s} look_s={look_s} units={units} unit_ranks={unit_ranks} world_size={world_size}
-py_spy={py_spy}
-silence=$BAREBOAT_CONTROL/watch stacks=$BAREBOAT_CONTROL/stacks
-
-"""
-
-FUNCTIONS = """\
-count() { # $1: how many units have said this
-  local found=("$silence/$1".*)
-  [ -e "${found[0]}" ] && echo "${#found[@]}" || echo 0
-}
-
-ranks_here() { # those of this unit
-  local k
-  for ((k = 0; k < unit_ranks; k++)); do echo "$((unit * unit_ranks + k))"; done
-}
-
-signs() { # of life: what the ranks here print and report is kept in files, and these change
-  local rank
-  for rank in $(ranks_here); do
-    stat -c '%n %s %y' {outputs} "$BAREBOAT_RUN_DIR/progress/$rank" 2>/dev/null
-  done
-}
-
-rank_of() { # $1: a process of the run; nothing for launchers, which are no rank
-  local rank
-  rank=$(tr '\\0' '\\n' < "/proc/$1/environ" 2>/dev/null | sed -n 's/^RANK=\\([0-9]*\\)$/\\1/p' | tail -n 1)
-  [ "$world_size" -gt 1 ] || rank=0
-  [ -z "$rank" ] || [ "$((rank / unit_ranks))" -ne "$unit" ] || echo "$rank"
-}
-
-is_python() {
-  grep -qs python "/proc/$1/maps"
-}
-
-find_py_spy() {
-  local found
-  for found in "$py_spy" "$(command -v py-spy)"; do
-    [ -x "$found" ] && "$found" --version > /dev/null 2>&1 && echo "$found" && return
-  done
-}
-
-keep_stacks() { # where every rank here stands; looking does them no harm
-  local pid rank spy
-  mkdir -p "$stacks"
-  for rank in $(ranks_here); do : > "$stacks/$rank"; done
-  spy=$(find_py_spy)
-  for pid in $(run_pids | sort -n); do
-    rank=$(rank_of "$pid")
-    [ -n "$rank" ] || continue
-    {
-      printf '# process %s on %s: %s\\n' "$pid" "$BAREBOAT_HOST" \\
-        "$(tr '\\0\\n' '  ' < "/proc/$pid/cmdline" 2>/dev/null | cut -c 1-200)"
-      # Without stopping it: it stands still anyway, and PRoot's children cannot be stopped by others.
-      [ -z "$spy" ] || ! is_python "$pid" ||
-        timeout 15 "$spy" dump --nonblocking --full-filenames --pid "$pid" 2>&1 | sed '/^Stack backtrace/,$d'
-      printf '# state %s; in the kernel: %s\\n\\n' \\
-        "$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)" \\
-        "$(cat "/proc/$pid/wchan" 2>/dev/null)"
-    } >> "$stacks/$rank"
-  done
-}
-
-ask_python() { # those whose stack nobody could read print it themselves, and end by it (faulthandler)
-  local dying='Fatal Python error: Aborted' pid rank main=() asked=() caught file deadline
-  for pid in $(run_pids | sort -n); do
-    rank=$(rank_of "$pid")
-    [ -n "$rank" ] && [ -z "${main[rank]:-}" ] && is_python "$pid" || continue
-    main[rank]=$pid
-    ! grep -qs '^Thread ' "$stacks/$rank" || continue
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    (( (0x${caught:-0} >> 5) & 1 )) && asked[rank]=$pid
-  done
-  # The end of one is an error in the others, at once: first all are stopped, on all nodes, and what they do
-  # when they go on is to print.
-  [ "${#asked[@]}" -eq 0 ] || kill -s STOP "${asked[@]}" 2>/dev/null
-  : > "$silence/stopped.$unit"
-  [ "${#asked[@]}" -gt 0 ] || return
-  wait_for stopped
-  kill -s ABRT "${asked[@]}" 2>/dev/null
-  kill -s CONT "${asked[@]}" 2>/dev/null
-  deadline=$((SECONDS + 5))
-  for rank in "${!asked[@]}"; do
-    while :; do
-      file=$(find {errors} -maxdepth 0 -type f -size -65536k -exec grep -laF "$dying" {} + 2>/dev/null)
-      [ -n "$file" ] && ! kill -0 "${asked[rank]}" 2>/dev/null && break
-      [ "$SECONDS" -lt "$deadline" ] || break
-      sleep 0.1
-    done
-    [ -z "$file" ] || tail -c 1048576 "$file" | sed -n "/$dying/,\\$p" >> "$stacks/$rank"
-  done
-}
-
-where_it_stands() { # $1: a rank's stacks; its innermost function, and its innermost line of the user's own
-  awk '
-    function base(path) { sub(/.*\\//, "", path); return path }
-    function frame(name, file, line) {
-      if (closed) return
-      if (inner == "") { inner = name; inner_at = base(file) ":" line }
-      if (own != "" || file ~ /(site|dist)-packages\\/|\\/lib(64)?\\/python[0-9]|^</) return
-      own = base(file) ":" line
-    }
-    /^# state / {
-      if (inner != "") closed = 1
-      waits = $0; sub(/.*kernel: */, "", waits)
-      # do_wait: a shell, around what is of interest
-      if ((first == "" || first == "do_wait") && waits !~ /^0?$/) first = waits
-    }
-    /^Process [0-9]+:/ { pid = $2 + 0 }
-    /^Thread / && !closed && !main && (/"MainThread"$/ || $2 == pid) {
-      inner = own = ""; other = 0; main = 1; next
-    }
-    /^Current thread / { inner = own = ""; closed = 0; other = 0; next }
-    /^Thread /         { if (inner != "" || main) other = 1; next }
-    other              { next }
-    /^    [^ ].* \\(.*\\)$/ {
-      text = substr($0, 5); at = index(text, " (")
-      name = substr(text, 1, at - 1); file = substr(text, at + 2, length(text) - at - 2)
-      line = "?"
-      if (file ~ /:[0-9]+$/) { line = file; sub(/.*:/, "", line); sub(/:[0-9]+$/, "", file) }
-      frame(name, file, line)
-    }
-    /^  File ".*", line [0-9?]+ in / {
-      text = substr($0, 9); line = text; sub(/.*", line /, "", line); name = line
-      sub(/ in .*/, "", line); sub(/^[0-9?]+ in /, "", name); sub(/", line [0-9?]+ in .*/, "", text)
-      frame(name, text, line)
-    }
-    END {
-      if (inner != "") where = inner " (" (own != "" ? own : inner_at) ")"
-      else if (first != "") where = first " (in the kernel)"
-      else where = "a place that nobody could see"
-      gsub(/[[:cntrl:]]/, "?", where)
-      print where
-    }' "$1"
-}
-
-compare() { # lines RANK NODE WHERE: where most stand, and who stands elsewhere
-  sort -n | awk '
-    function ranks(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
-      n = split(list, numbers, " "); text = ""; from = 1
-      for (k = 1; k <= n; k++) if (k == n || numbers[k + 1] != numbers[k] + 1) {
-        text = text (text == "" ? "" : ", ") numbers[from] (k > from ? "-" numbers[k] : ""); from = k + 1
-      }
-      return (n > 1 ? "ranks " : "rank ") text
-    }
-    function nodes(list, n, names, seen, k, text) {
-      n = split(list, names, " "); text = ""
-      for (k = 1; k <= n; k++) if (!(names[k] in seen)) { seen[names[k]]; text = text " " names[k] }
-      n = split(text, names, " ")
-      return n > 3 ? n " nodes" : names[1] (n > 1 ? ", " names[2] : "") (n > 2 ? ", " names[3] : "")
-    }
-    {
-      total++; rank = $1; node = $2; where = $0; sub(/^[^ ]* [^ ]* /, "", where)
-      if (!(where in size)) order[++groups] = where
-      size[where]++; who[where] = who[where] " " rank; on[where] = on[where] " " node
-      if (size[where] > size[most]) most = where
-    }
-    END {
-      if (!total) exit
-      if (groups == 1) print (total > 1 ? "all " total " ranks stand" : "the rank stands") " in " most
-      if (groups == 1) exit
-      if (size[most] * 2 > total) print size[most] " of " total " ranks stand in " most
-      else most = "" # no majority: who is odd is not known
-      for (k = 1; k <= groups; k++) if (order[k] != most) {
-        if (++told > 8) { print groups - k + 1 " more places"; exit }
-        where = order[k]
-        print ranks(who[where]) " on " nodes(on[where]) (size[where] > 1 ? " stand" : " stands") " in " where
-      }
-    }'
-}
-
-wait_for() { # until all units have said $1
-  local attempt
-  for attempt in {1..150}; do
-    [ "$(count "$1")" -lt "$units" ] || return
-    sleep 0.2
-  done
-}
-
-give_up() { # the run hangs; what can be learned from the ranks here is kept, and they end with the others
-  local rank
-  ask_python
-  for rank in $(ranks_here); do
-    printf '%s %s %s\\n' "$rank" "$BAREBOAT_HOST" "$(where_it_stands "$stacks/$rank")"
-  done > "$stacks/of.$unit"
-  : > "$silence/over.$unit"
-  wait_for over
-  end_run
-}
-
-judge() { # by the first unit, which is quiet itself; when all are, they keep the stacks, and are quiet still
-  if [ "$(count quiet)" -lt "$units" ]; then
-    asked_for_s=0
-    rm -f "$silence/asked"
-    return
-  fi
-  : > "$silence/asked"
-  asked_for_s=$((asked_for_s + look_s))
-  if [ "$(count stacks)" -ge "$units" ] || [ "$asked_for_s" -gt "$((60 + look_s))" ]; then
-    : > "$silence/verdict"
-  fi
-}
-
-watch_over() { # Looks are counted, not the clock: a job that its scheduler suspends does not hang.
-  local before=none now quiet_s=0 told='' kept='' asked_for_s=0
-  trap 'kill "$!" 2>/dev/null; exit' TERM
-  while sleep "$look_s" & wait "$!"; do
-    kill -0 "$$" 2>/dev/null || return
-    if [ -e "$silence/verdict" ]; then give_up; return; fi
-    now=$(signs)
-    if [ "$now" != "$before" ]; then
-      before=$now quiet_s=0
-      [ -z "$told$kept" ] || rm -f "$silence/quiet.$unit" "$silence/stacks.$unit"
-      told='' kept=''
-      continue
-    fi
-    quiet_s=$((quiet_s + look_s))
-    [ "$quiet_s" -ge "$quiet_limit_s" ] || continue
-    [ -n "$told" ] || : > "$silence/quiet.$unit"
-    told=1
-    [ "$unit" -ne 0 ] || judge
-    if [ -z "$kept" ] && [ -e "$silence/asked" ]; then
-      keep_stacks
-      [ "$(signs)" = "$before" ] || continue
-      : > "$silence/stacks.$unit"
-      kept=1
-    fi
-  done
-}
-
-start_watchdog() {
-  local before
-  watch_over < /dev/null > /dev/null 2>&1 &
-  watchdog=$!
-  before=$(trap -p EXIT)
-  before=${before#"trap -- '"} before=${before%"' EXIT"}
-  # shellcheck disable=SC2064
-  trap "${before:+$before; }kill $watchdog 2>/dev/null" EXIT
-}
-
-tell_hang() {
-  find "$stacks" -name 'of.*' -exec cat {} + | compare > "$stacks/summary"
-  printf 'bareboat: no rank has printed or reported anything for %s s: the run hangs, and is ended\\n' \\
-    "$quiet_limit_s" >&2
-  sed 's/^/bareboat:   /' "$stacks/summary" >&2
-  printf 'bareboat: the stacks of all ranks are in %s\\n' "$stacks" >&2
-}
-"""
-
-_KEEP_OUTPUT = """\
-keep_output() { # in $1.out and $1.err, and on to where it went
-  exec 3> >(trap '' TERM INT HUP; exec {keep_out})
-  output=$!
-  exec 4> >(trap '' TERM INT HUP; exec {keep_err} >&2)
-  errors=$!
-}
-
-output_kept() { # the last lines; whoever holds the pipe after the rank's end is not waited for
-  local attempt
-  for attempt in {1..100}; do
-    kill -0 "$output" 2>/dev/null || kill -0 "$errors" 2>/dev/null || break
-    sleep 0.01
-  done
-}
-"""
-
-#: By the first part of the script, before the others are started.
-_BEGIN = """\
-rm -f "$silence"/{asked,verdict,quiet.*,stacks.*,stopped.*,over.*}
-[ ! -d "$stacks" ] || mv "$stacks" "$stacks.$((${starts:-2} - 1))" # of an earlier start
-mkdir -p "$silence" "$BAREBOAT_RUN_DIR/progress" || exit 3
-"""
 
 #: After the ranks here. The end of one ends the others: not before all have kept what is to be learned.
 BARRIER = """\
@@ -327,53 +52,47 @@ def is_on(plan: Plan) -> bool:
     return bool(plan.job.scheduling.watchdog_s)
 
 
-def output(plan: Plan) -> dict[str, str]:
+def output(plan: Plan) -> tuple[str, str, tuple[str, str]]:
     """What stands around the command where the watchdog must keep what it prints, since the launcher does
-    not."""
+    not: as in `render._around`."""
     if not is_on(plan) or plan.keeps_output:
-        return dict.fromkeys(("keep", "kept", "close", "drain"), "")
-    return {
-        "keep": 'keep_output "$silence/$unit"\n',
-        "kept": ">&3 2>&4 3>&- 4>&- ",
-        "close": "exec 3>&- 4>&-\n",
-        "drain": "output_kept\n",
-    }
+        return "", "", ("", "")
+    return (
+        'keep_output "$silence/$unit"\n',
+        "  exec >&3 2>&4 3>&- 4>&-\n",
+        ("exec 3>&- 4>&-\n", "output_kept\n"),
+    )
 
 
-def functions(plan: Plan) -> str:
-    """For every part of the script; BAREBOAT_CONTROL, BAREBOAT_RUN_DIR and BAREBOAT_HOST are known."""
+def values(plan: Plan) -> str:
+    """For the script's head."""
     if not is_on(plan):
         return ""
     topology, limit_s = plan.job.topology, plan.job.scheduling.watchdog_s or 0
     by_rank = plan.start is Start.PROGRAM
-    settings = _SETTINGS.format(
-        limit_s=limit_s,
+    mixed = not plan.keeps_output and not by_rank and topology.world_size > 1
+    return words.values(
+        quiet_limit_s=limit_s,
         look_s=max(1, min(_LONGEST_LOOK_S, limit_s // 10)),
         units=topology.world_size if by_rank else topology.nodes,
         unit_ranks=1 if by_rank else topology.ranks_per_node,
-        world_size=topology.world_size,
-        py_spy=shlex.quote(plan.py_spy or ""),
+        mixed_output=1 if mixed else "",
+        by_lines=1 if by_rank else "",
+        py_spy=plan.py_spy or "",
     )
-    if not plan.keeps_output:
-        outputs, errors = '"$silence/$unit".{out,err}', '"$silence/$unit.err"'
-        if not by_rank and topology.world_size > 1:  # an mpirun's: nobody knows whose line is whose
-            errors = "/dev/null"
-    else:
-        folder = "BAREBOAT_RUN_DIR" if plan.start is Start.NODES else "BAREBOAT_CONTROL"
-        log = f'"${folder}/logs/$rank"'
-        outputs, errors = f"{log}.{{out,err}}", f"{log}.err"
-    text = FUNCTIONS.replace("{outputs}", outputs).replace("{errors}", errors)
-    if plan.keeps_output:
-        return settings + text
-    # By whole lines where the lines of several ranks become one stream; else as it comes.
-    keep = 'sed -u "w $1.{}"' if by_rank else 'tee "$1.{}"'
-    kept = _KEEP_OUTPUT.replace("{keep_out}", keep.format("out")).replace("{keep_err}", keep.format("err"))
-    return f"{settings}{text}\n{kept}"
+
+
+def functions(plan: Plan) -> list[str]:
+    """For every part of the script; BAREBOAT_CONTROL, BAREBOAT_RUN_DIR and BAREBOAT_HOST are known."""
+    if not is_on(plan):
+        return []
+    names = ["watchdog"] if plan.keeps_output else ["watchdog", "keep_output"]
+    return [bash.piece(__package__, f"runtime/{name}") for name in names]
 
 
 def begin(plan: Plan) -> str:
     """Before the ranks are started, once."""
-    return _BEGIN if is_on(plan) else ""
+    return bash.piece(__package__, "runtime/watchdog_begin") if is_on(plan) else ""
 
 
 def start(plan: Plan, *, node: str) -> str:
@@ -382,8 +101,8 @@ def start(plan: Plan, *, node: str) -> str:
         return ""
     if plan.start is not Start.PROGRAM:
         return f"unit={node}\nstart_watchdog\n"
-    prelude = "".join(f"  {line}\n" for line in plan.prelude.splitlines())
-    return f'unit=$(\n{prelude}  echo "${{RANK:-0}}"\n)\n[ "$what" = proof ] || start_watchdog\n'
+    names = "rank_names; " if plan.prelude else ""
+    return f'unit=$({names}echo "${{RANK:-0}}")\n[ "$what" = proof ] || start_watchdog\n'
 
 
 def end(plan: Plan, *, at_once: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
@@ -19,7 +20,17 @@ from bareboat.model import (
     Word,
 )
 from bareboat.model.command import CARRIER
-from bareboat.render import parts
+
+
+def values(**given: str | int | Sequence[str]) -> str:
+    """A line of the script's head: variables with their values, and arrays with theirs."""
+    found = []
+    for name, value in given.items():
+        if isinstance(value, str | int):
+            found.append(f"{name}={shlex.quote(str(value))}")
+        else:
+            found.append(f"{name}=({shlex.join(value)})")
+    return " ".join(found) + "\n"
 
 
 def command(command: Command) -> str:
@@ -77,16 +88,24 @@ _PIPE_BYTES = 4096
 
 
 def opened(command: Command) -> str:
-    """The lines that open the descriptor from which the engine reads the values; "" when there is none."""
+    """The lines that open the descriptor from which the engine reads the values; "" when there is none. They
+    need the piece of bash `seal` or `seal_long`."""
     if command.sealed is UNSET or command.sealed.by is not Handing.DESCRIPTOR:
         return ""
     entries = [_entry(command.sealed, number) for number in range(len(command.sealed.names))]
-    # Words that only the script knows may have any length.
-    known = [word for entry in entries for word in entry if isinstance(word, str)]
+    return " \\\n  ".join(["seal", *map(joined, entries)]) + "\n"
+
+
+def is_small(command: Command) -> bool:
+    """Whether what the engine reads from the descriptor fits into an empty pipe, whatever words it has that
+    only the script knows."""
+    sealed = command.sealed
+    if sealed is UNSET:
+        return True
+    words = [word for number in range(len(sealed.names)) for word in _entry(sealed, number)]
+    known = [word for word in words if isinstance(word, str)]
     size = sum(len(word.encode(errors="surrogateescape")) + 1 for word in known)
-    small = len(known) == sum(map(len, entries)) and size <= _PIPE_BYTES
-    listed = " \\\n  ".join(map(joined, entries))
-    return (parts.OPENED_SMALL if small else parts.OPENED).format(listed=listed)
+    return len(known) == len(words) and size <= _PIPE_BYTES
 
 
 def _entry(sealed: Sealed, number: int) -> tuple[Word, ...]:

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# PBS Professional, Torque, and Slurm with PBS's commands: the nodes, a command on one, and back into the queue.
+# PBS Professional, Torque, and Slurm with PBS's commands: the nodes, a command on one, and back into the
+#   queue.
 # Expects: $BAREBOAT_JOB, $BAREBOAT_CONTROL, $script.
 
 hosts() {

@@ -1,6 +1,12 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Bring the image to this node, keep it for all jobs of the user, and remove it when none uses it.
-# Expects: $image_archive, $image_name, $image_shared, $image_inodes, $BAREBOAT_TREES; the node's part.
+# Expects: $image_archive, $image_name, $image_shared, $image_inodes, $BAREBOAT_TREES, $HERE,
+#   $BAREBOAT_CONTROL.
+
+# The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
+# What containers are made of lies in $BAREBOAT_TREES; or in $image_shared, where it cannot be brought.
+image_tree=$BAREBOAT_TREES/$image_name image_lock='' unpacking=''
+read -r boot < /proc/sys/kernel/random/boot_id
 
 image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
   [ -d "$image_tree" ] && [ "$(cat "$image_tree.whole" 2> /dev/null)" = "$boot" ]

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # The part --signal, which the first node starts on every node.
-# Expects: $part; deliver.sh.
+# Expects: $part, $what; deliver.sh.
 
 if [ "$part" = --signal ]; then # from the first node
-  deliver "$4"
+  deliver "$what"
   exit
 fi

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Signals for a scheduler that starts one command on a node only.
-# Expects: $BAREBOAT_CONTROL; deliver.sh.
+# Expects: $BAREBOAT_CONTROL; deliver.sh, at_exit.sh.
 
 ( # Signals from the first node, by a file: this look once a second ends with the node's part.
   told=0 signals=()
@@ -16,4 +16,4 @@
   done
 ) < /dev/null > /dev/null 2>&1 &
 watch=$!
-trap 'echo "$?" >> "$BAREBOAT_CONTROL/ends.$BAREBOAT_HOST"; kill "$watch"' EXIT
+at_exit "kill $watch"

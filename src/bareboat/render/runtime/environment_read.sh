@@ -1,0 +1,13 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# A node that was reached without the job's environment (ssh does not bring it; other tools do).
+# Expects: $environment_from, $BAREBOAT_NODE; hand_on.sh on the first node.
+
+# Where the job's environment did not come along, the first node hands these on by a pipe.
+for name in "${environment_from[@]}"; do
+  if [ "$BAREBOAT_NODE" -eq 0 ] || [ -n "${!name+set}" ]; then continue; fi
+  while IFS= read -r -t 30 -d '' name && [ -n "$name" ] && IFS= read -r -t 30 -d '' value; do
+    export "$name=$value"
+  done
+  break
+done
+[ "$BAREBOAT_NODE" -eq 0 ] || exec < /dev/null

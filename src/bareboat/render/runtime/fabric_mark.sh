@@ -1,0 +1,12 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Ranks that fell back to sockets are marked.
+# Expects: $fabric_there; fabric.sh.
+
+fallen() {
+  : > "$BAREBOAT_CONTROL/no_fabric"
+  printf 'bareboat: WARNING: the ranks speak by sockets although the nodes have %s\n' "$fabric_there" >&2
+}
+
+judge_proof() {
+  [ "$(fabric_way "$BAREBOAT_CONTROL/proof.log")" != sockets ] || fallen
+}

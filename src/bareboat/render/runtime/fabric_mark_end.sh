@@ -1,0 +1,6 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# A short job may be over before the watcher's next look.
+# Expects: $fabric_words, $fabric_watch; fabric_mark.sh.
+
+kill "$fabric_watch" 2> /dev/null
+[ -e "$BAREBOAT_CONTROL/no_fabric" ] || [ "$(fabric_way "${fabric_words[@]}")" != sockets ] || fallen

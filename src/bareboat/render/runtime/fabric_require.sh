@@ -1,0 +1,20 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Ranks that fell back to sockets end.
+# Expects: $fabric_there; fabric.sh, first.sh.
+
+fallen() { # $1: what they do; without it the job is running, and ends
+  : > "$BAREBOAT_CONTROL/no_fabric"
+  printf 'bareboat: the ranks %s, and the job asks for a fabric; the nodes have %s\n' \
+    "${1:-speak by sockets}" "$fabric_there" >&2
+  printf '  try: bareboat plan JOB   # what keeps them from it; or fabric = "mark"\n' >&2
+  [ -n "${1:-}" ] || pass_on TERM
+}
+
+judge_proof() {
+  case $(fabric_way "$BAREBOAT_CONTROL/proof.log") in
+    fabric) return ;;
+    sockets) fallen 'speak by sockets' ;;
+    *) fallen 'do not say which way they take' ;;
+  esac
+  finish 3
+}

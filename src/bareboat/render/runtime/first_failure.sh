@@ -1,0 +1,12 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Which rank failed first, and its exit code.
+# Expects: $code; exits_of_run.
+
+# The first rank that failed by itself says what went wrong; its exit code is ours.
+rank='' status=''
+if [ "$code" -ne 0 ]; then
+  failed=$(exits_of_run | grep -v ' 0$')
+  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
+  read -r rank status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  code=${status:-$code}
+fi

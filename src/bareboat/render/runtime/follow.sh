@@ -1,0 +1,54 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Around a command whose ranks write their output to files.
+# Expects: $rank_logs, $ranks_per_node, $BAREBOAT_NODE.
+
+# Each rank's output goes to files, and from there to the job's line by line, its number before: what is new
+# every 0.2 s, and what is left when the ranks are over. (Of a line with zero bytes only the file has all.)
+follow_output() {
+  trap '' TERM INT HUP
+  local k lines last over='' rests=()
+  while [ -z "$over" ]; do
+    read -r -t 0.2 -u 5 || [ "$?" -gt 128 ] || over=1
+    for k in "${!logs[@]}"; do
+      while mapfile -n 1000 -u "${logs[k]}" lines && [ "${#lines[@]}" -gt 0 ]; do
+        lines[0]=${rests[k]:-}${lines[0]} last=$((${#lines[@]} - 1)) rests[k]=
+        # The last line may not be whole yet.
+        if [[ ${lines[last]} != *$'\n' ]]; then
+          rests[k]=${lines[last]}
+          unset "lines[last]"
+        fi
+        [ "${#lines[@]}" -eq 0 ] || tell "$k" "${lines[@]}"
+      done
+    done
+  done
+  for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
+}
+
+tell() { # $1: of which file, $2…: lines
+  local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
+  printf "[rank $rank] %s" "${@:2}" >&"$to"
+}
+
+logs=()
+set -C # a new file, and no link that a container on another node has put in its place
+for ((number = 0; number < ranks_per_node; number++)); do
+  for log in "$rank_logs/$((BAREBOAT_NODE * ranks_per_node + number))".{out,err}; do
+    : > "$log" || exit 3
+    exec {opened}< "$log"
+    [ ! -L "$log" ] || exit 3
+    [ "$log" -ef "/proc/self/fd/$opened" ] || exit 3
+    logs+=("$opened")
+  done
+done
+set +C
+# A pipe that nobody writes to: its end says that the ranks are over.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+follow_output 6>&- &
+follower=$!
+for opened in 5 "${logs[@]}"; do exec {opened}<&-; done
+
+followed() { # what is left when the ranks are over
+  exec 6>&-
+  wait "$follower"
+}

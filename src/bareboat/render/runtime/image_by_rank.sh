@@ -1,0 +1,34 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# A program starts the ranks, each in a part of its own, and the check's before: the image stays in between.
+# Expects: $part, $what, $status; image.sh, at_exit.sh.
+
+use_image() { # which the part --bring has brought
+  if { exec {image_lock}< "$image_tree.lock"; } 2> /dev/null; then
+    flock -s "$image_lock" && is_lock_of "$image_tree" "$image_lock" && image_is_whole && return
+    exec {image_lock}<&-
+    image_lock=
+  fi
+  case $(tail -n 1 "$BAREBOAT_CONTROL/deliveries.$BAREBOAT_HOST" 2> /dev/null) in
+    *" shared "*) BAREBOAT_TREES=$image_shared ;;
+    *) read_shared 'it is not there any more' ;;
+  esac
+}
+
+leave_image() { [ "$status" -lt 128 ] || drop_image; } # no more ranks are started here after a signal
+at_exit leave_image
+case $part in
+  --bring)
+    bring_image
+    exit
+    ;;
+  --leave)
+    for ((attempt = 1; attempt <= what; attempt++)); do # what is about to end has it still
+      sweep_images
+      [ -e "$image_tree.lock" ] || break
+      sleep 0.3
+    done
+    # Also where another job goes on with it: a node that fails ends the others' parts.
+    exit 0
+    ;;
+esac
+use_image

@@ -1,0 +1,61 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Start a node's ranks one by one.
+# Expects: $ranks_per_node, $world_size, $rank_logs, $BAREBOAT_NODE, $BAREBOAT_MASTER, $BAREBOAT_PORT;
+#   job_command, let_save.sh.
+
+# A rank's output is kept, and goes to the job's line by line, its number before. No program is started for
+# those that say nothing. (Of its first line bash does not keep zero bytes.)
+read_output() { # $1: in this file
+  trap '' TERM INT HUP
+  : > "$1"
+  if IFS= read -r line; then
+    exec sed -u -e "w $1" -e "s/^/[rank $RANK] /" /dev/fd/7 - 7<<< "$line"
+  elif [ -n "$line" ]; then # no end of a line
+    printf '%s' "$line" > "$1"
+    printf '[rank %s] %s' "$RANK" "$line"
+  fi
+}
+
+# One rank: it is told its names.
+start_rank() { # $1: its number on this node
+  trap - INT QUIT
+  LOCAL_RANK=$1
+  RANK=$((BAREBOAT_NODE * ranks_per_node + LOCAL_RANK))
+  WORLD_SIZE=$world_size LOCAL_WORLD_SIZE=$ranks_per_node
+  MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT
+  local log=$rank_logs/$RANK code
+  exec 3> >(read_output "$log.out")
+  exec 4> >(exec >&2 3>&- && read_output "$log.err")
+  BAREBOAT_SCRIPT='' job_command >&3 2>&4 3>&- 4>&- 6>&-
+  code=$?
+  exec 3>&- 4>&- 6>&-
+  echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
+  [ "$code" -ne 75 ] || let_save exits "$world_size"
+  [ "$code" -eq 0 ] || end_run # the others would wait for it for ever
+  exit "$code"
+}
+
+[ -e /dev/fd/0 ] || exec < /dev/null
+children=()
+# A pipe that nobody writes to: its end says that all who read the ranks' output have come to theirs.
+exec 5< <(:)
+exec 6> /proc/self/fd/5
+for ((number = 0; number < ranks_per_node; number++)); do
+  if [ "$((BAREBOAT_NODE + number))" -eq 0 ]; then
+    start_rank 0 <&0 5<&- &
+  else
+    start_rank "$number" < /dev/null 5<&- &
+  fi
+  children+=("$!")
+done
+exec 6>&-
+code=0
+for child in "${children[@]}"; do
+  wait "$child" || {
+    status=$?
+    [ "$code" -ne 0 ] || code=$status
+  }
+done
+# The last lines; whoever holds a rank's output after its end is not waited for.
+read -r -t 1 -u 5
+exec 5<&-

@@ -1,0 +1,6 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# The beginning of a script of a further way to start the ranks, which the one before reads.
+# Expects: $launch.
+
+script=${BASH_SOURCE[0]}
+printf 'bareboat: the ranks are started by %s\n' "$launch" >&2

@@ -1,0 +1,7 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# What an engine reads from the descriptor $sealed: written by a child of this shell, not of the command.
+# Expects: nothing.
+
+seal() { # $@: words
+  exec {sealed}< <(printf '%s\0' "$@" 2> /dev/null)
+}

@@ -1,0 +1,130 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Find out whether the ranks are one world: see render/world.py.
+# Expects: $world_size, $ranks_per_node, $world_pauses_s, $unit, $BAREBOAT_CONTROL; processes.sh, at_exit.sh.
+
+# Whether the ranks are one world: by the connections between their processes.
+connections() { # of the run's processes here: RANK END OTHER-END; and which ranks are here
+  local pids processes
+  mapfile -t pids < <(run_pids)
+  [ "${#pids[@]}" -gt 0 ] || return
+  processes=("${pids[@]/#//proc/}")
+  {
+    printf 'own %s\n' "$(readlink /proc/self/ns/net)"
+    grep -zsaHE '^RANK=[0-9]{1,9}$' "${processes[@]/%//environ}" | tr '\0' '\n'
+    sed -sn '1s/^\([0-9]*\) (.*) . \([0-9]*\) .*/parent \1 \2/p' "${processes[@]/%//stat}"
+    find "${processes[@]/%//fd}" -mindepth 1 \( -lname 'socket:*' -o -name 0 \) -printf '%h %l\n'
+    find "${processes[@]/%//ns/net}" -printf '%p %l\n'
+    ! declare -F shared_places > /dev/null || shared_places
+    cat /proc/net/tcp /proc/net/tcp6
+  } 2> /dev/null | awk -v unit="$unit" -v only="$((ranks_per_node == 1))" -v seconds="$SECONDS" '
+    function entity(pid,  hops) { # the rank that it belongs to; what started the ranks is no rank
+      if (pid in above) return "n" unit
+      for (; pid in parent && hops < 1000; hops++) {
+        if (pid in rank) return rank[pid]
+        pid = parent[pid]
+      }
+      return only ? the_rank : "unknown"
+    }
+    function address(text) { # an IPv4 address is the same in the table of IPv6
+      sub(/^0000000000000000FFFF0000/, "", text)
+      return text
+    }
+    { split($1, part, /[\/:=]/); pid = part[3] }
+    $1 == "own" { own = $2 }
+    $1 == "parent" { parent[$2] = $3 }
+    part[4] == "environ" { the_rank = rank[pid] = part[6] + 0 }
+    part[4] == "fd" { readable[pid]; if ($2 ~ /^socket:/) { inode = substr($2, 9) + 0; has[pid, inode] } }
+    part[4] == "ns" && $2 != own { elsewhere[pid] }
+    $2 == "shared" { shared[pid, $3] }
+    $4 == "01" { ends[$10 + 0] = address($2) " " address($3) }
+    END {
+      for (pid in rank) for (up = parent[pid]; up in parent; up = parent[up]) if (!(up in rank)) above[up]
+      for (pid in parent) {
+        who = entity(pid)
+        here[who]
+        if (!(pid in readable) || pid in elsewhere) hidden[who]
+      }
+      for (who in here) if (who ~ /^[0-9]+$/ && !(who in hidden)) print "seen", who, seconds
+      for (pair in has) {
+        split(pair, part, SUBSEP)
+        if (part[2] in ends && part[1] in parent) print entity(part[1]), ends[part[2]]
+      }
+      for (pair in shared) {
+        split(pair, part, SUBSEP)
+        print entity(part[1]), part[2], part[2]
+      }
+    }'
+}
+
+groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+  cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
+    function root(x) { while (up[x] != x) x = up[x]; return x }
+    function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
+      n = split(list, numbers, " "); text = ""; from = 1
+      for (k = 1; k <= n; k++) if (k == n || numbers[k + 1] != numbers[k] + 1) {
+        text = text (text == "" ? "" : ", ") numbers[from] (k > from ? "-" numbers[k] : ""); from = k + 1
+      }
+      return text
+    }
+    $1 == "seen" { if (!($2 in first)) first[$2] = $3; last[$2] = $3; next }
+    $1 == "unknown" { unknown = 1; next }
+    NF == 3 && !(($1, $2, $3) in had) { had[$1, $2, $3]; holders[$2 " " $3] = holders[$2 " " $3] " " $1 }
+    END {
+      for (pair in holders) {
+        split(pair, part, " ")
+        n = split(holders[pair], one, " "); m = split(holders[part[2] " " part[1]], other, " ")
+        for (k = 1; k <= n; k++) for (l = 1; l <= m; l++) {
+          a = one[k]; b = other[l]
+          if (!(a in up)) up[a] = a
+          if (!(b in up)) up[b] = b
+          if (a ~ /^n/ && b ~ /^n/) continue # the launcher on two nodes
+          up[root(a)] = root(b)
+        }
+      }
+      for (k = 0; k < size; k++) {
+        if (!(k in up)) up[k] = k
+        r = root(k)
+        if (!(r in list)) order[++count] = r
+        list[r] = list[r] " " k
+      }
+      if (count == 1) { print "one"; exit }
+      for (k = 0; k < size; k++) {
+        if (!(k in first) || last[k] - first[k] < 8) exit
+        if (!seconds || last[k] < seconds) seconds = last[k]
+      }
+      if (unknown) exit
+      if (count == size) text = size " ranks, and no connection between them was seen in the first " \
+        seconds " s: each may be a world of its own"
+      else {
+        text = size " ranks, and no connection was seen in the first " seconds " s between"
+        for (k = 1; k <= count && k <= 4; k++) text = text (k > 1 ? " and " : " ") told(list[order[k]])
+        text = text (count > 4 ? " and " count - 4 " more groups" : "") ": they may be " count " worlds"
+      }
+      print text
+    }'
+}
+
+watch_world() {
+  local pause found
+  exec 7<> <(:) # nothing comes from there: to wait for it starts no program
+  for pause in "${world_pauses_s[@]}"; do
+    read -r -t "$pause" -u 7 || [ "$?" -gt 128 ] || sleep "$pause"
+    kill -0 "$$" 2> /dev/null || return
+    [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
+    connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
+    [ "$unit" -eq 0 ] || continue
+    found=$(groups)
+    if [ "$found" = one ]; then
+      rm -f "$BAREBOAT_CONTROL/world/apart"
+      : > "$BAREBOAT_CONTROL/world/one"
+    elif [ -n "$found" ] && [ "$SECONDS" -ge 60 ]; then
+      printf '%s\n' "$found" > "$BAREBOAT_CONTROL/world/apart"
+    fi
+  done
+}
+
+start_watching_world() {
+  watch_world < /dev/null > /dev/null 2>&1 &
+  world_watch=$!
+  at_exit "kill $world_watch 2> /dev/null"
+}

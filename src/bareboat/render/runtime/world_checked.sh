@@ -1,0 +1,7 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# MPI's ranks on one node share memory: where the MPI check held, who has loaded MPI is in its world.
+# Expects: $processes, $unit; world.sh.
+
+shared_places() {
+  grep -lsE '/libmpi[^/]*[.]so' "${processes[@]/%//maps}" | sed 's/$/ shared mpi/'
+}
