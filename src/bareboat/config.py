@@ -38,7 +38,7 @@ Ask = Callable[[Path, Mapping[str, Any]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting's value and where it came from."""
+    """One setting's value and its source."""
 
     value: Any
     source: str
@@ -127,7 +127,7 @@ KNOWN = {
     "tool_timeout_s": _Known(
         float,
         None,
-        "seconds to wait for a tool (default: 7; 30 to cancel a job, 120 to submit)",
+        "seconds to wait for a tool (default: 7; to cancel 30, to submit 120)",
         key="tool_timeout_s",
     ),
     "repeats": _Known(int, _PROVE.repeats, "number of measured runs of a study", key="prove.repeats"),

@@ -127,6 +127,6 @@ def _load(group: str, name: str) -> Any:
         near = nearest(name, modules)
         raise PlanError(
             f"unknown {group[:-1]} {name!r}" + (f"; did you mean {near!r}?" if near else ""),
-            remedy=f"known {group}:  {', '.join(modules)}",
+            remedy=f"known {group}: {', '.join(modules)}",
         )
     return importlib.import_module(modules[name])

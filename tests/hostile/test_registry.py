@@ -561,7 +561,7 @@ def test_redirects_in_a_circle(fake: FakeRegistry) -> None:
 )
 def test_redirects_to_what_is_no_place(fake: FakeRegistry, location: str) -> None:
     fake.when("GET .*/blobs/", answer(302, Location=location))
-    with pytest.raises(ImageError, match="redirects to what is no place") as caught:
+    with pytest.raises(ImageError, match="redirects to an invalid URL") as caught:
         read(source(fake))
     assert "user:pw" not in text(caught.value)
 

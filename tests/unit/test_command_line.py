@@ -69,7 +69,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
          "bareboat image push digits registry.example.org/me/digits:1"),
         ("run --engine", "--engine has no value", "--engine NAME[:MODE]"),
         ("run --json=1", "--json takes no value", "bareboat run --json"),
-        ("store --group g --private", "--private and --group cannot be used together", "leave one of them"),
+        ("store --group g --private", "--private and --group cannot be used together", "remove one of them"),
         ("plan --script --json -- true", "--script and --json cannot be used together", "remove one of them"),
         ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
          "--margin 0.02"),

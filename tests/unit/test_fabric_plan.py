@@ -115,7 +115,7 @@ def test_what_an_image_lacks_is_told() -> None:
     assert faults(network(IB), speakers(*ALL, mpi=MpiFamily.OPENMPI)) == ""
     assert "requires libibverbs.so.1 for" in faults(network(IB), speakers(NCCL, nccl=True))
     old = FabricLibrary(name="libibverbs", parts=("mlx4",))
-    assert "no provider mlx5, for mlx5_0" in faults(network(IB), speakers(old, NCCL, nccl=True))
+    assert "lacks the provider mlx5 for mlx5_0" in faults(network(IB), speakers(old, NCCL, nccl=True))
     assert "requires UCX or libfabric" in faults(network(IB), speakers(VERBS_LIBRARY, mpi=MpiFamily.OPENMPI))
     assert "no provider 'cxi'" in faults(network(CXI), speakers(UCX, mpi=MpiFamily.MPICH))
     assert "aws-ofi-nccl" in faults(network(EFA), speakers(*ALL, nccl=True))

@@ -121,7 +121,7 @@ def test_a_mode_that_is_none_is_answered_with_those_that_are_and_what_they_say_h
         "udocker:P2: works here",
     ]
     assert caught.value.remedy.startswith("--engine udocker:F1; or: ")
-    with pytest.raises(PlanError, match="the engine native has no mode 'P1': it has none"):
+    with pytest.raises(PlanError, match="the engine native has no mode 'P1': it has no modes"):
         make_plan(engine="native:P1")
 
 

@@ -112,7 +112,9 @@ def test_libraries_that_an_update_left_behind_are_not_taken(root: Path) -> None:
     )
     driver = nvidia(root)
     assert (driver.version, driver.libraries) == ("570.86.15", ())
-    assert any("libcuda.so.1" in note and "the kernel module is 570.86.15" in note for note in driver.notes)
+    assert any(
+        "libcuda.so.1" in note and "the kernel module has version 570.86.15" in note for note in driver.notes
+    )
     assert any("libcuda.so.1 not found" in note for note in driver.notes)
     make_library(root / LIBRARIES / "libcuda.so.570.86.15", soname="libcuda.so.1")
     index(root)
@@ -150,7 +152,7 @@ def test_devices_that_this_user_cannot_open_are_told(root: Path) -> None:
     (root / "dev/nvidia1").chmod(0o600)
     assert nvidia(root).notes == ()
     (root / "dev/nvidia1").chmod(0)
-    assert nvidia(root).notes == ("this user cannot open /dev/nvidia1: ask for access",)
+    assert nvidia(root).notes == ("you cannot open /dev/nvidia1; ask the administrator for access",)
 
 
 def test_pipes_of_mps_and_sockets_of_services_are_found(root: Path) -> None:

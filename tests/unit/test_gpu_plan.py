@@ -276,12 +276,12 @@ def test_apptainer_is_given_places_for_sockets_that_an_image_may_have_a_folder_f
         ({}, site(gpu_drivers=()), "node017 has no GPU driver", "bareboat doctor"),
         ({}, site(make_driver(devices=())), "but no device of a GPU", "run it on a node with GPUs"),
         ({}, site(make_driver(libraries=())), "libcuda.so.1 of the driver was not found", "bareboat doctor"),
-        ({"glibc": "2.12"}, site(), "libcuda.so.550.54.15 needs glibc 2.17, and the image has 2.12", "2.17"),
+        ({"glibc": "2.12"}, site(), "libcuda.so.550.54.15 requires glibc 2.17, and the", "2.17"),
         ({"glibc": None}, site(), "the image has no known glibc", "musl"),
         ({"cuda": "13.0"}, site(), "supports CUDA up to 12.4, and the image has 13.0", "580.65.06 or newer"),
         ({"cuda": "12.1"}, site(AMD), "the image has CUDA 12.1, and here is amd 6.1.2", "made for these"),
         ({"rocm": "6.0"}, site(), "the image has ROCm 6.0, and here is nvidia 550.54.15", "made for these"),
-        ({"glibc": "2.31"}, site(AMD), "libamdhip64.so.6 needs glibc 2.34", "2.34"),
+        ({"glibc": "2.31"}, site(AMD), "libamdhip64.so.6 requires glibc 2.34", "2.34"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_beforehand(
@@ -328,10 +328,10 @@ COMPAT = CudaCompat(folder="/usr/local/cuda/compat", driver="580.65.06")
     [
         ("12.4", {}, "supports CUDA up to 12.4"),
         ("11.8", {}, "supports CUDA up to 12.4"),
-        ("12.9", {}, "within CUDA 12 that works, except for what is compiled from PTX"),
-        ("11.8", {"version": "450.80.02"}, "within CUDA 11 that works"),
+        ("12.9", {}, "within CUDA 12 this works, except for PTX compiled"),
+        ("11.8", {"version": "450.80.02"}, "within CUDA 11 this works"),
         ("14.2", {"version": "640.10"}, "newer than any known to Bareboat"),
-        ("13.0", {"version": ""}, "is not known"),
+        ("13.0", {"version": ""}, "version is unknown"),
     ],
 )  # fmt: skip
 def test_what_a_driver_serves(cuda: str, driver: dict[str, str], how: str) -> None:
@@ -347,8 +347,8 @@ def test_what_a_driver_serves(cuda: str, driver: dict[str, str], how: str) -> No
         ("13.0", None, {}, "without a forward-compatibility package"),
         ("12.0", None, {"version": "520.61.05"}, "CUDA up to 11.8, and the image has 12.0"),
         ("13.0", CudaCompat(folder="/c", driver="560.28.03"), {}, "560.28.03 is too old for this"),
-        ("13.0", COMPAT, {"models": ("NVIDIA GeForce RTX 4090",)}, "here is NVIDIA GeForce RTX 4090"),
-        ("13.0", COMPAT, {"models": ("NVIDIA RTX A6000", "Tesla T4")}, "here is NVIDIA RTX A6000"),
+        ("13.0", COMPAT, {"models": ("NVIDIA GeForce RTX 4090",)}, "machine has NVIDIA GeForce RTX 4090"),
+        ("13.0", COMPAT, {"models": ("NVIDIA RTX A6000", "Tesla T4")}, "this machine has NVIDIA RTX A6000"),
         ("13.0", COMPAT, {"models": ()}, "a GPU of unknown model"),
         ("13.0", COMPAT, {"version": "410.48"}, "needs driver 418.40 or newer"),
     ],
@@ -368,7 +368,7 @@ def test_the_forward_compatibility_package_is_taken_when_it_is_needed() -> None:
     assert variable(made, "LD_LIBRARY_PATH") == f"{COMPAT.folder}:{inject.LIBRARIES}"
     decided = driver_decision(made)
     assert decided is not None
-    assert "forward-compatibility package 580.65.06 is taken" in decided.reason
+    assert "forward-compatibility package 580.65.06 is used" in decided.reason
     new_enough = planned(job(), make_image(cuda="12.1", cuda_compat=COMPAT))
     assert variable(new_enough, "LD_LIBRARY_PATH") == inject.LIBRARIES
 
@@ -431,5 +431,5 @@ def test_the_driver_of_the_compute_node_is_given() -> None:
     image = make_image()
     made = plan(slurm_job(), image, make_rootfs(image), login(), node=site())
     assert ("ro-bind", "/usr/lib64", "/run/bareboat/host/0") in mounts(made)
-    with pytest.raises(PlanError, match=r"needs glibc 2\.17, and the image has 2\.12"):
+    with pytest.raises(PlanError, match=r"requires glibc 2\.17, and the image has 2\.12"):
         plan(slurm_job(), make_image(glibc="2.12"), make_rootfs(image), login(), node=site())

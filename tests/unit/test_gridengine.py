@@ -79,7 +79,7 @@ def test_the_number_behind_a_sites_notices(text: str) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(PlanError, match="refuses") as caught:
+    with pytest.raises(PlanError, match="rejected") as caught:
         gridengine.job_id(outcome(stderr='Unable to run job: unknown queue "nowhere".', code=1))
     assert "nowhere" in (caught.value.context or "")
     with pytest.raises(ToolError, match="no job ID"):

@@ -453,7 +453,7 @@ def test_a_form_that_cannot_be_is_refused(folder: Path, statement: str) -> None:
 
 
 def test_a_nul_byte_in_a_variable_is_refused(folder: Path) -> None:
-    with pytest.raises(UsageError, match="the value of A holds a NUL byte") as caught:
+    with pytest.raises(UsageError, match="the value of A contains a NUL byte") as caught:
         read(folder, 'command = ["true"]\nenvironment.A = "\\u0000"\n')
     assert caught.value.context == f"{folder}/job.toml, line 2"
 

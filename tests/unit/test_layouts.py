@@ -303,7 +303,7 @@ def test_a_path_says_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"notes.txt": b""}, "is no image"),
+        ({"notes.txt": b""}, "is not an image"),
         ({"version": b"", "manifest.json": b""}, "skopeo's own format"),
         ({"manifest.json": b""}, "unpacked docker-archive"),
         ({"config.json": b"", "rootfs/x": b""}, "runtime bundle"),

@@ -108,8 +108,8 @@ REFUSED = Answer("unshare(CLONE_NEWUSER)", errno.EPERM)
         (Answer("unshare(CLONE_NEWUSER)", errno.ENOSPC), {"max_user_namespaces": "15000\n"},
          "nested too deeply", "leave the outer container"),
         (Answer("mount(tmpfs)", errno.EPERM), {"status": "Name:\tx\nSeccomp:\t2\n"},
-         "a seccomp filter is on this process, as in a container, and forbids user namespaces or mounts in "
-         "them: mount(tmpfs)", "start the outer container with --security-opt seccomp=unconfined"),
+         "a seccomp filter, as in a container, forbids user namespaces or mounts in them: mount(tmpfs)",
+         "start the outer container with --security-opt seccomp=unconfined"),
         (REFUSED, {"mountinfo": "30 1 8:1 /srv/root /proc rw - proc none rw\n"}, "in a chroot",
          "leave the chroot"),
         (REFUSED, {"status": "Seccomp:\t0\n"}, "possibly by a security module: unshare",
@@ -151,7 +151,7 @@ NFS = FileSystem(purpose="store", path="/scratch", kind="nfs4", free_bytes=1, fr
          "the store's file system (nfs4) cannot be a layer, a tmpfs can", "none needed"),
         ({"overlay": Answer("mount(overlay)", errno.EPERM),
           "overlay on tmpfs": Answer("mount(overlay)", errno.EPERM)},
-         "refused: mount(overlay): Operation not permitted", "none needed"),
+         "denied: mount(overlay): Operation not permitted", "none needed"),
     ],
 )  # fmt: skip
 def test_overlay(answers: dict[str, Answer], detail: str, remedy: str) -> None:

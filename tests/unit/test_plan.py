@@ -125,7 +125,7 @@ def test_the_cheapest_engine_that_works_is_taken_and_says_why() -> None:
 
 def test_native_is_named_as_an_alternative_and_never_chosen_unasked() -> None:
     other = rejected(planned(), "engine", "native")
-    assert other.reason == "it is no container: taken only when asked for"
+    assert other.reason == "not a container; used only when requested"
     assert other.remedy == "--engine native"
 
 

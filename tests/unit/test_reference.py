@@ -250,7 +250,7 @@ def test_access_is_read_as_users_write_it(tmp_path: Path) -> None:
     for wrong in ("docker.io", "=b", "a="):
         with pytest.raises(UsageError, match="is no mirror"):
             locate.read_access(plain_http="", mirrors=wrong, ca_file="")
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="not found"):
         locate.read_access(plain_http="", mirrors="", ca_file=str(tmp_path / "none.pem"))
 
 

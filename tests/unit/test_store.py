@@ -530,7 +530,7 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path, where: str) -> None:
 
 def test_a_store_behind_a_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "store")
-    with pytest.raises(StoreError, match="cannot be made") as caught:
+    with pytest.raises(StoreError, match="cannot be created") as caught:
         Store(tmp_path / "link").new_run("x")
     assert "BAREBOAT_STORE" in caught.value.remedy
 

@@ -24,7 +24,7 @@ _MISTAKES = (
      "{flag} {value}"),
     (r"argument (?P<flag>\S+): ignored explicit argument", "{flag} takes no value", "{prog} {flag}"),
     (r"argument (?P<flag>\S+): not allowed with argument (?P<other>\S+)",
-     "{flag} and {other} cannot be used together", "remove one of them out"),
+     "{flag} and {other} cannot be used together", "remove one of them"),
     (r"the following arguments are required: (?P<flag>.+)", "missing argument: {flag}", "{example}"),
     (r"one of the arguments (?P<flag>.+) is required", "missing argument: one of {flag}", "{example}"),
 )  # fmt: skip

@@ -67,7 +67,7 @@ def choose_engine(
             rejected.append(
                 Rejected(
                     choice=name,
-                    reason="it is no container: taken only when asked for",
+                    reason="not a container; used only when requested",
                     remedy=f"--engine {name}",
                 )
             )
@@ -152,7 +152,7 @@ def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejecte
     if job.engine and len(lines) == 1:
         message = f"the engine {job.engine} cannot run here: {rejected[0].reason}"
     elif job.engine:
-        message = f"the engine {job.engine} cannot run here, in none of its modes"
+        message = f"the engine {job.engine} cannot run here in any mode"
     else:
         message = "no engine on this machine can run a container"
         if job.writable:

@@ -105,5 +105,5 @@ def _warnings(names: Iterable[str], launcher: str) -> tuple[str, ...]:
         return ()
     return (
         f"the job's environment sets {listed}, which the launcher {launcher} sets for each rank: "
-        "the job's word is not heeded; leave it out",
+        "the job's value is ignored; remove it",
     )

@@ -270,7 +270,7 @@ def make_squashfs(tree: Path, path: Path, *, progress: Progress = lambda *_: Non
     Owners are root's, extended attributes are left out. Raises ImageError when mksquashfs is missing or
     fails, OSError when there is no room.
     """
-    mksquashfs = _tool("mksquashfs", f"{path} cannot be made: there is no mksquashfs on PATH")
+    mksquashfs = _tool("mksquashfs", f"{path} cannot be made: mksquashfs is not installed")
     told = execute.run((mksquashfs, "-help"))
     can = told.stdout + told.stderr
     options = ["-noappend", "-no-progress", "-no-xattrs", "-all-root"]

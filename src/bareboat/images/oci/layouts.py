@@ -87,7 +87,7 @@ def open_layout(
         case Transport.ROOTFS:
             return FolderSource(path, name=name, max_ratio=max_ratio)
         case _:
-            raise UsageError(f"{name} is no place on this machine", remedy=_EXAMPLES)
+            raise UsageError(f"{name} does not exist on this machine", remedy=_EXAMPLES)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -260,7 +260,7 @@ class Authorizer:
         return ImageError(
             f"{response.url.authority} gives no token for {self._registry}/{self._repository}: {reason}",
             context=said,
-            remedy="try again later; if it stays so, the registry is set up wrongly",
+            remedy="try again later; if the error persists, the registry is misconfigured",
         )
 
 

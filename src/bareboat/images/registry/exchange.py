@@ -180,7 +180,7 @@ def _next(url: Url, location: str, request: Request) -> Url:
         found = url.joined(location)
     except ValueError as error:
         raise ImageError(
-            f"{request.subject} cannot be had: {url.authority} redirects to what is no place: {error}",
+            f"{request.subject} cannot be downloaded: {url.authority} redirects to an invalid URL: {error}",
             remedy="the registry or a proxy is misconfigured; contact its administrator",
         ) from None
     if url.scheme == "https" and found.scheme == "http":

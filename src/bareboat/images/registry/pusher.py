@@ -205,7 +205,7 @@ class Pusher:
             return response.url.joined(response.headers.get("Location") or "")
         except ValueError as error:
             raise ImageError(
-                f"{self.name} cannot be pushed to: the registry names no place for an upload: {error}",
+                f"{self.name} cannot be pushed to: the registry returned no valid upload URL: {error}",
                 remedy="the registry is misconfigured; contact its administrator",
             ) from None
 

@@ -88,7 +88,7 @@ def explained(error: ssl.SSLError, url: Url) -> ImageError:
         found = NotTls(
             f"{url.authority} does not use TLS, but probably plain HTTP",
             context=error.reason or "",
-            remedy="if nobody can listen in on the way there: --plain-http",
+            remedy="on a trusted network: --plain-http",
         )
         found.origin = url.origin
         return found
