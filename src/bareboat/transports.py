@@ -30,14 +30,14 @@ def read(folder: Path) -> tuple[Transport, ...]:
 
 
 def world_mark(folder: Path, ranks: int) -> str:
-    """What is wrong with the ranks' worlds, by what the job script saw and NCCL said; "" where nothing speaks
-    for it. Raises DamagedRunError."""
+    """The warning about ranks that are not connected, from the job script and NCCL; "" without a sign of it.
+    Raises DamagedRunError."""
     if ranks == 1:
         return ""
     files = run_folder.files_of(folder / run_folder.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
     sizes = [size for text in _texts(files) if (size := told.nccl_size(text)) is not None]
     if len(sizes) >= min(ranks, _MOST_FILES) and max(sizes) == 1:
-        return f"NCCL says a world of 1 on each of {ranks} ranks: each trains a model of its own"
+        return f"NCCL reports world size 1 on each of {ranks} ranks: each trains its own model"
     return run_folder.world_mark(folder)
 
 

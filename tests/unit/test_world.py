@@ -90,7 +90,7 @@ SAYS = (
     "node1:41:41 [0] NCCL INFO ncclCommInitRank comm 0x5581 rank 0 nranks {size} cudaDev 0 nvmlDev 0 "
     "busId 7000 commId 0x9ea1 - Init COMPLETE\n"
 )
-ALONE = "NCCL says a world of 1 on each of 2 ranks: each trains a model of its own"
+ALONE = "NCCL reports world size 1 on each of 2 ranks: each trains its own model"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def starts_by(scheduler: Scheduler) -> str:
 
 
 def partition_word(scheduler: Scheduler) -> str:
-    """What the scheduler calls a partition; it says it as its `PARTITION`."""
+    """The scheduler's term for a partition (`PARTITION`)."""
     return str(getattr(scheduler, "PARTITION", "queue"))
 
 
