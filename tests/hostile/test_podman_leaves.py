@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from builders import make_site
+from builders import make_image, make_site
 from environments import Captured
 from tools import tool
 from watch import wait_until
 
 from bareboat import execute, registry
-from bareboat.engines import Container
+from bareboat.engines import Container, Refusal
 from bareboat.model import Command
 from bareboat.probe import probe
 from bareboat.probe.host import RealHost
@@ -92,7 +92,9 @@ def test_a_long_runtime_directory_is_not_used(tmp_path: Path, monkeypatch: pytes
     assert list(folder.iterdir()) == []
     site = make_site(engines=(facts,))
     container = Container(flat="/tree", home="/home/ada")
-    said = str(registry.engine("podman").wrap(Command(argv=("true",), workdir="/"), container, site))
+    enclosure = registry.engine("podman").judge(site, make_image())
+    assert not isinstance(enclosure, Refusal), enclosure.reason
+    said = str(enclosure.wrap(Command(argv=("true",), workdir="/"), container))
     assert "XDG_RUNTIME_DIR" not in said
     assert "XDG_DATA_HOME" in said
 
