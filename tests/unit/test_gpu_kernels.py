@@ -11,7 +11,8 @@ from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat.elf import binary
 from bareboat.gpu import kernels
-from bareboat.images.inside import fatbin, look
+from bareboat.images.inside import fatbin
+from bareboat.images.inside.survey import look
 from bareboat.model import Topology
 from bareboat.plan import plan
 
