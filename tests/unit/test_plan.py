@@ -181,7 +181,7 @@ def test_user_namespaces_switched_off_names_the_setting_and_what_else_could_serv
     error = refused(site=make_site(engines=(NO_NAMESPACES,)))
     assert error.message == "no engine on this machine can run a container"
     assert f"bubblewrap: {SWITCHED_OFF}" in error.context.splitlines()
-    assert any(line.startswith("native: it is no container") for line in error.context.splitlines())
+    assert any(line.startswith("native: not a container") for line in error.context.splitlines())
     ways = error.remedy.split("; or: ")
     assert ways[0] == SYSCTL
     assert len(ways) == 3
