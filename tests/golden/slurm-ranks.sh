@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:8ad7d73f2610.
+# Written by Bareboat 0.1.0, plan sha256:469500162d5b.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:46f8e3f195c2.
+# Written by Bareboat 0.1.0, plan sha256:5fb0b9825754.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
