@@ -429,6 +429,7 @@ _MORE = {
     ("scheduling", "after"): {"no job": '["no-such-job"]'},
     ("capture", "python"): {"missing": '"./gone/python"', "a directory": '"./folder"'},
     ("capture", "include"): {"missing": '["gone"]'},
+    ("capture", "programs"): {"missing": '["no-such-program"]'},
     ("prove", "repeats"): {"one": "1"},
     ("prove", "margin"): {"none": "0", "one": "1.0"},
     ("prove", "confidence"): {"a half": "0.5", "one": "1.0"},
@@ -451,6 +452,7 @@ _MORE = {
 _SAID_OF = {
     ("capture", "python"): ("no Python at",),
     ("capture", "include"): ("to capture",),
+    ("capture", "programs"): ("is not installed on this machine",),
     ("command",): ("is not in small",),
     ("environment",): ("BAREBOAT_RUN",),
     ("environment_from",): ("BAREBOAT_RUN",),
