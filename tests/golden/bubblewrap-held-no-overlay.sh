@@ -224,7 +224,7 @@ connections() { # of the run's processes here: RANK END OTHER-END; and which ran
     }'
 }
 
-groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
+world_groups() { # "one", or what to say of the groups that the ranks are in; nothing while that is not known
   cat "$BAREBOAT_CONTROL"/world/looks.* 2> /dev/null | awk -v size="$world_size" '
     function root(x) { while (up[x] != x) x = up[x]; return x }
     function told(list, n, numbers, k, from, text) { # 0 1 2 5 -> 0-2, 5
@@ -281,7 +281,7 @@ watch_world() {
     [ ! -e "$BAREBOAT_CONTROL/world/one" ] || return
     connections >> "$BAREBOAT_CONTROL/world/looks.$unit"
     [ "$unit" -eq 0 ] || continue
-    found=$(groups)
+    found=$(world_groups)
     if [ "$found" = one ]; then
       rm -f "$BAREBOAT_CONTROL/world/apart"
       : > "$BAREBOAT_CONTROL/world/one"
@@ -427,7 +427,7 @@ followed
 [ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
 
 if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
-  worlds=$(groups)
+  worlds=$(world_groups)
   case $worlds in
     '') ;;
     one) rm -f "$BAREBOAT_CONTROL/world/apart" ;;

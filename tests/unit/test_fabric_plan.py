@@ -279,7 +279,7 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
     job_waits = until_ended if code else 'wait "$fabric_watch"' if says else "sleep 3"
     harness = (
         "set -u; BAREBOAT_RUN_DIR=$PWD BAREBOAT_CONTROL=$PWD\n"
-        f'groups() {{ :; }}\npass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
+        f'world_groups() {{ :; }}\npass_on() {{ : > over; }}\nfinish() {{ exit "$1"; }}\n'
         f"{watcher}\n{job_waits}\n{after}\nexit 0\n"
     )
     done = subprocess.run(

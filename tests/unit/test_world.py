@@ -25,7 +25,7 @@ def groups(folder: Path, *units: str, ranks: int = 4) -> str:
     (folder / "world").mkdir()
     for unit, looks in enumerate(units):
         (folder / "world" / f"looks.{unit}").write_text(looks)
-    script = "\n".join([f"world_size={ranks}", *world.functions(made), "groups\n"])
+    script = "\n".join([f"world_size={ranks}", *world.functions(made), "world_groups\n"])
     done = subprocess.run(
         ["bash", "-uc", script], env={"BAREBOAT_CONTROL": str(folder), "PATH": "/usr/bin:/bin"},
         capture_output=True, text=True, check=True,

@@ -3,7 +3,7 @@
 # Expects: $code, $BAREBOAT_CONTROL; world.sh.
 
 if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
-  worlds=$(groups)
+  worlds=$(world_groups)
   case $worlds in
     '') ;;
     one) rm -f "$BAREBOAT_CONTROL/world/apart" ;;
