@@ -75,7 +75,7 @@ def engine(name: str) -> Engine:
 
 def contains(name: str | None) -> bool:
     """Whether the engine of this name holds a container; None: the planner's choice, which does."""
-    return name is None or engine(name).CONTAINS
+    return name is None or engine(name.partition(":")[0]).CONTAINS
 
 
 def modes(name: str) -> tuple[str, ...]:

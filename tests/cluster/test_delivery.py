@@ -108,7 +108,7 @@ def test_a_node_without_room_reads_the_store_and_says_so(desk: Desk) -> None:
     run = desk.submit(desk.job("fallback", ["python", "-c", "import ware; print(ware.NAME)"], more=more))
     log = desk.wait(run)
     assert ranks_said(log) == {rank: ["ware"] for rank in range(6)}
-    assert log.count("the image is NOT brought to this node") == 3
+    assert log.count("the image is NOT copied to this node") == 3
     assert told(desk, run) == once_each("shared")
 
 

@@ -78,7 +78,7 @@ def test_sockets_where_a_fabric_is(with_fabric: Cluster) -> None:
 
     marked = run_job(up, write_job(up, "marked", python("debian"), HELLO))
     assert marked.code == 0, marked.log
-    assert f"WARNING: the ranks speak by sockets although the nodes have {there}" in marked.log
+    assert f"WARNING: ranks fell back to TCP although the nodes have {there}" in marked.log
     wanted = f"ranks fell back to TCP (OpenMPI: tcp) although the nodes have {there}"
     assert record(up, marked)["fabric_mark"] == wanted
     assert wanted in up.login(["bareboat", "status", marked.run_id]).stdout
@@ -86,13 +86,13 @@ def test_sockets_where_a_fabric_is(with_fabric: Cluster) -> None:
     job = write_job(up, "required", python("debian"), WAITING, more='fabric = "require"')
     required = run_job(up, job)
     assert required.code == 3
-    assert "the ranks speak by sockets, and the job asks for a fabric" in required.log
+    assert "the ranks fell back to TCP, but the job requires a fabric" in required.log
     assert "hello" not in required.log
 
     # The image's own mpirun runs its proof inside: the script can only look on, and end what goes on.
     inside = run_job(up, job, "--launcher", "image-mpirun")
     assert inside.code == 3
-    assert "the ranks speak by sockets, and the job asks for a fabric" in inside.log
+    assert "the ranks fell back to TCP, but the job requires a fabric" in inside.log
     assert record(up, inside)["transports"] == [{"by": "OpenMPI", "way": "tcp", "fabric": False}]
     mark = f"BAREBOAT_RUN={inside.run_id}"
     up.wait(lambda: not any(up.processes(name, mark) for name in up.nodes), "no process of the run")
@@ -124,7 +124,7 @@ def test_ranks_whose_nccl_falls_back_are_ended_on_all_nodes(
     ended = run_job(up, job)
     assert ended.code == 3, ended.log
     assert "hello" in ended.log
-    assert "the ranks speak by sockets, and the job asks for a fabric" in ended.log
+    assert "the ranks fell back to TCP, but the job requires a fabric" in ended.log
     ways = [{"by": "NCCL", "way": "NET/Socket/0", "fabric": False}]
     assert record(up, ended)["transports"] == ways
     mark = f"BAREBOAT_RUN={ended.run_id}"

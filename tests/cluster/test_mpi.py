@@ -331,7 +331,7 @@ def test_on_a_site_with_a_broken_plugin_the_first_job_of_an_image_succeeds(
     ended = run_job(without_pmix, job)
     assert ended.code == 0, ended.log
     assert hellos(ended, 4) == set(range(4)), ended.log
-    assert "srun --mpi=pmix started no rank; the next way to start them is tried" in ended.log
+    assert "srun --mpi=pmix started no rank; trying the next launcher" in ended.log
     assert "did not find each other" not in ended.log
     starts = without_pmix.home / ".local/share/bareboat/runs" / ended.run_id / "control" / "starts"
     assert len(starts.read_text().splitlines()) == 1
@@ -366,7 +366,7 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     ended = run_job(slurm, job)
     assert ended.code == 3
     assert "the MPI world has size 1, not 4: 4 ranks were started, and each is alone" in ended.log
-    assert "the ranks did not find each other; the next way to start them is tried" in ended.log
+    assert "the ranks did not find each other; trying the next launcher" in ended.log
     assert "the ranks did not find each other; the job is not started" in ended.log
     assert "hello" not in ended.log
     # The next plan knows; for this job only, whose setting was the reason.

@@ -130,7 +130,7 @@ def test_told_before_the_end_of_its_time_a_job_goes_on_later(desk: Desk) -> None
     log = desk.wait(run)
     said = ranks_said(log)
     assert all(said[rank] == ["ready", "told", "resumed"] for rank in range(6)), log
-    assert "the job asks to go on later: back into the queue" in log
+    assert "the job requests a restart: requeueing it" in log
     record = desk.record(run)
     assert (record["exit_code"], len(record["starts"])) == (0, 2)
     assert desk.status(run)["state"] == "completed"

@@ -270,7 +270,7 @@ def test_without_room_on_the_node_the_store_is_read_and_that_is_said(
     script += f"\ntrap - EXIT; drop_image; ls -A {shlex.quote(str(node.scratch))}"
     out, err = in_small(node, options, script)
     assert out == "it runs\n"
-    assert "bareboat: the image is NOT brought to this node on here, and read from the store: " in err
+    assert "bareboat: the image is NOT copied to this node on here; it is read from the store: " in err
     assert why in err
     assert node.told() == ["shared"]
 
@@ -313,7 +313,7 @@ def test_a_folder_that_is_not_ours_alone_is_refused(node: Node, what: str) -> No
             node.trees().symlink_to(elsewhere)
     out, err = node.run(node.script("echo never"), code=3)
     assert out == ""
-    assert "is not a folder of this user alone, but: " in err
+    assert "is not a directory of this user alone, but: " in err
     assert "try: --node-scratch DIR, or --delivery shared" in err
     assert list(elsewhere.iterdir()) == []
 
@@ -330,13 +330,13 @@ def test_somebody_else_s_folder_is_refused(node: Node) -> None:
         script = f"mount --bind /usr {shlex.quote(str(own))} && exec bash -c {shlex.quote(script)}"
         out, err = node.run(script, tool("unshare"), "-Urm", code=3)
     assert out == ""
-    assert re.search(r"is not a folder of this user alone, but: (12345 700|65534 755) directory", err), err
+    assert re.search(r"is not a directory of this user alone, but: (12345 700|65534 755) directory", err), err
 
 
 def test_a_scratch_in_which_anybody_can_rename_is_refused(node: Node) -> None:
     node.scratch.chmod(0o777)
     _, err = node.run(node.script("echo never"), code=3)
-    assert f"anybody may rename what is in {node.scratch} on here (mode 777)" in err
+    assert f"anyone may rename files in {node.scratch} on here (mode 777)" in err
     node.scratch.chmod(0o1777)
     node.run(node.script("true"))
     assert node.is_clean()
@@ -365,7 +365,7 @@ def test_ranks_of_a_program_use_what_was_brought_before_and_it_stays_between_the
     # Gone in between: said once a rank, and the job goes on.
     out, err = node.run(node.script(program, start=Start.PROGRAM, part="--rank"))
     assert out == f"it runs\n{node.shared}\n"
-    assert "it is not there any more" in err
+    assert "it does not exist any more" in err
 
 
 def test_what_another_job_uses_stays_without_a_failure(node: Node) -> None:

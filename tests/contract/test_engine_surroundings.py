@@ -274,7 +274,7 @@ def test_a_missing_mount_source_is_reported_before_anything_runs(lab: Lab, tmp_p
     source.rmdir()
     done = subprocess.run(["bash", script], capture_output=True, check=False, timeout=60)
     assert done.returncode == 3
-    assert f"the source of a mount is not there: {source}" in done.stderr.decode()
+    assert f"the source of a mount does not exist: {source}" in done.stderr.decode()
     assert "try:" in done.stderr.decode()
     assert not (lab.workdir / "ran").exists()
 

@@ -175,11 +175,11 @@ def test_mpi_says_its_way_in_the_proof_alone() -> None:
 
 def test_sockets_beside_a_fabric_are_marked_or_end_the_job() -> None:
     marked = render.script(planned(job(), network(IB)))
-    assert "WARNING: the ranks speak by sockets although the nodes have %s" in marked
+    assert "WARNING: ranks fell back to TCP although the nodes have %s" in marked
     assert "'InfiniBand (mlx5_0 at 200 Gb/s)'" in marked
     assert "judge_proof\n" in marked
     required = render.script(planned(job(fabric="require"), network(IB)))
-    assert "sockets) fallen 'speak by sockets' ;;" in required
+    assert "sockets) fallen 'fell back to TCP' ;;" in required
 
 
 def test_nccl_writes_to_the_run_s_folder_by_its_name_in_the_container() -> None:
@@ -257,8 +257,8 @@ def test_an_image_that_lacks_a_library_is_warned_of() -> None:
 @pytest.mark.parametrize(
     ("words", "fabric", "code", "says"),
     [
-        (said.NCCL_SOCKET, "require", 3, "the ranks speak by sockets, and the job asks for a fabric"),
-        (said.NCCL_SOCKET, "mark", 0, "WARNING: the ranks speak by sockets although the nodes have"),
+        (said.NCCL_SOCKET, "require", 3, "the ranks fell back to TCP, but the job requires a fabric"),
+        (said.NCCL_SOCKET, "mark", 0, "WARNING: ranks fell back to TCP although the nodes have"),
         (said.NCCL_IB, "require", 0, ""),
         ("", "mark", 0, ""),
     ],

@@ -77,7 +77,7 @@ def test_what_a_proof_comes_to(log: str, failed: bool, holds: bool, said: str) -
         ("", True),
         (ALONE, False),
         (ABORTED, False),
-        ("bareboat: the engine is not there on c1: /opt/bwrap\n", True),
+        ("bareboat: the engine does not exist on c1: /opt/bwrap\n", True),
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n", True),
         (ONE_WORLD.replace('"rank": 3', '"rank": 2'), False),
         ("srun: error: Unable to create step for job 5: More processors requested than permitted\n", True),
@@ -326,7 +326,7 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
     done = start()
     assert done.returncode == 0, done.stderr
     assert done.stdout == "ran as env\n"
-    assert "mpirun (ORTE) 4.1.4 started no rank; the next way to start them is tried" in done.stderr
+    assert "mpirun (ORTE) 4.1.4 started no rank; trying the next launcher" in done.stderr
     assert "the ranks did not find each other; the next way" in done.stderr
     (tmp_path / "rung.3.sh").unlink()
     (tmp_path / "proof.2.log").unlink()

@@ -276,7 +276,7 @@ def test_what_is_missing_is_told_with_the_remedy_and_nothing_is_run(tmp_path: Pa
     done = run(made)
     assert done.returncode == 3
     assert done.stderr.decode() == (
-        f"bareboat: a 'layer' is not there: {tmp_path}/it's $gone\n  try: get `it` \\n again\n"
+        f"bareboat: a 'layer' does not exist: {tmp_path}/it's $gone\n  try: get `it` \\n again\n"
     )
     assert not touched.exists()
 

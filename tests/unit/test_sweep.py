@@ -116,7 +116,7 @@ def test_a_point_that_is_not_in_the_table_is_refused(tmp_path: Path) -> None:
     lines = f"sweep_names=(BAREBOAT_SWEEP_X)\n{render.piece('sweep_values')}"
     script = f"need() {{ :; }}\nBAREBOAT_RUN=s.1 BAREBOAT_CONTROL={tmp_path}/points/1/control\n{lines}"
     done = subprocess.run([tool("bash"), "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, "there is no point 1 in" in done.stderr) == (3, True)
+    assert (done.returncode, "no point 1 in" in done.stderr) == (3, True)
 
 
 # --------------------------------------------------------------------------------------------------

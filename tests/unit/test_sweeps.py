@@ -111,7 +111,7 @@ def test_an_element_finds_its_point_and_keeps_to_its_folder(store: Store, tmp_pa
     done = subprocess.run([tool("bash"), script, f"{run}.9"], env={"PATH": "/usr/bin:/bin"},
                           capture_output=True, check=False)  # fmt: skip
     assert done.returncode == 3
-    assert "there is no point 9" in submission.output_log(store, f"{run}.9").read_text()
+    assert "no point 9" in submission.output_log(store, f"{run}.9").read_text()
 
 
 #: Scheduler, its facts, what an element finds, its number there, and how it goes on later: what the script

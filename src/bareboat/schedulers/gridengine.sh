@@ -26,7 +26,7 @@ again() { # prints the number under which the job, or the array's element, goes 
     [ "$1" = -hold_jid ] || number=${number%%.*}.$element
     echo "$number"
   else
-    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n' \
+    printf 'bareboat: this node is not a submit host; an administrator can change that: qconf -as %s\n' \
       "$(uname -n)" >&2
     return 1
   fi

@@ -4,7 +4,7 @@
 
 fallen() {
   : > "$BAREBOAT_CONTROL/no_fabric"
-  printf 'bareboat: WARNING: the ranks speak by sockets although the nodes have %s\n' "$fabric_there" >&2
+  printf 'bareboat: WARNING: ranks fell back to TCP although the nodes have %s\n' "$fabric_there" >&2
 }
 
 judge_proof() {

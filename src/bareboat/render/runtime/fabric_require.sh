@@ -4,8 +4,8 @@
 
 fallen() { # $1: what they do; without it the job is running, and ends
   : > "$BAREBOAT_CONTROL/no_fabric"
-  printf 'bareboat: the ranks %s, and the job asks for a fabric; the nodes have %s\n' \
-    "${1:-speak by sockets}" "$fabric_there" >&2
+  printf 'bareboat: the ranks %s, but the job requires a fabric; the nodes have %s\n' \
+    "${1:-fell back to TCP}" "$fabric_there" >&2
   printf '  try: bareboat plan JOB   # what keeps them from it; or fabric = "mark"\n' >&2
   [ -n "${1:-}" ] || pass_on TERM
 }
@@ -13,7 +13,7 @@ fallen() { # $1: what they do; without it the job is running, and ends
 judge_proof() {
   case $(fabric_way "$BAREBOAT_CONTROL/proof.log") in
     fabric) return ;;
-    sockets) fallen 'speak by sockets' ;;
+    sockets) fallen 'fell back to TCP' ;;
     *) fallen 'do not say which way they take' ;;
   esac
   finish 3

@@ -18,7 +18,7 @@ told_delivery() { # $1: unpacked, found or shared; $2: seconds
 }
 
 read_shared() { # $1: why the image cannot be on this node
-  printf 'bareboat: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
+  printf 'bareboat: the image is NOT copied to this node%s; it is read from the store: %s\n' "$HERE" "$1" >&2
   BAREBOAT_TREES=$image_shared
   told_delivery shared 0
 }
@@ -31,7 +31,7 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
   esac
   # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
-  printf 'bareboat: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
+  printf 'bareboat: %s%s is not a directory of this user alone, but: %s; no image is copied there\n' \
     "$1" "$HERE" "$seen" >&2
   printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
   exit 3
@@ -41,7 +41,7 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
   local mode
   mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
   if (((0$mode & 01002) == 2)); then
-    printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
+    printf 'bareboat: anyone may rename files in %s%s (mode %s); no image is copied there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
     exit 3

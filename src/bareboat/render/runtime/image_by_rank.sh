@@ -10,7 +10,7 @@ use_image() { # which the part --bring has brought
   fi
   case $(tail -n 1 "$BAREBOAT_CONTROL/deliveries.$BAREBOAT_HOST" 2> /dev/null) in
     *" shared "*) BAREBOAT_TREES=$image_shared ;;
-    *) read_shared 'it is not there any more' ;;
+    *) read_shared 'it does not exist any more' ;;
   esac
 }
 

@@ -13,7 +13,7 @@ command -v module > /dev/null || for file in /etc/profile.d/{modules,lmod,z00_lm
   fi
 done
 command -v module > /dev/null || {
-  printf 'bareboat: there is no command "module"%s\n' "$HERE" >&2
+  printf 'bareboat: the command "module" does not exist%s\n' "$HERE" >&2
   exit 3
 }
 module load "${site_modules[@]}" || exit 3

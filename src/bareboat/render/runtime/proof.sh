@@ -3,7 +3,7 @@
 # Expects: $rung, $launch, $rank_says, $BAREBOAT_CONTROL; run, finish.
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next way to start them is tried, in this allocation, where there is a script for it.
+# next launcher is tried, in this allocation, where there is a script for it.
 failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
 if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
@@ -14,7 +14,7 @@ if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2
       printf 'bareboat: %s; the job is not started\n' "$why" >&2
       finish 3
     }
-    printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
+    printf 'bareboat: %s; trying the next launcher\n' "$why" >&2
     mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
   # shellcheck disable=SC1090

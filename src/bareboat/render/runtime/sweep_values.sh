@@ -8,7 +8,7 @@ table=${BAREBOAT_CONTROL-}
 table=${table%/points/*}/table
 need "$table" 'the table of the sweep' 'bareboat submit, or bareboat run'
 IFS='|' read -r "${sweep_names[@]}" < <(sed -n "$((BAREBOAT_SWEEP_INDEX + 2))p" "$table") || {
-  printf 'bareboat: there is no point %s in %s\n' "$BAREBOAT_SWEEP_INDEX" "$table" >&2
+  printf 'bareboat: no point %s in %s\n' "$BAREBOAT_SWEEP_INDEX" "$table" >&2
   exit 3
 }
 for name in "${sweep_names[@]}"; do

@@ -249,7 +249,7 @@ start_watchdog() {
 
 tell_hang() {
   find "$stacks" -name 'of.*' -exec cat {} + | compare > "$stacks/summary"
-  printf 'bareboat: no rank has printed or reported anything for %s s: the run hangs, and is ended\n' \
+  printf 'bareboat: no rank has printed or reported anything for %s s: the run hangs and is terminated\n' \
     "$quiet_limit_s" >&2
   sed 's/^/bareboat:   /' "$stacks/summary" >&2
   printf 'bareboat: the stacks of all ranks are in %s\n' "$stacks" >&2
