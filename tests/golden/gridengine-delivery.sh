@@ -335,7 +335,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -350,7 +350,7 @@ command -v module > /dev/null || for file in /etc/profile.d/{modules,lmod,z00_lm
   fi
 done
 command -v module > /dev/null || {
-  printf 'bareboat: there is no command "module"%s\n' "$HERE" >&2
+  printf 'bareboat: the command "module" does not exist%s\n' "$HERE" >&2
   exit 3
 }
 module load "${site_modules[@]}" || exit 3
@@ -377,7 +377,7 @@ told_delivery() { # $1: unpacked, found or shared; $2: seconds
 }
 
 read_shared() { # $1: why the image cannot be on this node
-  printf 'bareboat: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
+  printf 'bareboat: the image is NOT copied to this node%s; it is read from the store: %s\n' "$HERE" "$1" >&2
   BAREBOAT_TREES=$image_shared
   told_delivery shared 0
 }
@@ -390,7 +390,7 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
   esac
   # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
-  printf 'bareboat: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
+  printf 'bareboat: %s%s is not a directory of this user alone, but: %s; no image is copied there\n' \
     "$1" "$HERE" "$seen" >&2
   printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
   exit 3
@@ -400,7 +400,7 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
   local mode
   mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
   if (((0$mode & 01002) == 2)); then
-    printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
+    printf 'bareboat: anyone may rename files in %s%s (mode %s); no image is copied there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
     exit 3
@@ -805,7 +805,7 @@ again() { # prints the number under which the job, or the array's element, goes 
     [ "$1" = -hold_jid ] || number=${number%%.*}.$element
     echo "$number"
   else
-    printf 'bareboat: this node may not hand jobs over; an administrator can let it: qconf -as %s\n' \
+    printf 'bareboat: this node is not a submit host; an administrator can change that: qconf -as %s\n' \
       "$(uname -n)" >&2
     return 1
   fi
@@ -861,7 +861,7 @@ at_exit "kill $warning 2> /dev/null"
 
 mapfile -t hosts < <(hosts)
 if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
-  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+  printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
@@ -921,7 +921,7 @@ fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job requests a restart: requeueing it\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"

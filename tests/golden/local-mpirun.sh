@@ -124,7 +124,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -642,7 +642,7 @@ run() { # $1: job or proof
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next way to start them is tried, in this allocation, where there is a script for it.
+# next launcher is tried, in this allocation, where there is a script for it.
 failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
 if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
@@ -653,7 +653,7 @@ if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2
       printf 'bareboat: %s; the job is not started\n' "$why" >&2
       finish 3
     }
-    printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
+    printf 'bareboat: %s; trying the next launcher\n' "$why" >&2
     mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
   # shellcheck disable=SC1090

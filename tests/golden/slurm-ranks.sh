@@ -321,7 +321,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -336,7 +336,7 @@ command -v module > /dev/null || for file in /etc/profile.d/{modules,lmod,z00_lm
   fi
 done
 command -v module > /dev/null || {
-  printf 'bareboat: there is no command "module"%s\n' "$HERE" >&2
+  printf 'bareboat: the command "module" does not exist%s\n' "$HERE" >&2
   exit 3
 }
 module load "${site_modules[@]}" || exit 3
@@ -611,7 +611,7 @@ mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
 mapfile -t hosts < <(hosts)
 if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
-  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+  printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
@@ -671,7 +671,7 @@ fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job requests a restart: requeueing it\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"

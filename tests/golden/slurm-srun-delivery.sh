@@ -322,7 +322,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -348,7 +348,7 @@ told_delivery() { # $1: unpacked, found or shared; $2: seconds
 }
 
 read_shared() { # $1: why the image cannot be on this node
-  printf 'bareboat: the image is NOT brought to this node%s, and read from the store: %s\n' "$HERE" "$1" >&2
+  printf 'bareboat: the image is NOT copied to this node%s; it is read from the store: %s\n' "$HERE" "$1" >&2
   BAREBOAT_TREES=$image_shared
   told_delivery shared 0
 }
@@ -361,7 +361,7 @@ own_folder() { # $1: a folder that is ours alone, made if it is not there; fails
     "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return; } ;;
   esac
   # In a folder for everybody, somebody else's may stand in its place, and be what containers run.
-  printf 'bareboat: %s%s is not a folder of this user alone, but: %s; no image is brought there\n' \
+  printf 'bareboat: %s%s is not a directory of this user alone, but: %s; no image is copied there\n' \
     "$1" "$HERE" "$seen" >&2
   printf '  try: --node-scratch DIR, or --delivery shared; or remove it: ls -ld %s\n' "$1" >&2
   exit 3
@@ -371,7 +371,7 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
   local mode
   mode=$(stat -L -c %a "${BAREBOAT_TREES%/*/*}" 2> /dev/null) || return
   if (((0$mode & 01002) == 2)); then
-    printf 'bareboat: anybody may rename what is in %s%s (mode %s); the image is not brought there\n' \
+    printf 'bareboat: anyone may rename files in %s%s (mode %s); no image is copied there\n' \
       "${BAREBOAT_TREES%/*/*}" "$HERE" "$mode" >&2
     printf '  try: --node-scratch DIR, or --delivery shared\n' >&2
     exit 3
@@ -534,7 +534,7 @@ use_image() { # which the part --bring has brought
   fi
   case $(tail -n 1 "$BAREBOAT_CONTROL/deliveries.$BAREBOAT_HOST" 2> /dev/null) in
     *" shared "*) BAREBOAT_TREES=$image_shared ;;
-    *) read_shared 'it is not there any more' ;;
+    *) read_shared 'it does not exist any more' ;;
   esac
 }
 
@@ -961,7 +961,7 @@ mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
 mapfile -t hosts < <(hosts)
 if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
-  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+  printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
@@ -1008,7 +1008,7 @@ everywhere --bring "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" &
 await "$!" || finish 3
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next way to start them is tried, in this allocation, where there is a script for it.
+# next launcher is tried, in this allocation, where there is a script for it.
 failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
 if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
@@ -1019,7 +1019,7 @@ if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2
       printf 'bareboat: %s; the job is not started\n' "$why" >&2
       finish 3
     }
-    printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
+    printf 'bareboat: %s; trying the next launcher\n' "$why" >&2
     mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
   # shellcheck disable=SC1090
@@ -1055,7 +1055,7 @@ fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job requests a restart: requeueing it\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"

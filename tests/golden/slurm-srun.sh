@@ -318,7 +318,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -732,7 +732,7 @@ mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
 mapfile -t hosts < <(hosts)
 if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
-  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+  printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
@@ -764,7 +764,7 @@ run() { # $1: job or proof
 }
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
-# next way to start them is tried, in this allocation, where there is a script for it.
+# next launcher is tried, in this allocation, where there is a script for it.
 failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
 if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
   if [ ! -e "$failed" ]; then
@@ -775,7 +775,7 @@ if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2
       printf 'bareboat: %s; the job is not started\n' "$why" >&2
       finish 3
     }
-    printf 'bareboat: %s; the next way to start them is tried\n' "$why" >&2
+    printf 'bareboat: %s; trying the next launcher\n' "$why" >&2
     mv "$BAREBOAT_CONTROL/proof.log" "$failed"
   fi
   # shellcheck disable=SC1090
@@ -809,7 +809,7 @@ fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job requests a restart: requeueing it\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"

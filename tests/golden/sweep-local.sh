@@ -124,7 +124,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -140,7 +140,7 @@ table=${BAREBOAT_CONTROL-}
 table=${table%/points/*}/table
 need "$table" 'the table of the sweep' 'bareboat submit, or bareboat run'
 IFS='|' read -r "${sweep_names[@]}" < <(sed -n "$((BAREBOAT_SWEEP_INDEX + 2))p" "$table") || {
-  printf 'bareboat: there is no point %s in %s\n' "$BAREBOAT_SWEEP_INDEX" "$table" >&2
+  printf 'bareboat: no point %s in %s\n' "$BAREBOAT_SWEEP_INDEX" "$table" >&2
   exit 3
 }
 for name in "${sweep_names[@]}"; do

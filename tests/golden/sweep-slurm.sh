@@ -322,7 +322,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -374,7 +374,7 @@ table=${BAREBOAT_CONTROL-}
 table=${table%/points/*}/table
 need "$table" 'the table of the sweep' 'bareboat submit, or bareboat run'
 IFS='|' read -r "${sweep_names[@]}" < <(sed -n "$((BAREBOAT_SWEEP_INDEX + 2))p" "$table") || {
-  printf 'bareboat: there is no point %s in %s\n' "$BAREBOAT_SWEEP_INDEX" "$table" >&2
+  printf 'bareboat: no point %s in %s\n' "$BAREBOAT_SWEEP_INDEX" "$table" >&2
   exit 3
 }
 for name in "${sweep_names[@]}"; do
@@ -618,7 +618,7 @@ mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
 mapfile -t hosts < <(hosts)
 if [ "${#hosts[@]}" -ne "$BAREBOAT_NODES" ]; then
-  printf 'bareboat: the job is for %s nodes, and has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
+  printf 'bareboat: the job requires %s nodes but has: %s\n' "$BAREBOAT_NODES" "${hosts[*]}" >&2
   finish 3
 fi
 printf '%s\n' "${hosts[@]}" > "$BAREBOAT_CONTROL/hosts"
@@ -678,7 +678,7 @@ fi
 
 # 75 (EX_TEMPFAIL): the job has saved its state and wants to go on later.
 if [ "$code" -eq 75 ]; then
-  printf 'bareboat: the job asks to go on later: back into the queue\n' >&2
+  printf 'bareboat: the job requests a restart: requeueing it\n' >&2
   trap '' TERM INT HUP # which the scheduler may send to put it there; it is not the end of the run
   if again "$@" > "$BAREBOAT_CONTROL/again"; then
     tail -n 1 "$BAREBOAT_CONTROL/again" >> "$BAREBOAT_CONTROL/agains"

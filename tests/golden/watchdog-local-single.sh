@@ -123,7 +123,7 @@ trap 'stop 129' HUP
 
 need() { # $1: path, $2: what it is, $3: what to do
   [ -e "$1" ] && return
-  printf 'bareboat: %s is not there%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
+  printf 'bareboat: %s does not exist%s: %s\n  try: %s\n' "$2" "$HERE" "$1" "$3" >&2
   exit 3
 }
 
@@ -400,7 +400,7 @@ start_watchdog() {
 
 tell_hang() {
   find "$stacks" -name 'of.*' -exec cat {} + | compare > "$stacks/summary"
-  printf 'bareboat: no rank has printed or reported anything for %s s: the run hangs, and is ended\n' \
+  printf 'bareboat: no rank has printed or reported anything for %s s: the run hangs and is terminated\n' \
     "$quiet_limit_s" >&2
   sed 's/^/bareboat:   /' "$stacks/summary" >&2
   printf 'bareboat: the stacks of all ranks are in %s\n' "$stacks" >&2
