@@ -23,6 +23,8 @@ packages=(
   docker-registry apache2-utils openssl mmdebstrap busybox-static pigz isal zstd curl
   # a made-up GPU driver
   gcc g++ libc6-dev
+  # compilers and programs that captures take along
+  clang ffmpeg git
   # for this script
   ca-certificates patchelf python3 python3-venv attr
   # access control lists; the assembler of the other machine that has filters of system calls
