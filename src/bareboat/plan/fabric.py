@@ -22,7 +22,7 @@ from bareboat.model import (
     Site,
     Start,
 )
-from bareboat.mpi.ladder import library_of
+from bareboat.mpi.ladder import library_of, needs_mpi
 
 _SUBJECT = "fabric"
 
@@ -95,7 +95,10 @@ def _speakers(job: Job, image: Image | None, launcher: Launcher, host_mpi: MpiFa
     mpi = None
     if rung(launcher) is not None:
         library = host_mpi or (library_of(image) if image is not None else None)
-        mpi = library.family if library is not None else MpiFamily.UNKNOWN
+        if library is not None:
+            mpi = library.family
+        elif image is None or needs_mpi(image):  # srun starts programs without MPI, too
+            mpi = MpiFamily.UNKNOWN
     # A host's MPI brings the site's libraries, which are taken to be right for it.
     libraries = image.fabrics if image is not None and host_mpi is None else None
     # Without a GPU of its own no rank starts NCCL (or AMD's RCCL, which has its words), whatever lies in the
