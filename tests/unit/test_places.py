@@ -73,7 +73,7 @@ def test_a_link_out_of_the_image_is_an_error_that_names_it(tree: Path, target: s
     ("mount", "said"),
     [
         (folder("/etc/passwd"), "where the image has a file"),
-        (file("/etc"), "where the image has a folder"),
+        (file("/etc"), "where the image has a directory"),
         (folder("/etc/passwd/below"), "the image has a file on the way"),
     ],
 )

@@ -327,7 +327,7 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == "ran as env\n"
     assert "mpirun (ORTE) 4.1.4 started no rank; trying the next launcher" in done.stderr
-    assert "the ranks did not find each other; the next way" in done.stderr
+    assert "the ranks did not find each other; trying the next" in done.stderr
     (tmp_path / "rung.3.sh").unlink()
     (tmp_path / "proof.2.log").unlink()
     alone = start()

@@ -152,7 +152,7 @@ def test_a_goal_is_a_finite_number(goal: Any) -> None:
 
 def test_ranks_are_counted_together() -> None:
     assert Topology(nodes=1000, ranks_per_node=10_000).world_size == MOST_RANKS
-    with pytest.raises(UsageError, match="1,001 nodes of 10,000 ranks are 10,010,000 ranks"):
+    with pytest.raises(UsageError, match="1,001 nodes x 10,000 ranks are 10,010,000 ranks"):
         Topology(nodes=1001, ranks_per_node=10_000)
 
 
@@ -174,6 +174,6 @@ def test_points_at_once_are_in_range() -> None:
 
 @pytest.mark.parametrize("walltime_s", [None, 60, 90])
 def test_a_warning_comes_before_the_end(walltime_s: int | None) -> None:
-    with pytest.raises(UsageError, match=r"scheduling\.warning_s is 90: it counts back from walltime_s"):
+    with pytest.raises(UsageError, match=r"scheduling\.warning_s is 90: it must be less than walltime_s"):
         Job(name="x", workdir=None, walltime_s=walltime_s, scheduling=Scheduling(warning_s=90))
     Job(name="x", workdir=None, walltime_s=91, scheduling=Scheduling(warning_s=90, watchdog_s=UNSET))

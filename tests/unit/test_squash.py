@@ -138,7 +138,7 @@ def test_device_nodes_that_only_root_can_make_are_no_error(tmp_path: Path, progr
 
 def test_making_needs_mksquashfs_or_apptainer(tmp_path: Path, programs: Path) -> None:
     assert not list(programs.iterdir())
-    with pytest.raises(ImageError, match="no mksquashfs on PATH") as caught:
+    with pytest.raises(ImageError, match="mksquashfs is not installed") as caught:
         squash.make_squashfs(tmp_path, tmp_path / "x.sqfs")
     assert "squashfs-tools" in caught.value.remedy
     with pytest.raises(ImageError, match="no apptainer on PATH") as caught:
