@@ -233,13 +233,13 @@ def test_an_include_that_is_not_there_is_refused(store: Store, tmp_path: Path, n
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
     error = refused(store, UsageError, include=(str(tmp_path / name),))
-    assert error.message == f"{tmp_path / name} does not exist"
+    assert error.message == f"capture.include: {tmp_path / name} does not exist"
 
 
 def test_an_empty_include_is_refused(store: Store, tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
     error = refused(store, UsageError, include=(str(tmp_path / "a b"),))
-    assert error.message == f"the directory {tmp_path}/a b is empty"
+    assert error.message == f"capture.include: the directory {tmp_path}/a b is empty"
     assert error.remedy == f"ls -la '{tmp_path}/a b'"
 
 

@@ -42,7 +42,7 @@ FILES = {
     "[scheduling]\nmem_per_node_bytes = 0": ("scheduling.mem_per_node_bytes is 0", 3),
     "[scheduling]\nmem_per_node_bytes = -1": ("scheduling.mem_per_node_bytes is -1", 3),
     "[scheduling]\nwarning_s = 120": ("scheduling.warning_s is 120: it must be less than walltime_s", 3),
-    "walltime_s = 60\n[scheduling]\nwarning_s = 60": ("scheduling.warning_s is 60: it must be less than walltime_s", 4),
+    "walltime_s = 60\n[scheduling]\nwarning_s = 60": ("warning_s is 60: it must be less than walltime_s", 4),
     "walltime_s = 1_000_000_000_000": ("walltime_s is 1000000000000; it must be", 2),
     "[topology]\nranks_per_node = 1_000_000_000_000": ("topology.ranks_per_node is 1000000000000", 3),
     "[topology]\nnodes = 1_000_000\nranks_per_node = 10_000": ("10,000,000,000 ranks; at most", 4),

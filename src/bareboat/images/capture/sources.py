@@ -121,9 +121,9 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
         for path in paths:
             collection.add(path, Part.SYSTEM)
     for path in request.include:
-        quoted = shlex.quote(shown(path))
+        key, quoted = "capture.include:", shlex.quote(shown(path))
         if not os.path.exists(path):
-            raise UsageError(f"capture.include: {shown(path)} does not exist", remedy=f"ls -ld {quoted}")
+            raise UsageError(f"{key} {shown(path)} does not exist", remedy=f"ls -ld {quoted}")
         if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
             raise UsageError(
                 f"capture.include: the directory {shown(path)} is empty", remedy=f"ls -la {quoted}"
