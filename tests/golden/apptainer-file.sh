@@ -133,7 +133,7 @@ need /opt/bin/apptainer 'the engine apptainer' 'bareboat doctor'
 need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'
 need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 declare -F at_exit > /dev/null || exit_commands=
 at_exit() { # $1: a command for the end of this part, after those that were given before
@@ -334,7 +334,7 @@ enable overlay = no
   --mount=type=bind,source=/usr/bin/env,destination=/.singularity.d/bareboat/env,ro \
   --mount=type=bind,source=/lib64/ld.so,destination=/.singularity.d/bareboat/ld.so,ro \
   --mount=type=bind,source=/usr/bin/bash,destination=/.singularity.d/bareboat/bash,ro \
-  --mount=type=bind,source=/scratch/ada/store/programs/eb2061bf5d8449d8/terminal.run,destination=/.singularity.d/bareboat/filter,ro \
+  --mount=type=bind,source=/scratch/ada/store/programs/2262571a73a496c1/terminal.run,destination=/.singularity.d/bareboat/filter,ro \
   --mount=type=bind,source=/etc/hosts,destination=/etc/hosts,ro \
   --mount=type=bind,source=/data/digits,destination=/data,ro \
   '--mount=type=bind,source=/home/ada/my digits,destination=/home/ada/my digits' \

@@ -133,7 +133,7 @@ need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'
 need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 declare -F at_exit > /dev/null || exit_commands=
 at_exit() { # $1: a command for the end of this part, after those that were given before
@@ -311,7 +311,7 @@ seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file wit
 job_command() {
   exec 6>&-
   BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
-  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
+  --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \

@@ -133,7 +133,7 @@ need /opt/bin/charliecloud 'the engine charliecloud' 'bareboat doctor'
 need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'
 need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 declare -F at_exit > /dev/null || exit_commands=
 at_exit() { # $1: a command for the end of this part, after those that were given before
@@ -340,7 +340,7 @@ for line in "${mounts[@]}"; do
   [[ $point != "$stage"/* ]] || mount -o "remount,bind,ro,${options#rw,}" "$point" || exit
 done
 exec "$@"
-' read-only /scratch/ada/bareboat/packed/stage 2 /data/digits /scratch/ada/store/programs/eb2061bf5d8449d8/full.run /opt/bin/charliecloud \
+' read-only /scratch/ada/bareboat/packed/stage 2 /data/digits /scratch/ada/store/programs/2262571a73a496c1/full.run /opt/bin/charliecloud \
   --uid=4711 \
   --gid=100 \
   --unset-env=SHLVL \

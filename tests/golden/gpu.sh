@@ -133,7 +133,7 @@ need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/bareboat/drivers/nvidia 'a directory of the GPU driver' 'bareboat plan JOB  # on this machine'
 need /usr/lib64 'a directory of the GPU driver' 'bareboat plan JOB  # on this machine'
 need /usr/bin 'a directory of the GPU driver' 'bareboat plan JOB  # on this machine'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 rank_names() {
   [ -t 1 ] || unset TERM COLORTERM # bash sets TERM, also without a terminal
@@ -153,7 +153,7 @@ job_command() {
     passed+=(--setenv "$name" "$value")
   done
   BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /opt/bwrap \
-  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
+  --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \

@@ -359,7 +359,7 @@ module load "${site_modules[@]}" || exit 3
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 need /scratch/ada/bareboat/packed/image.tar 'the archive of the image' 'bareboat plan JOB   # makes it'
 
 # The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
@@ -626,7 +626,7 @@ job_command() {
     passed+=(--setenv "$name" "$value")
   done
   BAREBOAT_SCRIPT=$BAREBOAT_RUN /opt/bwrap \
-  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
+  --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind "$BAREBOAT_TREES"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \

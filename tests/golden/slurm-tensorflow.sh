@@ -321,7 +321,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'a layer of the image' 'bareboat capture --fresh'
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
-need /scratch/ada/store/programs/eb2061bf5d8449d8 'the seccomp filter' 'bareboat plan JOB'
+need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
 
 let_save() { # $1: files by the beginning of their names, $2: how many lines they have when all have saved
   # Not for ever: some may not know.
@@ -373,7 +373,7 @@ job_command() {
     passed+=(--setenv "$name" "$value")
   done
   BAREBOAT_SCRIPT=$BAREBOAT_RUN /opt/bwrap \
-  --seccomp 197 197< /scratch/ada/store/programs/eb2061bf5d8449d8/full.bpf \
+  --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
   --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa / \
   --dev-bind /dev /dev \
   --bind /proc /proc \

@@ -115,7 +115,10 @@ def test_a_disk_that_fills_during_the_capture_leaves_nothing_and_the_next_one_su
     done = in_small(tmp_path / "small", options, script, captured.python, str(size))
     before, _, after = done.stdout.partition("room\n")
     assert before.split("\n")[:-1] == ["exit 4", "./tmp", "./version"], done.stdout + done.stderr
-    assert f"the file system of the store {tmp_path}/small/store is full; nothing half-made" in done.stderr
+    assert (
+        f"the file system of the store {tmp_path}/small/store is full; no partial data was kept"
+        in done.stderr
+    )
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
     assert roomy.digest in after

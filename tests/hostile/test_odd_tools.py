@@ -257,13 +257,13 @@ def test_doctor_survives_all_of_them_at_once(desk: Desk, fault: str) -> None:
 @pytest.mark.parametrize(
     ("scheduler", "name", "said"),
     [
-        ("slurm", "sinfo", "note:  sinfo printed a line that cannot be parsed: Welcome to the cluster"),
-        ("slurm", "scontrol", "note:  scontrol printed a line that cannot be parsed: Welcome to the cluster"),
-        ("gridengine", "qstat", "note:  qstat printed a line that cannot be parsed: Welcome to the cluster"),
-        ("gridengine", "qconf", "note:  qconf printed a line that cannot be parsed: Welcome to the cluster"),
-        ("pbs", "qstat", "note:  qstat printed a line that cannot be parsed: Welcome to the cluster"),
-        ("lsf", "bqueues", "note:  bqueues printed a line that cannot be parsed: Welcome to the cluster"),
-        ("flux", "flux", "note:  flux printed a line that cannot be parsed: Welcome to the cluster"),
+        ("slurm", "sinfo", "note: sinfo printed a line that cannot be parsed: Welcome to the cluster"),
+        ("slurm", "scontrol", "note: scontrol printed a line that cannot be parsed: Welcome to the cluster"),
+        ("gridengine", "qstat", "note: qstat printed a line that cannot be parsed: Welcome to the cluster"),
+        ("gridengine", "qconf", "note: qconf printed a line that cannot be parsed: Welcome to the cluster"),
+        ("pbs", "qstat", "note: qstat printed a line that cannot be parsed: Welcome to the cluster"),
+        ("lsf", "bqueues", "note: bqueues printed a line that cannot be parsed: Welcome to the cluster"),
+        ("flux", "flux", "note: flux printed a line that cannot be parsed: Welcome to the cluster"),
     ],
 )
 def test_an_odd_line_is_shown_and_the_good_lines_count(
@@ -279,7 +279,7 @@ def test_an_odd_line_is_shown_and_the_good_lines_count(
     assert queues.get(scheduler, "batch: ") in found
     (desk.folder / "two.toml").write_text('command = ["true"]\nengine = "native"\nwalltime_s = 60\n')
     code, out, err = desk("plan", "--scheduler", scheduler, "two.toml")
-    assert (code, said.removeprefix("note:  ") in out) == (0, True), out + err
+    assert (code, said.removeprefix("note: ") in out) == (0, True), out + err
 
 
 @pytest.mark.usefixtures("clean")

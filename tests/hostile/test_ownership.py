@@ -281,7 +281,7 @@ def test_a_site_file_that_others_may_write_is_an_error(open_part: str, home: Pat
     assert str(config.resolve({}, folder=tmp_path, environment=environment).store) == "/x"
     place = next(path for path in (folder / "site.toml", folder, home / ".config") if path.name == open_part)
     place.chmod(0o777)
-    with pytest.raises(UsageError, match=r"site\.toml are not believed"):
+    with pytest.raises(UsageError, match=r"site\.toml are not trusted"):
         config.resolve({}, folder=tmp_path, environment=environment)
 
 
@@ -478,7 +478,7 @@ def test_a_tool_that_others_could_have_changed_is_not_started(
             own_as_stranger(target)
             store.root.chmod(0o700)
     assert host.tool(tool) is None
-    assert "is not started" in caplog.text
+    assert "is not used" in caplog.text
     assert "bareboat doctor --fix" in caplog.text
 
 

@@ -204,7 +204,7 @@ def test_outputs_are_checked_before_the_work(
 @pytest.mark.parametrize("words", ["image pull oci:nowhere", "image load nowhere", "capture"])
 def test_a_name_is_checked_before_the_work(capsys: pytest.CaptureFixture[str], words: str) -> None:
     assert main([*words.split(), "--name", "a/b"]) == 2
-    assert "'a/b' is not a name" in capsys.readouterr().err
+    assert "'a/b' is not a valid image name" in capsys.readouterr().err
 
 
 def test_a_damaged_entry_costs_its_own_line(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def each_line(tool: str, text: str, read: Callable[[str], T], remarks: list[str]
 def odd_lines(tool: str, lines: Sequence[str]) -> list[str]:
     """Remarks on unparsable lines of a tool's output."""
     shown = [
-        f"{tool} printed a line that cannot be parsed:  {one_line(line)}" for line in lines[:_MOST_REMARKS]
+        f"{tool} printed a line that cannot be parsed: {one_line(line)}" for line in lines[:_MOST_REMARKS]
     ]
     more = len(lines) - len(shown)
     return [*shown, f"{tool} printed {more} more such lines"] if more else shown

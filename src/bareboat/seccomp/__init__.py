@@ -12,8 +12,8 @@ NAMES = tuple(f"{name}.{kind}" for name in (FULL, TERMINAL) for kind in ("bpf", 
 
 #: Machine -> the first 16 digits of the SHA-256 of its files; a test rebuilds them.
 DIGESTS = {
-    "x86_64": "eb2061bf5d8449d8",
-    "aarch64": "f6d2fa7385661b88",
+    "x86_64": "2262571a73a496c1",
+    "aarch64": "dde57a0ae79ecdc2",
 }
 
 

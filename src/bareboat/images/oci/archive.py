@@ -204,7 +204,7 @@ def first_names(path: str | os.PathLike[str], head: bytes, *, name: str, most_by
             yield from (member.name for member in _walk(stream.fileno(), name=name))
             return
         blocks = inflated(stream, name=name, max_ratio=MAX_RATIO)
-        tar = tarreader.Tar(lambda: next(blocks, None), _drop, name=name, again=_AGAIN)
+        tar = tarreader.Tar(lambda: next(blocks, None), _drop, name=name, again=_AGAIN, to_the_end=False)
         passed = 0
         while passed <= most_bytes and (entry := tar.next()) is not None:
             yield os.fsdecode(entry.name)
@@ -222,7 +222,7 @@ def _walk(descriptor: int, *, name: str) -> Iterator[Member]:
         at += len(data)
         return data or None
 
-    tar = tarreader.Tar(read, _drop, name=name, again=_AGAIN)
+    tar = tarreader.Tar(read, _drop, name=name, again=_AGAIN, to_the_end=False)
     while (entry := tar.next()) is not None:
         kind = entry.kind if entry.sparse is None else SPARSE
         offset = at - tar.at_hand

@@ -83,8 +83,8 @@ class Entry(NamedTuple):
 class Tar:
     """Reads entries, and hands every byte that is no file's content to `keep`, or to who asks for it first.
 
-    `blocks` gives the next uncompressed bytes, None at the end. Raises ImageError with `name`, and `again` as
-    the remedy, for damage.
+    `blocks` gives the next uncompressed bytes, None at the end; with `to_the_end`, also those that follow the
+    archive's end. Raises ImageError with `name`, and `again` as the remedy, for damage.
     """
 
     def __init__(
@@ -94,7 +94,9 @@ class Tar:
         *,
         name: str,
         again: str = AGAIN,
+        to_the_end: bool = True,
     ) -> None:
+        self._to_the_end = to_the_end
         self._blocks = blocks
         self._keep = keep
         self._name = name
@@ -304,7 +306,7 @@ class Tar:
         if self._gather(BLOCK, partial=True).strip(b"\0"):
             self.fail("data follow a single block of zeros")
         self._pos = self._end
-        while self._more():
+        while self._to_the_end and self._more():
             self._pos = self._end
 
     # -- numbers and extensions --------------------------------------------------------------------
