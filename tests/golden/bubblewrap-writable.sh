@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:a005280352fe.
+# Written by Bareboat 0.1.0, plan sha256:19964678f9b1.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher mpirun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:273b1af61a38.
+# Written by Bareboat 0.1.0, plan sha256:e14155574d97.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

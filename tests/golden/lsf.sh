@@ -11,7 +11,7 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:a86ec91a5bb1.
+# Written by Bareboat 0.1.0, plan sha256:71b0d5334da1.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

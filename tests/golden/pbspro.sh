@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:86d3b2c7c136.
+# Written by Bareboat 0.1.0, plan sha256:c7aa7c6efe55.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

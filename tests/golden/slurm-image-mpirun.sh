@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:76ecc8e924f6.
+# Written by Bareboat 0.1.0, plan sha256:14dde1719a90.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

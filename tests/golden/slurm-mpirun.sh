@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:1041d7b7497c.
+# Written by Bareboat 0.1.0, plan sha256:c8f3cfbdcef1.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:0eae61191685.
+# Written by Bareboat 0.1.0, plan sha256:ff39c238ecaf.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

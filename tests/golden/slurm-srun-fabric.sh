@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:36f78da60176.
+# Written by Bareboat 0.1.0, plan sha256:65cb7e8d2063.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:3671e12d217e.
+# Written by Bareboat 0.1.0, plan sha256:5cba76e3e3bc.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:119881bd5775.
+# Written by Bareboat 0.1.0, plan sha256:d49cccb42c74.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:fc47f5a23575.
+# Written by Bareboat 0.1.0, plan sha256:5b27ee19357b.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:026c34a9a58b.
+# Written by Bareboat 0.1.0, plan sha256:e3071aac8d30.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:c119e062f610.
+# Written by Bareboat 0.1.0, plan sha256:e2fc59bad472.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
