@@ -20,7 +20,7 @@ import msgspec
 import pytest
 from environments import Captured
 
-from bareboat import programs, registry, render
+from bareboat import execute, programs, registry, render
 from bareboat.engines import bubblewrap, untested
 from bareboat.images.deployment import roots
 from bareboat.images.inside.executable import look
@@ -129,12 +129,14 @@ class Lab:
 @pytest.fixture(scope="session")
 def base_site(captured: Captured) -> Site:
     """This machine. Podman refuses now and then while others of the same user start it, too."""
+    execute.set_patience(60.0)  # of a machine that runs other tests, too
     site = probe(captured.store)
     for _ in range(2):
         if all(facts.works for facts in site.engines):
             break
         time.sleep(2)
         site = probe(captured.store)
+    execute.set_patience(None)
     return programs.provide_filters(captured.store, site)
 
 
