@@ -98,7 +98,7 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
     with pip_finds(slurm, brought):
         refused = slurm.login(["bareboat", "submit", job], cwd=folder, check=False, timeout_s=COMPILE_LIMIT_S)
         assert refused.returncode != 0
-        remedy = re.search("`pip (download .*) --dest FOLDER (.*)`", refused.stderr)
+        remedy = re.search("`pip (download .*) --dest DIR (.*)`", refused.stderr)
         assert remedy is not None, refused.stderr
         _run(TENSORFLOW / "bin" / "pip", *shlex.split(remedy[1]), "--dest", brought, *shlex.split(remedy[2]))
         before = slurm.login(["bareboat", "plan", job], cwd=folder)

@@ -84,7 +84,7 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
         raises: ("failed", "Python exception", "", "KeyError: 'loss'"),
         full: ("failed", "full file system", "", "No space left on device"),
         crashes: ("failed", "signal", "", r"signal 11 \(SIGSEGV\)"),
-        ends: ("failed", "exit code", "", "ended with 3"),
+        ends: ("failed", "exit code", "", "exited with 3"),
         other: ("cancelled", "cancelled", "", "not by Bareboat"),
         mine: ("cancelled", "cancelled", "", "by bareboat cancel"),
         unseen: ("failed", "never started", "", "the job script was never started"),
@@ -123,7 +123,7 @@ def test_grid_engine(gridengine: Cluster, tmp_path: Path, python: Path) -> None:
         raises: ("failed", "Python exception", "", "KeyError: 'loss'"),
         full: ("failed", "full file system", "", "No space left on device"),
         crashes: ("failed", "signal", "", r"signal 11 \(SIGSEGV\)"),
-        ends: ("failed", "exit code", "", "ended with 3"),
+        ends: ("failed", "exit code", "", "exited with 3"),
         other: ("failed", "signal", "", "sender unknown"),
         mine: ("cancelled", "cancelled", "", "by bareboat cancel"),
     }

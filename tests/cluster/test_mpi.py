@@ -372,7 +372,7 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     # The next plan knows; for this job only, whose setting was the reason.
     again = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     # How many could say so before srun ended them, differs.
-    assert re.search(r"its proof failed here: \d of 4 ranks were each alone", again)
+    assert re.search(r"its proof failed here: \d of 4 ranks were singletons", again)
     assert f"run {ended.run_id}" in again
     assert "mpiexec (Hydra) 5.0.2: its proof failed here" in again, "it was tried next, in the same job"
     assert "MPI check results" in slurm.login(["bareboat", "doctor", "--fresh"]).stderr

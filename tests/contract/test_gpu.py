@@ -251,7 +251,7 @@ def test_an_image_with_an_older_glibc_is_refused_before_the_run(lab: Lab) -> Non
     image = msgspec.structs.replace(lab.captured.image, glibc="2.17")
     with pytest.raises(PlanError) as caught:
         lab.plan("true", image=image)
-    assert f"needs glibc {GLIBC}, and the image has 2.17" in caught.value.message
+    assert f"requires glibc {GLIBC}, and the image has 2.17" in caught.value.message
     assert GLIBC in caught.value.remedy
 
 

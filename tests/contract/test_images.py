@@ -314,7 +314,7 @@ def test_an_image_goes_from_one_registry_to_another_as_it_is(
         )
         bareboat("trust", "bareboat.toml")
         said = bareboat("image", "push", "app", target)
-        assert "3 blobs sent" in said.out
+        assert "3 blobs uploaded" in said.out
         assert inspected(target)["Digest"] == app.digest
 
 

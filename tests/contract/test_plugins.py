@@ -40,7 +40,7 @@ def test_without_the_package_they_are_not_there(captured: Captured, tmp_path: Pa
     write_job(captured, tmp_path)
     code, _, err = bareboat(captured, tmp_path, "plan", "job.toml", installed=False)
     assert code != 0
-    assert "there is no engine 'acme-box'" in err
+    assert "unknown engine 'acme-box'" in err
 
 
 def test_a_job_is_planned_and_run_with_all_three(captured: Captured, tmp_path: Path) -> None:
