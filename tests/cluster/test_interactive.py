@@ -64,6 +64,6 @@ def test_run_uses_the_nodes_of_a_qrsh(gridengine: Cluster) -> None:
     assert len(hosts) == 2
     assert "run job2-" in said
     assert "code 1 0" in said, said
-    assert "the job asks for 3 nodes, and gridengine job" in said, said
+    assert "the job needs 3 nodes, but gridengine job" in said, said
     assert "submit starts a new job" in said, said
     assert re.search(r"^job2-\S+ +gridengine \d+ +failed +1 ", said, re.MULTILINE), said

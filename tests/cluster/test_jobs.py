@@ -275,7 +275,7 @@ def test_cancel_leaves_no_process_on_any_node(small: Desk) -> None:
     [
         ('partition = "nowhere"', {}, "partition 'nowhere' does not exist", "--partition NAME, one of: "),
         ('partition = "retired"', {}, "the partition retired does not accept jobs now", "--partition NAME"),
-        ('partition = "small"', {}, "the partition small gives 1", "take another partition"),
+        ('partition = "small"', {}, "the partition small allows 1", "use another partition"),
         ("", {"nodes": 4}, "the job requires 4 nodes", "set nodes = 3"),
         ("", {"cpus_per_rank": 40}, "requires 80 CPUs per node", "fewer ranks_per_node"),
         ("", {"gpus_per_rank": 2}, "requires 4 GPUs per node", "fewer ranks_per_node"),
