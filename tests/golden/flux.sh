@@ -549,7 +549,7 @@ exec {sealed}<&-
 wait "$child"
 code=$?
 followed
-[ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
+[ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
 
 echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
 [ "$code" -eq 0 ] || ! exits_of_node | grep -q ' 75$' || let_save over "$BAREBOAT_NODES"

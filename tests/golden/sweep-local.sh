@@ -441,7 +441,7 @@ done
 # The last lines; whoever holds a rank's output after its end is not waited for.
 read -r -t 1 -u 5
 exec 5<&-
-[ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
+[ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
 
 if [ "$code" -eq 0 ] && [ ! -e "$BAREBOAT_CONTROL/world/one" ]; then
   worlds=$(world_groups)

@@ -908,7 +908,7 @@ wait "$child"
 code=$?
 output_kept
 [ ! -e "$silence/verdict" ] || wait_for over
-[ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
+[ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
 [ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
 exit "$code"
 

@@ -27,7 +27,7 @@ mkdir "$BAREBOAT_CONTROL/world" || exit 3
 
 #: After the ranks here: what the script leaves behind would be counted as the command's.
 STOP = """\
-[ -z "${world_watch:-}" ] || { kill "$world_watch"; wait "$world_watch"; } 2>/dev/null
+[ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
 """
 
 
