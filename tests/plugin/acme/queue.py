@@ -8,6 +8,8 @@ from bareboat.model import Job, JobState, Mark, Outcome, QueueEntry, Refusal, Sc
 from bareboat.schedulers import Array, Asks, Query, found_job_id
 
 NAME = "acme-queue"
+TITLE = "Acme Queue"
+MORE_MEMORY = ("", "less memory for each rank")
 AT_ONCE = False
 JOB_ID = "$$"
 JOB_ID_FORM = r"\d{1,20}"
