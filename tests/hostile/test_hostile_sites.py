@@ -21,7 +21,7 @@ import restricted
 from environments import Captured
 from tools import path_without, tool
 
-from bareboat import codec
+from bareboat import codec, render
 from bareboat.engines import Container, Enclosure, bubblewrap
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Command, Site
@@ -210,7 +210,7 @@ def test_one_flat_tree_runs_from_a_store_without_programs(
         enclosure = bubblewrap.judge(site, captured.image)
         assert isinstance(enclosure, Enclosure)
         wrapped = enclosure.wrap(command, container)
-        script = f"{words.opened(wrapped)}exec {words.command(wrapped)}"
+        script = f"{render.piece('seal')}\n{words.opened(wrapped)}exec {words.command(wrapped)}"
         done = there.run("bash", "-c", script)
         assert done.stdout == said, done.stderr
         assert done.returncode != 0

@@ -147,7 +147,7 @@ def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why
     assert doctor.returncode == 0, "a container can be run"
     assert "nothing to install without root" in doctor.stderr
     assert "requires an administrator: user namespaces are switched off" in doctor.stderr
-    assert "ask the administrator for: sudo sysctl -w user.max_user_namespaces=" in doctor.stderr
+    assert "ask an administrator for: sudo sysctl -w user.max_user_namespaces=" in doctor.stderr
 
 
 def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the_plan_says_why(
