@@ -1,4 +1,4 @@
-"""Plan -> plain bash, and text for people. The only room that quotes; pure.
+"""Plan -> plain bash, and text for people (`summary`). The only room that quotes; pure.
 
 The script runs by hand, with no Bareboat anywhere, and is meant to be read by an administrator.
 """
@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import msgspec
 from msgspec import UNSET
 
-from bareboat import __version__, bash, codec, registry, sweep
+from bareboat import __version__, registry, sweep
 from bareboat.engines import Engine, apart, holds
-from bareboat.model import NOT_SHOWN, Command, Plan, Start, looks_secret
+from bareboat.model import Command, Plan, Start
 from bareboat.mpi.proving import STARTED
 from bareboat.render import delivery, fabric, watchdog, words, world
+from bareboat.render.pieces import piece as piece
+from bareboat.render.summary import digest as digest
+from bareboat.render.summary import launch_of
+from bareboat.render.summary import shown as shown
+from bareboat.render.summary import text as text
 from bareboat.schedulers import Scheduler
 
 
@@ -28,11 +32,6 @@ class Place(NamedTuple):
 
     run_id: str
     folder: str
-
-
-def piece(name: str) -> str:
-    """A whole piece of the script: runtime/NAME.sh."""
-    return bash.piece(__name__, f"runtime/{name}")
 
 
 def script(plan: Plan, place: Place | None = None, *, runs: str | None = None, rung: int = 1) -> str:
@@ -105,7 +104,7 @@ def _values(plan: Plan, rung: int = 1) -> str:
         words.values(run_apart=apart(_engine(plan))),
     ]
     if plan.proof is not None or rung > 1:
-        lines.append(words.values(rung=rung, launch=_launch(plan), rank_says=STARTED))
+        lines.append(words.values(rung=rung, launch=launch_of(plan), rank_says=STARTED))
     if job.modules:
         lines.append(words.values(site_modules=job.modules))
     if job.environment_from:
@@ -291,13 +290,6 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
     return [*filter(None, found), 'finish "$code"\n']
 
 
-def _launch(plan: Plan) -> str:
-    """What starts the ranks, in words."""
-    if plan.proves is None:
-        return f"the launcher {plan.launcher}"
-    return plan.proves.launch or plan.proves.step.partition(" x ")[0]
-
-
 def _rung(rung: int) -> str:
     """The beginning of the first part of a script that another one reads."""
     return "" if rung == 1 else piece("rung")
@@ -449,63 +441,6 @@ def _first_failure(plan: Plan) -> list[str]:
 
 def _run_name(plan: Plan) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in plan.job.name)
-
-
-def digest(plan: Plan) -> str:
-    """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
-    what was proved before. Nor do values that may be secrets: who sees a record could guess them by it."""
-    facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
-    # Of the mount points, `own_points` are a part.
-    for name in ("proves", "notes", "otherwise", "own_points", "shell"):
-        facts.pop(name, None)
-    return codec.digest(facts)
-
-
-def shown(plan: Plan) -> Plan:
-    """The plan as it may be printed and kept: with the names of environment variables, and no values."""
-    return _without(plan, lambda _name: True)
-
-
-def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
-    """The plan without the values of these environment variables."""
-
-    def changed(command: Command) -> Command:
-        sealed = command.sealed
-        if sealed is UNSET:
-            return command
-        pairs = zip(sealed.names, sealed.values, strict=True)
-        values = tuple(NOT_SHOWN if hides(name) else value for name, value in pairs)
-        return msgspec.structs.replace(command, sealed=msgspec.structs.replace(sealed, values=values))
-
-    job = plan.job
-    environment = {name: NOT_SHOWN if hides(name) else value for name, value in job.environment.items()}
-    return msgspec.structs.replace(
-        plan,
-        job=msgspec.structs.replace(job, environment=environment),
-        command=changed(plan.command),
-        proof=None if plan.proof is None else changed(plan.proof),
-        otherwise=tuple(_without(other, hides) for other in plan.otherwise),
-        shell=UNSET if plan.shell is UNSET else changed(plan.shell),
-    )
-
-
-def text(plan: Plan) -> str:
-    """The decisions with their reasons and the rejected alternatives, for a terminal."""
-    command = shlex.join(plan.job.command) or "what the image runs"
-    lines = [f"{plan.job.name}: {command}", ""]
-    width = max(len(decision.subject) for decision in plan.decisions)
-    for decision in plan.decisions:
-        lines.append(f"  {decision.subject:<{width}}  {decision.choice}")
-        lines.append(f"  {'':<{width}}    because {decision.reason}")
-        for other in decision.rejected:
-            remedy = f"  ({other.remedy})" if other.remedy else ""
-            lines.append(f"  {'':<{width}}    not {other.choice}: {other.reason}{remedy}")
-    if plan.otherwise:
-        lines.append(f"  if its MPI check fails in the job: {', then '.join(map(_launch, plan.otherwise))}")
-    lines += [f"  {note}" for note in plan.notes]
-    lines += [f"  warning: {warning}" for warning in plan.warnings]
-    lines += ["", f"plan {digest(plan)}"]
-    return "\n".join(lines)
 
 
 def _one_line(text: str) -> str:

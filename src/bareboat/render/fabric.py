@@ -5,15 +5,11 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from bareboat import bash
 from bareboat.fabric import told
 from bareboat.fabric.facts import FabricWatch
 from bareboat.model import Plan
 from bareboat.render import words
-
-
-def _piece(name: str) -> str:
-    return bash.piece(__package__, f"runtime/{name}")
+from bareboat.render.pieces import piece
 
 
 def values(plan: Plan, watch: FabricWatch) -> str:
@@ -41,11 +37,11 @@ def before(plan: Plan) -> list[str]:
         found.append('rm -f "$BAREBOAT_CONTROL/no_fabric" # of an earlier start\n')
     if not _looks(watch):
         return found
-    found += [_piece("fabric"), _piece("fabric_require" if watch.required else "fabric_mark")]
+    found += [piece("fabric"), piece("fabric_require" if watch.required else "fabric_mark")]
     if watch.proof and watch.program and plan.proof is not None:
         found.append("judge_proof\n")
     if places := _watched(watch):
-        found.append(f"fabric_words=({places})\n" + _piece("fabric_watch"))
+        found.append(f"fabric_words=({places})\n" + piece("fabric_watch"))
     return found
 
 
@@ -54,7 +50,7 @@ def after(plan: Plan) -> list[str]:
     watch = plan.fabric
     if watch is UNSET or not watch.there or not _watched(watch):
         return []
-    return [_piece("fabric_require_end" if watch.required else "fabric_mark_end")]
+    return [piece("fabric_require_end" if watch.required else "fabric_mark_end")]
 
 
 def _watched(watch: FabricWatch) -> str:

@@ -16,9 +16,9 @@ to see the run's folder is left alone.
 
 from __future__ import annotations
 
-from bareboat import bash
 from bareboat.model import Plan, Start
 from bareboat.render import words
+from bareboat.render.pieces import piece
 
 #: How a run that hangs ends; 70 is that of one whose nodes were lost.
 EXIT_CODE = 71
@@ -87,12 +87,12 @@ def functions(plan: Plan) -> list[str]:
     if not is_on(plan):
         return []
     names = ["watchdog"] if plan.keeps_output else ["watchdog", "keep_output"]
-    return [bash.piece(__package__, f"runtime/{name}") for name in names]
+    return [piece(name) for name in names]
 
 
 def begin(plan: Plan) -> str:
     """Before the ranks are started, once."""
-    return bash.piece(__package__, "runtime/watchdog_begin") if is_on(plan) else ""
+    return piece("watchdog_begin") if is_on(plan) else ""
 
 
 def start(plan: Plan, *, node: str) -> str:

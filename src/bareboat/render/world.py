@@ -12,18 +12,12 @@ ranks meet by what nobody sees: it ends no job, and the script only warns.
 
 from __future__ import annotations
 
-from bareboat import bash
 from bareboat.model import Plan, Start
 from bareboat.render import words
+from bareboat.render.pieces import piece
 
 #: Seconds between two looks. A program may load its libraries for minutes.
 _PAUSES_S = (2, 2, 2, 2, 2, 5, 5, 10, 15, 15, 30, 30, 60, 120, 300)
-
-#: By the first part of the script, before the others are started.
-_BEGIN = """\
-rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
-mkdir "$BAREBOAT_CONTROL/world" || exit 3
-"""
 
 #: After the ranks here: what the script leaves behind would be counted as the command's.
 STOP = """\
@@ -47,16 +41,12 @@ def functions(plan: Plan) -> list[str]:
     names = ["world"]
     if plan.start is Start.PROGRAM:
         names.append("world_unchecked" if plan.proof is None else "world_checked")
-    return [_piece(name) for name in names]
-
-
-def _piece(name: str) -> str:
-    return bash.piece(__package__, f"runtime/{name}")
+    return [piece(name) for name in names]
 
 
 def begin(plan: Plan) -> str:
     """Before the ranks are started, once."""
-    return _BEGIN if is_watched(plan) else ""
+    return piece("world_begin") if is_watched(plan) else ""
 
 
 def start(plan: Plan, *, node: str) -> str:
@@ -75,4 +65,4 @@ def start(plan: Plan, *, node: str) -> str:
 
 def end(plan: Plan) -> str:
     """In the first part, when the ranks are over."""
-    return _piece("world_end") if is_watched(plan) else ""
+    return piece("world_end") if is_watched(plan) else ""

@@ -1,0 +1,6 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Before the others are started: a directory for what the nodes see.
+# Expects: $BAREBOAT_CONTROL.
+
+rm -rf "$BAREBOAT_CONTROL/world" # of an earlier start
+mkdir "$BAREBOAT_CONTROL/world" || exit 3

@@ -1,0 +1,76 @@
+"""A plan for people and records: its text, its digest, and the plan without secret values. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import codec
+from bareboat.model import NOT_SHOWN, Command, Plan, looks_secret
+
+
+def digest(plan: Plan) -> str:
+    """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
+    what was proved before. Nor do values that may be secrets: who sees a record could guess them by it."""
+    facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
+    # Of the mount points, `own_points` are a part.
+    for name in ("proves", "notes", "otherwise", "own_points", "shell"):
+        facts.pop(name, None)
+    return codec.digest(facts)
+
+
+def shown(plan: Plan) -> Plan:
+    """The plan as it may be printed and kept: with the names of environment variables, and no values."""
+    return _without(plan, lambda _name: True)
+
+
+def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
+    """The plan without the values of these environment variables."""
+
+    def changed(command: Command) -> Command:
+        sealed = command.sealed
+        if sealed is UNSET:
+            return command
+        pairs = zip(sealed.names, sealed.values, strict=True)
+        values = tuple(NOT_SHOWN if hides(name) else value for name, value in pairs)
+        return msgspec.structs.replace(command, sealed=msgspec.structs.replace(sealed, values=values))
+
+    job = plan.job
+    environment = {name: NOT_SHOWN if hides(name) else value for name, value in job.environment.items()}
+    return msgspec.structs.replace(
+        plan,
+        job=msgspec.structs.replace(job, environment=environment),
+        command=changed(plan.command),
+        proof=None if plan.proof is None else changed(plan.proof),
+        otherwise=tuple(_without(other, hides) for other in plan.otherwise),
+        shell=UNSET if plan.shell is UNSET else changed(plan.shell),
+    )
+
+
+def text(plan: Plan) -> str:
+    """The decisions with their reasons and the rejected alternatives, for a terminal."""
+    command = shlex.join(plan.job.command) or "what the image runs"
+    lines = [f"{plan.job.name}: {command}", ""]
+    width = max(len(decision.subject) for decision in plan.decisions)
+    for decision in plan.decisions:
+        lines.append(f"  {decision.subject:<{width}}  {decision.choice}")
+        lines.append(f"  {'':<{width}}    because {decision.reason}")
+        for other in decision.rejected:
+            remedy = f"  ({other.remedy})" if other.remedy else ""
+            lines.append(f"  {'':<{width}}    not {other.choice}: {other.reason}{remedy}")
+    if plan.otherwise:
+        lines.append(f"  if its MPI check fails in the job: {', then '.join(map(launch_of, plan.otherwise))}")
+    lines += [f"  {note}" for note in plan.notes]
+    lines += [f"  warning: {warning}" for warning in plan.warnings]
+    lines += ["", f"plan {digest(plan)}"]
+    return "\n".join(lines)
+
+
+def launch_of(plan: Plan) -> str:
+    """What starts the ranks, in words."""
+    if plan.proves is None:
+        return f"the launcher {plan.launcher}"
+    return plan.proves.launch or plan.proves.step.partition(" x ")[0]
