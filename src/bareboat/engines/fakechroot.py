@@ -140,32 +140,7 @@ def _fault(host: Host, library: str) -> str | None:
     """What is wrong with the library, tried with the host's programs in a tree of our own."""
     if ":" in library or " " in library:
         return f"the loader does not accept {library!r}: colons and spaces separate libraries"
-    scratch = Path(host.scratch())
-    root, hidden = scratch / "root", scratch / "hidden"
-    root.mkdir()
-    (root / "seen").write_text("inside\n")
-    hidden.write_text("hidden\n")
-    mounts = tuple(
-        Mount(source=folder, target=folder)
-        for folder in ("/bin", "/usr", "/lib", "/lib32", "/lib64", "/nix", "/gnu")
-        if os.path.isdir(folder)
-    )
-    words = python_start.words(
-        _STARTER, ("--library", library), Container(flat=str(root), mounts=mounts, home="/root"), "/"
-    )
-    argv = [word for word in words if isinstance(word, str)]  # no run, no folders of a run
-    path_variable = f"PATH=/usr/bin:/bin:{os.environ.get('PATH', '')}"
-    outcome = host.run(
-        ["env", "-i", path_variable, "python3", *argv, "--env", path_variable,
-         "--", "sh", "-c", _TRIAL, str(hidden)]
-    )  # fmt: skip
-    if (root / "seen").read_text() != "inside\n" or (root / "made").exists():
-        return "what runs in it can write to the image"
-    if not outcome.ok or outcome.stdout != _EXPECTED:
-        if not outcome.stdout and outcome.stderr:
-            return f"it failed with: {outcome.stderr.strip().splitlines()[0]}"
-        return f"what runs in it sees other files than those of the image: {outcome.stdout!r}"
-    return None
+    return python_start.fault(host, _STARTER, ("--library", library), _TRIAL, _EXPECTED)
 
 
 def judge(facts: EngineFacts, site: Site, image: Image) -> Enclosure | Refusal:

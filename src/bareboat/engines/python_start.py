@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from bareboat.engines import (
     HOST_FILES,
@@ -10,10 +12,11 @@ from bareboat.engines import (
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
+    Host,
     forwarded,
     sealed,
 )
-from bareboat.model import Command, IfSet, Joined, NodePath, Site, Variable, Word
+from bareboat.model import Command, IfSet, Joined, Mount, NodePath, Site, Variable, Word
 
 _SHARED = ("/dev", "/proc")
 #: The system's python3 before one of the caller's, which may need the caller's variables.
@@ -59,3 +62,33 @@ def wrap(start: Sequence[Word], command: Command, container: Container, site: Si
         found.append(IfSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
     found += forwarded(container, "--env", PASSED_ASSIGNMENT)
     return Command(argv=(*found, "--", *command.argv), sealed=sealed.exported(carried))
+
+
+def fault(host: Host, program: str, own: Sequence[str], trial: str, expected: str) -> str | None:
+    """What is wrong with a starter, probed with the host's programs in a tree of our own. `trial`: a shell
+    script that tries to write /seen and /made, and whose first argument is a file that it must not see;
+    `expected`: its output."""
+    scratch = Path(host.scratch())
+    root, hidden = scratch / "root", scratch / "hidden"
+    root.mkdir()
+    (root / "seen").write_text("inside\n")
+    hidden.write_text("hidden\n")
+    mounts = tuple(
+        Mount(source=folder, target=folder)
+        for folder in ("/bin", "/usr", "/lib", "/lib32", "/lib64", "/nix", "/gnu")
+        if os.path.isdir(folder)
+    )
+    start = words(program, own, Container(flat=str(root), mounts=mounts, home="/root"), "/")
+    argv = [word for word in start if isinstance(word, str)]  # no run, no directories of a run
+    path_variable = f"PATH=/usr/bin:/bin:{os.environ.get('PATH', '')}"
+    outcome = host.run(
+        ["env", "-i", path_variable, "python3", *argv, "--env", path_variable,
+         "--", "sh", "-c", trial, str(hidden)]
+    )  # fmt: skip
+    if (root / "seen").read_text() != "inside\n" or (root / "made").exists():
+        return "what runs in it can write to the image"
+    if not outcome.ok or outcome.stdout != expected:
+        if not outcome.stdout and outcome.stderr:
+            return f"it failed with: {outcome.stderr.strip().splitlines()[0]}"
+        return f"what runs in it sees other files than those of the image: {outcome.stdout!r}"
+    return None

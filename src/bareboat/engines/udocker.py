@@ -55,7 +55,7 @@ from bareboat.engines import (
 from bareboat.engines.costs import Cost
 from bareboat.engines.places import planned
 from bareboat.errors import PlanError
-from bareboat.model import Command, EngineFacts, Image, Mount, Outcome, Refusal, Site
+from bareboat.model import Command, EngineFacts, Image, Outcome, Refusal, Site
 
 NAME = "udocker"
 CONTAINS = True
@@ -243,32 +243,7 @@ _EXPECTED = "inside\n7\nread\n"
 
 def _fault(host: Host, path: str, mode: str) -> str | None:
     """What is wrong with PRoot in this mode, tried with the host's programs in a tree of our own."""
-    scratch = Path(host.scratch())
-    root, hidden = scratch / "root", scratch / "hidden"
-    root.mkdir()
-    (root / "seen").write_text("inside\n")
-    hidden.write_text("hidden\n")
-    mounts = tuple(
-        Mount(source=folder, target=folder)
-        for folder in ("/bin", "/usr", "/lib", "/lib32", "/lib64", "/nix", "/gnu")
-        if os.path.isdir(folder)
-    )
-    words = python_start.words(
-        _STARTER, _own(path, mode), Container(flat=str(root), mounts=mounts, home="/root"), "/"
-    )
-    argv = [word for word in words if isinstance(word, str)]  # no run, no folders of a run
-    path_variable = f"PATH=/usr/bin:/bin:{os.environ.get('PATH', '')}"
-    outcome = host.run(
-        ["env", "-i", path_variable, "python3", *argv, "--env", path_variable,
-         "--", "sh", "-c", _TRIAL, str(hidden)]
-    )  # fmt: skip
-    if (root / "seen").read_text() != "inside\n" or (root / "made").exists():
-        return "what runs in it can write to the image"
-    if not outcome.ok or outcome.stdout != _EXPECTED:
-        if not outcome.stdout and outcome.stderr:
-            return f"it failed with: {outcome.stderr.strip().splitlines()[0]}"
-        return f"what runs in it sees other files than those of the image: {outcome.stdout!r}"
-    return None
+    return python_start.fault(host, _STARTER, _own(path, mode), _TRIAL, _EXPECTED)
 
 
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
