@@ -46,6 +46,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         for purpose, path in places
     )
     file_systems = tuple(system for system in systems if system is not None)
+    drivers = attempt("the GPU drivers", partial(find.find, environment=os.environ), (), remarks)
     with store.scratch(own=True) as scratch:
         host = RealHost(scratch, user=user, tools=store.tools)
         names = registry.names("engines")
@@ -58,9 +59,11 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
             seen_engines = pool.map(lambda name: probe_engine(name, host), names)
             seen_mpis = pool.submit(attempt, "MPI", partial(probe_mpis, host, remarks), (), remarks)
             seen_network = pool.submit(attempt, "the network", partial(probe_network, host), None, remarks)
+            seen_capabilities = pool.submit(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
             schedulers = tuple(facts for facts in seen_schedulers if facts is not None)
             engines = tuple(facts for each in seen_engines for facts in each)
             found_mpis, network = seen_mpis.result(), seen_network.result()
+            gpu_capabilities = seen_capabilities.result()
         mpis = tuple(
             attempt(mpi.title, partial(mpi_library.complete, mpi, store, os.environ), mpi, remarks)
             for mpi in found_mpis
@@ -77,7 +80,6 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
                 engine_in_namespace=in_namespace, thorough=thorough,
             ), (), remarks,
         )  # fmt: skip
-    drivers = attempt("the GPU drivers", partial(find.find, environment=os.environ), (), remarks)
     return Site(
         hostname=platform.node(),
         kernel=platform.release(),
@@ -98,7 +100,7 @@ def probe(store: Store, *, thorough: bool = False) -> Site:
         schedulers=schedulers,
         gpus=find.gpus(drivers),
         gpu_drivers=drivers,
-        gpu_capabilities=attempt("the GPUs", partial(_capabilities, drivers), (), remarks),
+        gpu_capabilities=gpu_capabilities,
         file_systems=file_systems,
         mpis=mpis,
         network=network,
@@ -116,7 +118,7 @@ def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:
     smi = next((file.path for file in nvidia.programs if file.name == "nvidia-smi"), None)
     asked = None
     if smi is not None:
-        asked = execute.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"], timeout_s=20.0)
+        asked = execute.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"])
     told = kernels.capabilities(asked.stdout) if asked is not None and asked.ok else ()
     return told or kernels.of_models(nvidia.models)
 
