@@ -119,7 +119,7 @@ def transport(launcher: Launcher) -> str:
     return str(getattr(launcher, "TRANSPORT", "gloo"))
 
 
-#: What ranks that are started one by one are told.
+#: The variables of ranks that are started one by one.
 RANK_VARIABLES = (*RANK_NAMES, "GLOO_SOCKET_IFNAME")
 
 

@@ -1,7 +1,7 @@
-"""horovod: Horovod over Gloo. The job script starts every rank and tells it who it is; they meet at a small
-store beside rank 0 (bareboat.mpi.rendezvous). Neither MPI nor ssh takes part.
+"""horovod: Horovod over Gloo. The job script starts every rank and gives it its number; the ranks meet at a
+small store beside rank 0 (bareboat.mpi.rendezvous). It uses neither MPI nor ssh.
 
-What the ranks are told is what `horovodrun --gloo` tells them (horovod/runner/gloo_run.py). Horovod over MPI
+The ranks get the variables that `horovodrun --gloo` sets (horovod/runner/gloo_run.py). Horovod over MPI
 is started by the launchers srun, mpirun and image-mpirun.
 """
 

@@ -1,8 +1,8 @@
 """jax: `jax.distributed.initialize()` without arguments finds its ranks.
 
 Of its own variables JAX reads the coordinator's address, but neither the number of processes nor a process's
-own. Those it takes from the schedulers that it knows, so it is told them by Slurm's names, whatever the
-scheduler is.
+own. Those it takes from the schedulers that it knows, so the ranks get them in Slurm's variables with every
+scheduler.
 Documentation: https://docs.jax.dev/en/latest/multi_process.html, source: jax/_src/clusters/slurm_cluster.py
 """
 

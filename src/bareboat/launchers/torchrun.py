@@ -81,7 +81,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
         around.python, *start,
         f"--nproc-per-node={topology.ranks_per_node}",
         "--max-restarts=0",
-        Joined(("--log-dir=", NodePath("BAREBOAT_RUN_DIR", "/torchrun/"), node)), # errors that it is told
+        Joined(("--log-dir=", NodePath("BAREBOAT_RUN_DIR", "/torchrun/"), node)), # error files of ranks
         "--no-python",
         "/bin/sh", "-c", _KEEP, "rank",
     )  # fmt: skip

@@ -29,8 +29,8 @@ _MODULES = (
     r"|horovod\.runner\.launch"
 )
 _STARTER = rf"(?:\S*/)?(?P<starter>{_STARTERS}|python[\d.]*\s+(?:-[uBEsO]\s+)*-m\s+(?:{_MODULES}))(?=\s|$)"
-#: By one of these a starter in a shell's command is told which rank it is.
-_TOLD = re.compile(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_|BAREBOAT_|SLURM_|PMI)")
+#: Environment variables by which a starter in a shell's command gets its rank.
+_OF_RANKS = re.compile(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_|BAREBOAT_|SLURM_|PMI)")
 
 
 def refuse_starters(job: Job) -> None:
@@ -40,7 +40,11 @@ def refuse_starters(job: Job) -> None:
         return
     text = " ".join(job.command)
     found = re.match(_STARTER, text)
-    if found is None and re.match(r"(?:\S*/)?(?:ba|da|a|k|z)?sh\s+-\w*c\s", text) and not _TOLD.search(text):
+    if (
+        found is None
+        and re.match(r"(?:\S*/)?(?:ba|da|a|k|z)?sh\s+-\w*c\s", text)
+        and not _OF_RANKS.search(text)
+    ):
         found = re.search(rf"(?:^|[\s;&|({{]){_STARTER}", text)
     if found is None:
         return

@@ -81,7 +81,7 @@ def _gunzip(head: bytes, chunks: Iterator[bytes | memoryview], name: str, again:
     from isal import igzip_lib
 
     member: igzip_lib.IgzipDecompressor | None = None
-    between = b""  # what follows a member, until it is told what it is
+    between = b""  # what follows a member, until its kind is known
     step_bytes = STEP_BYTES
     for chunk in itertools.chain((head,), chunks):
         view = memoryview(chunk)
