@@ -18,12 +18,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from bareboat import config, plan, programs, render
+from bareboat import config, plan, render
 from bareboat.images.capture import capture
 from bareboat.images.deployment.present import present
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.probe import probe
+from bareboat.runs import programs
 from bareboat.store import Store
 
 #: What a container needs of the host for names of machines and users.

@@ -20,13 +20,14 @@ import msgspec
 import pytest
 from environments import Captured
 
-from bareboat import execute, programs, registry, render
+from bareboat import execute, registry, render
 from bareboat.engines import bubblewrap, untested
 from bareboat.images.deployment import roots
 from bareboat.images.inside.executable import look
 from bareboat.model import Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
+from bareboat.runs import programs
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from bareboat import deliveries, render
+from bareboat import render
 from bareboat.images.deployment import flat_tar
 from bareboat.model import Delivery, Start
 from bareboat.render.delivery import values
+from bareboat.runs import deliveries
 
 NAME = "a" * 64
 PATIENCE_S = 30.0

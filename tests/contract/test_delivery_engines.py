@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from engine_lab import Lab
 
-from bareboat import deliveries, render
+from bareboat import render
 from bareboat.images.deployment import flat_tar
 from bareboat.images.layers.flatten import make_flat
 from bareboat.model import Job, Mount, SchedulerFacts
 from bareboat.plan import plan
+from bareboat.runs import deliveries
 
 #: Its files have one name there; those of the store's tree are links to those of layers.
 _TELL = """\

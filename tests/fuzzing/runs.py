@@ -13,11 +13,12 @@ from unittest import mock
 
 from builders import fake_digest
 
-from bareboat import codec, execute, proofs, submission, transports
+from bareboat import codec, execute
 from bareboat.cli import console, logs, report, status
 from bareboat.cli.common import Context
 from bareboat.errors import BareboatError
 from bareboat.model import Submission
+from bareboat.runs import mpi_checks, submission, transports
 from bareboat.store import Store
 from fuzzing import Finding, Reader, Terminal, check_message, check_shown
 from fuzzing.trees import BETWEEN, make, packed
@@ -84,7 +85,7 @@ def read_run(data: bytes, scratch: Path) -> None:
         if _is_short(store.run(RUN)):
             for more in ({}, {"json": True}, {"rank": 0}):
                 shown += _call(logs, store, run=RUN, **more)
-        proofs.gather(store)
+        mpi_checks.gather(store)
         transports.read(store.run(RUN))
     if "root:x:0" in shown and b"root:x:0" not in data:
         raise Finding("a file of this machine is shown")
@@ -210,6 +211,11 @@ READERS = (
             b'"points":2',
             b'"nodes":1',
         ),
-        modules=("bareboat.cli.status", "bareboat.submission", "bareboat.study.prove", "bareboat.schedulers"),
+        modules=(
+            "bareboat.cli.status",
+            "bareboat.runs.submission",
+            "bareboat.study.prove",
+            "bareboat.schedulers",
+        ),
     ),
 )

@@ -17,7 +17,6 @@ from msgspec import UNSET, UnsetType
 from tools import tool
 
 from bareboat import render
-from bareboat.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
 from bareboat.model import (
     EngineFacts,
     Held,
@@ -35,6 +34,7 @@ from bareboat.model import (
     Site,
     Topology,
 )
+from bareboat.model.fabric import FabricLibrary, Interface, Kind, Network, Port
 from bareboat.plan import plan
 from bareboat.plan.guard import FILTERS
 from bareboat.sweep import Sweep

@@ -20,7 +20,6 @@ sys.path[:0] = [str(Path(__file__).parent.parent)]
 from builders import make_image, make_job, make_site  # noqa: E402
 from images import noise, pack, tar  # noqa: E402
 
-from bareboat import submission  # noqa: E402
 from bareboat.errors import BareboatError  # noqa: E402
 from bareboat.files import outputs  # noqa: E402
 from bareboat.images.layers import flatten  # noqa: E402
@@ -30,6 +29,7 @@ from bareboat.images.transfer import locate, obtain  # noqa: E402
 from bareboat.images.transfer.push import push  # noqa: E402
 from bareboat.model import Image, ProveRequest, SchedulerFacts, Topology  # noqa: E402
 from bareboat.plan import plan  # noqa: E402
+from bareboat.runs import submission  # noqa: E402
 from bareboat.store import Store  # noqa: E402
 from bareboat.study import prove  # noqa: E402
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from builders import fake_digest
 
-from bareboat import codec, submission
+from bareboat import codec
 from bareboat.cli.main import main
 from bareboat.model import Submission
+from bareboat.runs import submission
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(3)

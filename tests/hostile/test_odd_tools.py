@@ -16,10 +16,11 @@ import pytest
 from processes import command
 from watch import wait_until
 
-from bareboat import codec, execute, registry, submission
+from bareboat import codec, execute, registry
 from bareboat.cli.main import main
 from bareboat.errors import ToolError, ToolTimeoutError
 from bareboat.model import JobState, Submission
+from bareboat.runs import submission
 from bareboat.store import Store
 
 Run = tuple[int, str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bareboat import allocation
+from bareboat.runs import allocation
 
 
 def test_slurm() -> None:

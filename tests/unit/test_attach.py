@@ -9,10 +9,11 @@ import pytest
 from builders import make_job, make_site
 from msgspec import UNSET
 
-from bareboat import render, submission
+from bareboat import render
 from bareboat.errors import BareboatError
 from bareboat.model import SchedulerFacts
 from bareboat.plan import plan
+from bareboat.runs import submission
 from bareboat.schedulers import gridengine, lsf, slurm
 from bareboat.store import Store
 

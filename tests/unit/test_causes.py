@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from bareboat import causes, registry
+from bareboat import registry
 from bareboat.model import Cause, End, JobState, Outcome, QueueEntry
+from bareboat.runs import causes
 
 KILLED = """\
 slurmstepd-c1: error: StepId=2.batch exceeded memory limit (411467776 > 104857600), being killed

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from stored import image_of
 from tools import tool
 
-from bareboat import deliveries, render
+from bareboat import render
 from bareboat.cli import common
 from bareboat.cli.main import main
 from bareboat.config import resolve
@@ -41,6 +41,7 @@ from bareboat.model import (
 )
 from bareboat.plan import plan
 from bareboat.plan.delivery import on_the_node
+from bareboat.runs import deliveries
 from bareboat.store import Store
 
 SHARED = "/scratch/ada/bareboat/flat/sha256"

@@ -10,8 +10,8 @@ from elves import make_elf
 from fabric_words import adapter, interface
 from tools import tool
 
-from bareboat.fabric.facts import Kind, Network
 from bareboat.images.inside.survey import look
+from bareboat.model.fabric import Kind, Network
 from bareboat.probe.fabrics import SCRIPT, parse
 
 

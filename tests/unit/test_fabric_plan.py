@@ -14,9 +14,9 @@ from tools import tool
 
 from bareboat import render
 from bareboat.errors import PlanError, UsageError
-from bareboat.fabric.facts import FabricLibrary, Interface, Kind, Network, Port
 from bareboat.fabric.settings import Speakers, advice, settings
 from bareboat.model import ForwardEnv, Image, Job, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
+from bareboat.model.fabric import FabricLibrary, Interface, Kind, Network, Port
 from bareboat.plan import plan
 
 IB = Port(kind=Kind.INFINIBAND, device="mlx5_0", active=True, rate_gbps=200, driver="mlx5_core")

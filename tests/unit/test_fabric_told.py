@@ -9,10 +9,10 @@ import fabric_words as said
 import pytest
 from tools import tool
 
-from bareboat import transports
 from bareboat.fabric import told
-from bareboat.fabric.facts import FabricWatch
 from bareboat.model import MpiFamily
+from bareboat.model.fabric import FabricWatch
+from bareboat.runs import transports
 
 
 def by_bash(text: str) -> bool | None:

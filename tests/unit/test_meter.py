@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import bareboat_meter
-from bareboat import results
 from bareboat.errors import RunError
+from bareboat.runs import results
 from bareboat.study.meterlog import read_rank
 
 

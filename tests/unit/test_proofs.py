@@ -12,15 +12,16 @@ import msgspec
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site, make_surroundings
 
-from bareboat import proofs, render
+from bareboat import render
 from bareboat.cli import doctor
 from bareboat.errors import PlanError
-from bareboat.fabric.facts import FabricLibrary, Kind, Network, Port
 from bareboat.launchers import by_mpi
 from bareboat.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Scheduling, Site, Topology
+from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
 from bareboat.mpi import proven
 from bareboat.mpi.proven import Proven
 from bareboat.plan import plan
+from bareboat.runs import mpi_checks
 from bareboat.store import Store
 
 ONE_WORLD = "".join(
@@ -110,7 +111,7 @@ def planned(
 def ended(store: Store, log: str | None, code: int | None, *, made: Plan | None = None) -> str:
     """A run that holds a proof, as its job script leaves it."""
     run_id = store.new_run("job")
-    proofs.expect(store, made or planned(), run_id)
+    mpi_checks.expect(store, made or planned(), run_id)
     (store.run(run_id) / "control").mkdir()
     if log is not None:
         (store.run(run_id) / "control" / "proof.log").write_text(log)
@@ -127,26 +128,26 @@ def pending(store: Store) -> list[str]:
 def test_a_proof_is_gathered_once_its_run_has_spoken(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run_id = ended(store, None, None)
-    assert proofs.gather(store) == ()
+    assert mpi_checks.gather(store) == ()
     assert pending(store) == [run_id], "it waits in the queue"
     log = store.run(run_id) / "control" / "proof.log"
     log.write_text(ALONE)
-    assert proofs.gather(store) == (), "not before its script says that it did not start the job"
+    assert mpi_checks.gather(store) == (), "not before its script says that it did not start the job"
     log.write_text(ONE_WORLD)
-    (found,) = proofs.gather(store)
+    (found,) = mpi_checks.gather(store)
     assert (found.holds, found.run_id, found.claim) == (True, run_id, planned().proves)
     assert found.image_digest == IMAGE.digest
     assert pending(store) == []
-    assert proofs.gather(store) == (found,)
+    assert mpi_checks.gather(store) == (found,)
 
 
 def test_one_that_failed_is_kept_and_a_later_one_in_its_place(tmp_path: Path) -> None:
     store = Store(tmp_path)
     ended(store, ALONE, 3)
-    (found,) = proofs.gather(store)
+    (found,) = mpi_checks.gather(store)
     assert not found.holds
     ended(store, ONE_WORLD, 0)
-    (found,) = proofs.gather(store)
+    (found,) = mpi_checks.gather(store)
     assert found.holds
 
 
@@ -156,7 +157,7 @@ def test_runs_that_ended_without_a_word_of_mpi_leave_nothing(
 ) -> None:
     store = Store(tmp_path)
     ended(store, log, code)
-    assert proofs.gather(store) == ()
+    assert mpi_checks.gather(store) == ()
     assert pending(store) == []
 
 
@@ -165,17 +166,17 @@ def test_removed_runs_and_damaged_files_are_no_obstacle(tmp_path: Path) -> None:
     store.discard(store.run(ended(store, None, None)))
     (store.proofs() / "pending" / "odd").write_text("{")
     (store.proofs() / "worn.json").write_text("{")
-    assert proofs.gather(store) == ()
+    assert mpi_checks.gather(store) == ()
     assert pending(store) == []
 
 
 def test_forgetting(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert proofs.forget(store) == 0
+    assert mpi_checks.forget(store) == 0
     ended(store, ALONE, 3)
     waiting = ended(store, None, None)
-    assert proofs.forget(store) == 1
-    assert proofs.gather(store) == ()
+    assert mpi_checks.forget(store) == 1
+    assert mpi_checks.gather(store) == ()
     assert pending(store) == [waiting], "what runs have yet to say is heard"
 
 
@@ -196,32 +197,32 @@ def point(store: Store, sweep: str, number: int, log: str | None, code: int | No
 def test_each_point_of_a_sweep_is_heard_once_and_the_newest_counts(tmp_path: Path) -> None:
     store = Store(tmp_path)
     sweep = store.new_run("sweep")
-    proofs.expect(store, planned(), sweep, points=4)
-    assert proofs.gather(store) == ()
+    mpi_checks.expect(store, planned(), sweep, points=4)
+    assert mpi_checks.gather(store) == ()
     assert pending(store) == [sweep], "no point has begun"
     point(store, sweep, 1, ALONE, 3, at=20)
     point(store, sweep, 0, ONE_WORLD, None, at=10)
-    (found,) = proofs.gather(store)
+    (found,) = mpi_checks.gather(store)
     assert (found.holds, found.run_id, found.claim) == (False, f"{sweep}.1", planned().proves)
     assert pending(store) == [sweep]
     # What was heard is not heard again: nobody has to read a thousand logs at each plan.
     point(store, sweep, 1, ONE_WORLD, 0, at=30)
-    assert proofs.gather(store) == (found,)
+    assert mpi_checks.gather(store) == (found,)
     point(store, sweep, 3, ONE_WORLD, 0, at=40)
-    (found,) = proofs.gather(store)
+    (found,) = mpi_checks.gather(store)
     assert (found.holds, found.run_id) == (True, f"{sweep}.3")
     assert pending(store) == [sweep], "point 2 is still to speak"
     point(store, sweep, 2, None, 143)
-    assert proofs.gather(store) == (found,)
+    assert mpi_checks.gather(store) == (found,)
     assert pending(store) == []
 
 
 def test_a_removed_sweep_is_waited_for_no_more(tmp_path: Path) -> None:
     store = Store(tmp_path)
     sweep = store.new_run("sweep")
-    proofs.expect(store, planned(), sweep, points=2)
+    mpi_checks.expect(store, planned(), sweep, points=2)
     store.discard(store.run(sweep))
-    assert proofs.gather(store) == ()
+    assert mpi_checks.gather(store) == ()
     assert pending(store) == []
 
 
@@ -229,7 +230,7 @@ def test_plans_without_a_proof_leave_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     made = planned(image=make_image(), topology=Topology())
     assert made.proves is None
-    proofs.expect(store, made, store.new_run("job"))
+    mpi_checks.expect(store, made, store.new_run("job"))
     assert not store.proofs().exists()
 
 
@@ -274,14 +275,14 @@ def test_a_launcher_that_starts_no_rank_is_the_sites_fault(tmp_path: Path) -> No
     assert "in the job: mpirun (ORTE) 4.1.6, then the image's own launcher" in render.text(first)
     run_id = ended(store, ONE_WORLD, 0, made=first)
     (store.run(run_id) / "control" / "proof.1.log").write_text(NO_PLUGIN)
-    before = proofs.gather(store)
+    before = mpi_checks.gather(store)
     assert sorted((each.holds, each.of_site) for each in before) == [(False, True), (True, False)]
     text = render.text(planned(before=before, image=make_image(digest="sha256:" + "9" * 64, **FACTS)))
     assert "it starts no rank on this site: srun: error: mpi/pmix_v4: init" in text
     assert f"run {run_id}" in text
     # Once it starts ranks of any image, it is believed again.
     ended(store, ONE_WORLD, 0, made=first)
-    assert planned(before=proofs.gather(store)).launcher == "srun"
+    assert planned(before=mpi_checks.gather(store)).launcher == "srun"
 
 
 def test_what_doctor_found_broken_on_a_node_is_not_taken() -> None:

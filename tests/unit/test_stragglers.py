@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.progress import look_for_straggler
-from bareboat.stragglers import ERROR, WINDOW, find_straggler, read_steps
+from bareboat.runs.progress import look_for_straggler
+from bareboat.runs.stragglers import ERROR, WINDOW, find_straggler, read_steps
 
 Reports = dict[int, dict[int, float]]
 

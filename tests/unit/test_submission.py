@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_job, make_site
 
-from bareboat import submission
 from bareboat.cli import logs
 from bareboat.cli.main import main
 from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
+from bareboat.runs import submission
 from bareboat.store import Store
 
 Says = Callable[..., None]

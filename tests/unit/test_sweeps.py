@@ -16,11 +16,11 @@ import pytest
 from builders import make_job, make_site
 from tools import tool
 
-from bareboat import submission, sweeps
 from bareboat.cli import common
 from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
 from bareboat.plan import plan
+from bareboat.runs import submission, sweeps
 from bareboat.schedulers import flux, gridengine, lsf, pbs, slurm
 from bareboat.store import Store
 from bareboat.sweep import Sweep

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from tools import tool
 
-from bareboat import codec, programs, render, submission
+from bareboat import codec, render
 from bareboat.errors import UsageError
 from bareboat.model import JobState, Plan, Scheduling, Submission, Topology
 from bareboat.plan import plan
+from bareboat.runs import programs, submission
 from bareboat.store import Store
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from bareboat import transports
 from bareboat.model import Topology
 from bareboat.plan import plan
 from bareboat.render import world
+from bareboat.runs import transports
 
 IMAGE = make_image()
 NOTHING_SEEN = (

@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with the shell's exit code."""
-    from bareboat import submission, sweeps
+    from bareboat.runs import submission, sweeps
 
     if context.options.json:
         raise UsageError("attach opens a shell and has no JSON output", remedy="leave --json out")

@@ -18,7 +18,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat import registry, sweeps
+    from bareboat import registry
+    from bareboat.runs import sweeps
 
     runs = [find(context, name) for name in context.options.runs] or [newest(context)]
     found = sweeps.look(context.store, runs)

@@ -326,11 +326,11 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
     if context.options.verb == "submit" and job.scheduler in (None, registry.HERE):
         job = msgspec.structs.replace(job, scheduler=scheduler_here(site))
     if job.scheduler not in (None, registry.HERE):
-        from bareboat.programs import provide, provide_py_spy
+        from bareboat.runs.programs import provide, provide_py_spy
 
         site = provide(context.store, site)
         if job.scheduling.after:
-            from bareboat import dependencies
+            from bareboat.runs import dependencies
 
             after = dependencies.job_ids(context.store, job.scheduler, job.scheduling.after)
             job = msgspec.structs.replace(
@@ -363,7 +363,7 @@ def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image
 def in_allocation(context: Context, job: Job) -> Job:
     """The job inside the scheduler job in which this command was called: `run` uses its nodes; the other
     commands note what they use instead."""
-    from bareboat import allocation
+    from bareboat.runs import allocation
 
     verb, found = context.options.verb, allocation.find(os.environ)
     if found is None or job.scheduler not in (None, found.scheduler):
@@ -526,13 +526,13 @@ def compute_node(context: Context, job: Job, login: Site) -> Site | None:
     path = context.store.site(site_name(job, login))
     if not path.exists():
         return None
-    from bareboat.programs import provide
+    from bareboat.runs.programs import provide
 
     return with_filters(context, provide(context.store, context.store.read(path, Site)))
 
 
 def with_filters(context: Context, site: Site) -> Site:
-    from bareboat.programs import provide_filters
+    from bareboat.runs.programs import provide_filters
 
     return provide_filters(context.store, site)
 
@@ -557,17 +557,17 @@ def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
 
     import msgspec
 
-    from bareboat import proofs
     from bareboat.images.deployment.present import present
     from bareboat.images.inside.executable import look
     from bareboat.mpi.ladder import needs_mpi
     from bareboat.plan import plan
+    from bareboat.runs import mpi_checks
 
     node = compute_node(context, job, site)
     rootfs = None  # None for an environment that is described but not captured
     if image.digest:
         rootfs = present(context.store, image, site, job, node=node)
-    before = proofs.gather(context.store) if image.mpis or needs_mpi(image) else ()
+    before = mpi_checks.gather(context.store) if image.mpis or needs_mpi(image) else ()
     program = look(context.store, image, node or site, job)
     made = plan(job, image, rootfs, site, node=node, proofs=before, program=program)
     if rootfs is None:

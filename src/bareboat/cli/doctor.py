@@ -66,9 +66,9 @@ def run(context: Context) -> int:
             f"{flag} requires --compute: without it, no job is submitted",
             remedy=f"bareboat doctor --compute {flag} {shlex.quote(getattr(options, name))[:200]}",
         )
-    from bareboat import proofs
+    from bareboat.runs import mpi_checks
 
-    if options.fresh and (forgotten := proofs.forget(context.store)):
+    if options.fresh and (forgotten := mpi_checks.forget(context.store)):
         console.note(f"discarded {forgotten} MPI check results")
     site = probe_site(context, thorough=True)
     if options.fix:
@@ -80,7 +80,7 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json(site)
     else:
-        console.result(_text(site, proofs.gather(context.store)))
+        console.result(_text(site, mpi_checks.gather(context.store)))
     damaged = _damaged_sites(context)
     for error in damaged:
         console.show_error(error)
@@ -112,7 +112,7 @@ def _compare(context: Context, login: Site) -> int:
     from bareboat.errors import PlanError
     from bareboat.model import Job, Scheduling
     from bareboat.probe import compute
-    from bareboat.programs import moved, provide
+    from bareboat.runs.programs import moved, provide
 
     settings = context.settings
     names = ("partition", "account", "qos", "reservation", "constraint")

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat import run_folder
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
 from bareboat.errors import StoreError, ToolError, UsageError
 from bareboat.files import untrusted
+from bareboat.runs import directory
 
 if TYPE_CHECKING:
     from bareboat.model import Submission
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat import submission, sweeps
+    from bareboat.runs import submission, sweeps
 
     run_id = newest(context)
     made = submission.read(context.store, run_id)
@@ -122,14 +122,14 @@ def _of_points(logs: list[tuple[str, Path]], lines: _Lines | None) -> int:
 
 
 def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> int:
-    from bareboat import submission
+    from bareboat.runs import submission
 
     with submission.going_on(run_id):
         return _copy_until_over(context, run_id, paths, rank)
 
 
 def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None) -> int:
-    from bareboat import submission
+    from bareboat.runs import submission
 
     asked, over, outage = 0.0, False, submission.Outage()
     position = dict.fromkeys(paths, 0)
@@ -176,7 +176,7 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise run_folder.damaged(path, error) from None
+        raise directory.damaged(path, error) from None
     if lines is not None and to_end:
         lines.end()
     sys.stdout.flush()
@@ -185,7 +185,7 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
 
 def _of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
     """The paths of the rank's output and errors."""
-    from bareboat import submission
+    from bareboat.runs import submission
 
     if not 0 <= rank < made.world_size:
         raise UsageError(
@@ -193,7 +193,7 @@ def _of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
             remedy=f"--rank N, from 0 to {made.world_size - 1}",
         )
     # Written by the script, or by the ranks inside their container.
-    folders = [submission.control_folder(store, made.run_id), store.run(made.run_id) / run_folder.RANKS]
+    folders = [submission.control_folder(store, made.run_id), store.run(made.run_id) / directory.RANKS]
     names = [f"{rank}.out", f"{rank}.err"]
     by_ranks = not any(os.path.lexists(folders[0] / "logs" / name) for name in names)
     logs = folders[by_ranks] / "logs"

@@ -41,8 +41,8 @@ def run(context: Context) -> int:
         raise UsageError("--output requires a study", remedy=EXAMPLE)
     if not options.runs:
         return _list(context)
-    from bareboat import sweeps
     from bareboat.cli.status import find
+    from bareboat.runs import sweeps
 
     runs = [find(context, name) for name in options.runs]
     output = outputs.check(options.output) if options.output is not None else None
@@ -173,7 +173,7 @@ def _shown(store: Store, run_id: str) -> tuple[str, int]:
 
 
 def _state(store: Store, run_id: str) -> str:
-    from bareboat import sweeps
+    from bareboat.runs import sweeps
 
     if (found := sweeps.find(store, run_id)) is not None:
         over = sum(os.path.lexists(store.run(name) / "record.json") for name in sweeps.points(store, run_id))

@@ -35,7 +35,7 @@ class _Point:
 
 
 def run(context: Context, run_id: str, output: Path | None) -> int:
-    from bareboat import sweeps
+    from bareboat.runs import sweeps
 
     options = context.options
     if output is not None and not options.csv:
@@ -61,8 +61,8 @@ def run(context: Context, run_id: str, output: Path | None) -> int:
 
 def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
     """The points' current states; records of points that ended are written."""
-    from bareboat import sweeps
     from bareboat.model import Record
+    from bareboat.runs import sweeps
 
     names = sweeps.points(context.store, run_id)
     states = dict.fromkeys(names, "not recorded")

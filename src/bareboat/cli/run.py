@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from bareboat import codec, execute, proofs, registry, render, results, run_folder
+from bareboat import codec, execute, registry, render
 from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
@@ -27,7 +27,8 @@ from bareboat.cli.wait import as_json
 from bareboat.clock import utc_now
 from bareboat.errors import ProgramError, StoreError, UsageError
 from bareboat.model import MemorySample, Plan, Record, Site
-from bareboat.progress import look_for_straggler
+from bareboat.runs import directory, mpi_checks, results
+from bareboat.runs.progress import look_for_straggler
 from bareboat.sweep import Sweep
 
 _SAMPLE_S = 0.5
@@ -72,7 +73,7 @@ def run(context: Context) -> int:
     with context.store.whole_run(run_id):
         context.store.write(script, os.fsencode(render.script(plan)))
     record = _run_one(context, plan, site, run_id, script)
-    proofs.expect(context.store, plan, run_id)
+    mpi_checks.expect(context.store, plan, run_id)
     if context.options.json:
         console.result_json(as_json(record))
     elif not context.options.quiet:
@@ -86,7 +87,7 @@ def run(context: Context) -> int:
 
 def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     """Run the job script on the nodes of the scheduler job in which this command was called."""
-    from bareboat import allocation, submission
+    from bareboat.runs import allocation, submission
 
     found = allocation.find(os.environ)
     if found is None or found.scheduler != plan.scheduler:
@@ -105,7 +106,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     words = ("bash", "-c", _KEPT + (" >&2" if context.options.json else ""), str(log))
     code = execute.run_in_terminal((*words, *found.start, "bash", str(script)))
     record = submission.ended_here(context.store, made.run_id, code)
-    proofs.expect(context.store, plan, made.run_id)
+    mpi_checks.expect(context.store, plan, made.run_id)
     if context.options.json:
         console.result_json(as_json(record))
     elif not context.options.quiet:
@@ -116,7 +117,8 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
 
 def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     """Run one point after another. A failed point does not stop the others; Ctrl-C does."""
-    from bareboat import sweep, sweeps
+    from bareboat import sweep
+    from bareboat.runs import sweeps
 
     run_id = sweeps.make(context.store, plan)
     folder = context.store.run(run_id)
@@ -128,7 +130,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
         records.append(_run_one(context, plan, site, point, folder / "job.sh"))
         if records[-1].exit_code == 130:
             break
-    proofs.expect(context.store, plan, run_id, points=len(records))
+    mpi_checks.expect(context.store, plan, run_id, points=len(records))
     stopped = records[-1].exit_code == 130
     code = 130 if stopped else next((record.exit_code for record in records if record.exit_code), 0)
     if context.options.json:
@@ -153,15 +155,15 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
     store = context.store
     folder = store.run(run_id)
     with store.whole_run(run_id):
-        for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
+        for name in ("meter", directory.CONTROL, directory.RANKS):
             (folder / name).mkdir()
         for name, text in render.rungs(plan):
-            store.write(folder / run_folder.CONTROL / name, os.fsencode(text))
+            store.write(folder / directory.CONTROL / name, os.fsencode(text))
     environment = {
         **os.environ,
         "BAREBOAT_METER_DIR": str(folder / "meter"),
-        "BAREBOAT_CONTROL": str(folder / run_folder.CONTROL),
-        "BAREBOAT_RUN_DIR": str(folder / run_folder.RANKS),
+        "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
+        "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
     }
     started_at = utc_now()
     memory: list[MemorySample] = []
@@ -176,7 +178,7 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
             live.stop()
     end = None
     if code:
-        from bareboat import causes
+        from bareboat.runs import causes
 
         scheduler = registry.scheduler(registry.HERE)
         end = causes.find(causes.Evidence(scheduler=scheduler, code=code, left=True))
@@ -201,7 +203,7 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
         ended_because=end.words if end is not None else "",
         end=end,
         straggler=look_for_straggler(folder, (site.hostname,) * plan.job.topology.world_size),
-        world_mark=run_folder.world_mark(folder),
+        world_mark=directory.world_mark(folder),
     )
     try:
         store.write(folder / "record.json", codec.to_json(record))

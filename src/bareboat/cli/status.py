@@ -13,10 +13,10 @@ from bareboat.errors import StoreError, Terminated, UsageError
 from bareboat.printable import one_line
 
 if TYPE_CHECKING:
-    from bareboat.fabric.facts import Transport
+    from bareboat.model import Straggler
+    from bareboat.model.fabric import Transport
+    from bareboat.runs.submission import Status
     from bareboat.store import Store
-    from bareboat.stragglers import Straggler
-    from bareboat.submission import Status
     from bareboat.sweep import Sweep
 
 EXAMPLE = "bareboat status --watch"
@@ -41,7 +41,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def newest(context: Context) -> str:
     """The named run or job, else the run submitted last, with a note on stderr."""
-    from bareboat import submission
+    from bareboat.runs import submission
 
     named: str | None = getattr(context.options, "run", None)
     if named is not None:
@@ -81,7 +81,7 @@ def run(context: Context) -> int:
 
 
 def _run(context: Context) -> int:
-    from bareboat import submission, sweeps
+    from bareboat.runs import submission, sweeps
 
     options = context.options
     named = [find(context, name) for name in options.runs]
@@ -115,7 +115,7 @@ def _recorded(store: Store, status: Status) -> Status:
     """The status, marked as damaged where the run's record is."""
     import dataclasses
 
-    from bareboat import sweeps
+    from bareboat.runs import sweeps
 
     try:
         sweeps.records(store, status)
@@ -127,7 +127,7 @@ def _recorded(store: Store, status: Status) -> Status:
 
 def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
     """The transports between nodes and the warning about them, as far as known."""
-    from bareboat import submission, transports
+    from bareboat.runs import submission, transports
 
     if status.points or status.submission.nodes == 1 or not status.starts:
         return (), ""
@@ -142,7 +142,7 @@ def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
 
 def _world(store: Store, status: Status) -> str:
     """In what groups the ranks may be that should be one world."""
-    from bareboat import transports
+    from bareboat.runs import transports
 
     submission = status.submission
     if status.points or submission.world_size == 1 or not status.starts:
@@ -204,7 +204,7 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
 
 def _point(store: Store, status: Status) -> tuple[Sweep, int] | None:
     """The sweep and the number of a point; None for other runs and for a damaged sweep."""
-    from bareboat import sweeps
+    from bareboat.runs import sweeps
 
     try:
         return sweeps.of_point(store, status.submission.run_id)
@@ -229,7 +229,7 @@ def _told(store: Store, status: Status) -> str:
 
 
 def _slow(store: Store, status: Status) -> Straggler | None:
-    from bareboat import submission
+    from bareboat.runs import submission
 
     try:
         return submission.straggler_of(store, status)

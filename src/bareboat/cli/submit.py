@@ -40,7 +40,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from msgspec import UNSET
 
-    from bareboat import registry, submission, sweeps
+    from bareboat import registry
+    from bareboat.runs import submission, sweeps
 
     job, site, image = prepare(context)
     plan = make_plan(context, job, image, site)

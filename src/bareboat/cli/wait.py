@@ -34,7 +34,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def until_over(context: Context, run_id: str) -> int:
-    from bareboat import submission, sweeps
+    from bareboat.runs import submission, sweeps
 
     began = time.monotonic()
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bareboat import architectures
-from bareboat.fabric.facts import FabricLibrary, Kind, Network, Port
 from bareboat.model import MpiFamily
+from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
 
 #: Adapters used through libibverbs, and those with a libfabric provider.
 VERBS = frozenset({Kind.INFINIBAND, Kind.ROCE, Kind.IWARP})

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bareboat.fabric.facts import Transport
 from bareboat.model import MpiFamily
+from bareboat.model.fabric import Transport
 
 #: Variables of MPI's ranks in the MPI check only. One rank per node reports.
 #: OpenMPI: btl_base_verbose names each peer's BTL, pml and mtl the carrier of all messages; UCX its lanes.

@@ -52,6 +52,7 @@ from bareboat.model.record import (
     MemorySample,
     Phases,
     Record,
+    Straggler,
     Study,
     Window,
     kept_result,
@@ -77,7 +78,7 @@ __all__ = [
     "MemorySample", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened", "Outcome", "PackedFile",
     "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest", "QueueEntry",
     "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "Sealed",
-    "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Study", "Submission", "Topology", "Trust",
-    "Variable", "Window", "Word", "check_variable", "digestible", "is_carried", "kept_result",
+    "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Straggler", "Study", "Submission", "Topology",
+    "Trust", "Variable", "Window", "Word", "check_variable", "digestible", "is_carried", "kept_result",
     "looks_secret",
 ]  # fmt: skip

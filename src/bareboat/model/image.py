@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from bareboat.fabric.facts import FabricLibrary
+from bareboat.model.fabric import FabricLibrary
 from bareboat.model.mpi import HostMpiTree, MpiFacts
 
 

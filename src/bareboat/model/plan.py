@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bareboat.fabric.facts import FabricWatch
 from bareboat.model.command import Command, Executable, Start, Word
+from bareboat.model.fabric import FabricWatch
 from bareboat.model.host_files import Mount
 from bareboat.model.job import Job
 

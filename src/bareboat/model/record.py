@@ -7,12 +7,11 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from bareboat.fabric.facts import Transport
 from bareboat.model.end import End
+from bareboat.model.fabric import Transport
 from bareboat.model.image import Image
 from bareboat.model.job import Job
 from bareboat.model.site import Site
-from bareboat.stragglers import Straggler
 
 #: JSON has no numbers for these; float() reads them.
 NotFinite = Literal["nan", "inf", "-inf"]
@@ -23,6 +22,26 @@ def kept_result(value: float) -> float | NotFinite:
     if math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+class Straggler(Struct, frozen=True, kw_only=True):
+    """The slowest rank. `ratio`: its own work relative to the median of the others', as median over `steps`
+    steps. `also`: number of other slow ranks; `whole_node`: the slow ranks are all ranks of its node."""
+
+    rank: int
+    node: str
+    ratio: float
+    steps: int
+    ranks: int
+    also: int = 0
+    whole_node: bool = False
+
+    @property
+    def text(self) -> str:
+        others = "the other rank's" if self.ranks == 2 else "the median of the others"
+        who = f"node {self.node}" if self.whole_node and self.also else f"rank {self.rank} on {self.node}"
+        more = f", and {self.also} more" if self.also and not self.whole_node else ""
+        return f"{who}: {self.ratio:.1f}x {others} in the last {self.steps} steps{more}"
 
 
 class Phases(Struct, frozen=True, kw_only=True):

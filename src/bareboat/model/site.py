@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from bareboat.fabric.facts import Network
+from bareboat.model.fabric import Network
 from bareboat.model.host_files import DriverFile, Mount
 from bareboat.model.mpi import MpiFacts
 

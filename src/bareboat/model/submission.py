@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from bareboat.fabric.facts import FabricWatch
+from bareboat.model.fabric import FabricWatch
 
 
 class JobState(StrEnum):

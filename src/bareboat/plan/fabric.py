@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from bareboat.engines import Container, Enclosure
 from bareboat.errors import PlanError
 from bareboat.fabric import told
-from bareboat.fabric.facts import FabricWatch, Network
 from bareboat.fabric.settings import Setting, Speakers, advice, settings
 from bareboat.launchers import Launcher, rung, transport
 from bareboat.model import (
@@ -22,6 +21,7 @@ from bareboat.model import (
     Site,
     Start,
 )
+from bareboat.model.fabric import FabricWatch, Network
 from bareboat.mpi.ladder import library_of, needs_mpi
 
 _SUBJECT = "fabric"

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from bareboat.engines import Engine, Guard, Seccomp, seccomp
 from bareboat.model import Decision, Job, Requirement, Site
 
-#: In `Site.other_tools`: the folder of the filters (`bareboat.programs.provide_filters`).
+#: In `Site.other_tools`: the folder of the filters (`bareboat.runs.programs.provide_filters`).
 FILTERS = "seccomp filters"
 
 _OFF = "seccomp = false"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import access, codec, execute, registry, submission
+from bareboat import access, codec, execute, registry
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, ToolError
 from bareboat.files.mounts import Mount, find_mount
@@ -29,6 +29,7 @@ from bareboat.probe import fabrics, processor
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import SWITCHES, obstacle_of
+from bareboat.runs import submission
 from bareboat.schedulers import Scheduler
 from bareboat.store import Store
 

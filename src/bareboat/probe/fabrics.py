@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 
 from bareboat.errors import ToolError
-from bareboat.fabric.facts import Interface, Kind, Network, Port
+from bareboat.model.fabric import Interface, Kind, Network, Port
 from bareboat.probe.host import RealHost
 
 #: One line per fact: path, tab, value. Only bash builtins: no process is started for a file. $1: the root

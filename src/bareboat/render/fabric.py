@@ -6,8 +6,8 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from bareboat.fabric import told
-from bareboat.fabric.facts import FabricWatch
 from bareboat.model import Plan
+from bareboat.model.fabric import FabricWatch
 from bareboat.render import words
 from bareboat.render.pieces import piece
 

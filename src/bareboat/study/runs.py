@@ -10,11 +10,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bareboat import codec, execute, run_folder
+from bareboat import codec, execute
 from bareboat.clock import utc_now
 from bareboat.errors import RunError
 from bareboat.files import untrusted
 from bareboat.model import Arm, MemorySample, Phases, Record, Study, Window, kept_result
+from bareboat.runs import directory
 from bareboat.study.gate import FOREVER, Gate
 from bareboat.study.meterlog import Process, newest_steps, read_rank
 
@@ -115,14 +116,14 @@ def _started(
 ) -> Iterator[_LiveArm]:
     arm = study.arms[index]
     folder = scratch / f"arm-{index}"
-    for name in ("meter", run_folder.CONTROL, run_folder.RANKS):
+    for name in ("meter", directory.CONTROL, directory.RANKS):
         (folder / name).mkdir(parents=True)
     with Gate() as gate, open(folder / "output.log", "wb") as output:
         environment = {
             **os.environ,
             "BAREBOAT_METER_DIR": str(folder / "meter"),
-            "BAREBOAT_CONTROL": str(folder / run_folder.CONTROL),
-            "BAREBOAT_RUN_DIR": str(folder / run_folder.RANKS),
+            "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
+            "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
             "BAREBOAT_GATE": gate.address,
         }
         live = execute.Live(

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat.elf import binary
-from bareboat.fabric.facts import FabricLibrary
 from bareboat.images.inside.view import View
+from bareboat.model.fabric import FabricLibrary
 
 #: libfabric has the names of all providers in it, whatever it was built with; what it is linked to tells.
 _LINKED = {

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from bareboat.elf import binary
-from bareboat.fabric.facts import FabricLibrary
 from bareboat.gpu.kernels import in_order
 from bareboat.images.inside import fabrics, fatbin, mpis, starts
 from bareboat.images.inside.starts import normal
 from bareboat.images.inside.view import View
 from bareboat.model import CudaCompat, MpiFacts
+from bareboat.model.fabric import FabricLibrary
 from bareboat.paths import DEFAULT_PATH
 from bareboat.versions import numbers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bareboat import run_folder
 from bareboat.model import Delivered
+from bareboat.runs import directory
 
 #: EPOCH NODE HOW SECONDS BYTES
 _LINE = re.compile(r"(\d{1,11}) (\S{1,255}) (unpacked|found|shared) (\d{1,9}) (\d{1,18})", re.ASCII)
@@ -16,11 +16,11 @@ _MOST_FILES = 100_000
 def read(folder: Path) -> tuple[Delivered, ...]:
     """Read the files of a run's directory, in order of time; incomplete lines are ignored."""
     found = []
-    control = run_folder.control(folder)
-    for path in run_folder.files_of(control, most=_MOST_FILES):
+    control = directory.control(folder)
+    for path in directory.files_of(control, most=_MOST_FILES):
         if not path.name.startswith("deliveries."):
             continue
-        for line in (run_folder.text(path) or "").splitlines():
+        for line in (directory.text(path) or "").splitlines():
             if (parts := _LINE.fullmatch(line)) is not None:
                 at, node, how, took, size = parts.groups()
                 found.append(

@@ -17,12 +17,13 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from bareboat import codec, execute, proofs, registry, render, run_folder, submission, sweep
+from bareboat import codec, execute, registry, render, sweep
 from bareboat.errors import PlanError, StoreError, Terminated, ToolError
 from bareboat.model import JobState, Plan, Record, Site, Submission
+from bareboat.runs import directory, mpi_checks, submission
+from bareboat.runs.submission import Status
 from bareboat.schedulers import said
 from bareboat.store import Store
-from bareboat.submission import Status
 from bareboat.sweep import Sweep
 
 
@@ -76,7 +77,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
                 context=error.context,
                 remedy=error.remedy,
             ) from None
-    proofs.expect(store, plan, run_id, points=made.points)
+    mpi_checks.expect(store, plan, run_id, points=made.points)
     return made
 
 
@@ -140,7 +141,7 @@ def _check_points(store: Store, run_id: str, count: int) -> None:
     made = submission.read(store, run_id)
     if made.points != count:
         path = store.run(run_id) / "sweep.json"
-        raise run_folder.damaged(path, OSError(0, f"it has {count} points, the submission {made.points}"))
+        raise directory.damaged(path, OSError(0, f"it has {count} points, the submission {made.points}"))
 
 
 def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:

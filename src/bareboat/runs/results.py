@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bareboat import run_folder
 from bareboat.files import untrusted
 from bareboat.model import kept_result
 from bareboat.model.record import NotFinite
+from bareboat.runs import directory
 
 _MOST_FILES, _MOST_BYTES, _MOST_NAMES, _MOST_NAME = 64, 1 << 16, 100, 100
 
@@ -16,9 +16,9 @@ _MOST_FILES, _MOST_BYTES, _MOST_NAMES, _MOST_NAME = 64, 1 << 16, 100, 100
 def read(folder: Path) -> dict[str, float | NotFinite]:
     """The last value of each name; where several ranks report a name, the lowest rank's. Containers write
     these files, so lines that the meter did not write are ignored. `folder`: the run's."""
-    place = folder / run_folder.RANKS / "results"
+    place = folder / directory.RANKS / "results"
     found: dict[str, float | NotFinite] = {}
-    files = [path for path in run_folder.files_of(place, most=_MOST_FILES) if path.name.isdecimal()]
+    files = [path for path in directory.files_of(place, most=_MOST_FILES) if path.name.isdecimal()]
     for path in sorted(files, key=lambda path: int(path.name)):
         try:
             lines = untrusted.read_text(path, limit=_MOST_BYTES).splitlines()

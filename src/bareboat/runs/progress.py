@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bareboat import run_folder
 from bareboat.files import untrusted
-from bareboat.stragglers import Straggler, find_straggler, read_steps
+from bareboat.model import Straggler
+from bareboat.runs import directory
+from bareboat.runs.stragglers import find_straggler, read_steps
 
 #: The end of each file is enough for the newest steps.
 _TAIL_BYTES = 1 << 14
@@ -17,7 +18,7 @@ _TAIL_BYTES = 1 << 14
 def look_for_straggler(folder: Path, nodes: Sequence[str]) -> Straggler | None:
     """The slowest rank, if it is significantly slow. `folder`: the run's; `nodes`: each rank's."""
     reports = {}
-    progress = folder / run_folder.RANKS / "progress"
+    progress = folder / directory.RANKS / "progress"
     if os.path.islink(progress):
         return None
     for rank in range(len(nodes)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bareboat import submission, sweeps
 from bareboat.errors import StoreError, UsageError
+from bareboat.runs import submission, sweeps
 from bareboat.store import Store
 
 

@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from bareboat.model import Straggler
 
 #: The number of newest steps, reported by all ranks, that are compared.
 WINDOW = 50
@@ -19,26 +19,6 @@ WINDOW = 50
 THRESHOLD = 1.2
 #: Probability of reporting a rank that is not slow (sign test, corrected for the ranks' number).
 ERROR = 0.01
-
-
-class Straggler(Struct, frozen=True, kw_only=True):
-    """The slowest rank. `ratio`: its own work relative to the median of the others', as median over `steps`
-    steps. `also`: number of other slow ranks; `whole_node`: the slow ranks are all ranks of its node."""
-
-    rank: int
-    node: str
-    ratio: float
-    steps: int
-    ranks: int
-    also: int = 0
-    whole_node: bool = False
-
-    @property
-    def text(self) -> str:
-        others = "the other rank's" if self.ranks == 2 else "the median of the others"
-        who = f"node {self.node}" if self.whole_node and self.also else f"rank {self.rank} on {self.node}"
-        more = f", and {self.also} more" if self.also and not self.whole_node else ""
-        return f"{who}: {self.ratio:.1f}x {others} in the last {self.steps} steps{more}"
 
 
 def read_steps(text: str) -> dict[int, float]:

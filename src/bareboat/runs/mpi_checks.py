@@ -15,13 +15,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from bareboat import codec, run_folder
+from bareboat import codec
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError
 from bareboat.files import untrusted
 from bareboat.model import Claim, Plan
 from bareboat.mpi import proven
 from bareboat.mpi.proven import Proven
+from bareboat.runs import directory
 from bareboat.store import Store
 
 #: The job script's, for a job that could not start.
@@ -125,7 +126,7 @@ def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[list[
 def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[Proven], bool]:
     """A run's reports, and whether they are complete."""
     folder = store.run(run_id)
-    control = run_folder.control(folder)
+    control = directory.control(folder)
     code = _exit_code(folder)
     found: list[Proven] = []
     is_over = code is not None or not folder.is_dir()
@@ -134,7 +135,7 @@ def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[Proven], 
         read = _log((control / f"proof.{rung}.log",))
         failed = read is not None
         if read is None:  # the check is run by the script, or in the container by the image's own mpirun
-            read = _log((control / "proof.log", folder / run_folder.RANKS / "proof.log"))
+            read = _log((control / "proof.log", folder / directory.RANKS / "proof.log"))
         log, at = read or ("", utc_now())
         said = proven.verdict(log, asked=awaited.world_size, failed=failed or code == _NOT_STARTED)
         if said is not None:
@@ -162,10 +163,10 @@ def _log(paths: tuple[Path, ...]) -> tuple[str, str] | None:
 
 def _exit_code(folder: Path) -> int | None:
     """The exit code of a run that ended: from its script, the scheduler, or its record."""
-    for path in (run_folder.control(folder) / "exit_code", folder / "exit_code"):
+    for path in (directory.control(folder) / "exit_code", folder / "exit_code"):
         try:
-            found = run_folder.ended(path)
-        except run_folder.DamagedRunError:
+            found = directory.ended(path)
+        except directory.DamagedRunError:
             continue
         if found is not None:
             return found[0]

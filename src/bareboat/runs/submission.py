@@ -27,29 +27,29 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from bareboat import (
-    causes,
-    codec,
-    deliveries,
-    execute,
-    proofs,
-    registry,
-    render,
-    results,
-    run_folder,
-    transports,
-)
+from bareboat import codec, execute, registry, render
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, PlanError, StoreError, Terminated, ToolError, UsageError
 from bareboat.files import untrusted
 from bareboat.hostlist import shortened
-from bareboat.model import End, JobStart, JobState, Outcome, Plan, QueueEntry, Record, Site, Submission
+from bareboat.model import (
+    End,
+    JobStart,
+    JobState,
+    Outcome,
+    Plan,
+    QueueEntry,
+    Record,
+    Site,
+    Straggler,
+    Submission,
+)
 from bareboat.printable import one_line
-from bareboat.progress import look_for_straggler
 from bareboat.render.watchdog import EXIT_CODE as HUNG
+from bareboat.runs import causes, deliveries, directory, mpi_checks, results, transports
+from bareboat.runs.progress import look_for_straggler
 from bareboat.schedulers import Scheduler, job_name, odd_lines, said
 from bareboat.store import Store
-from bareboat.stragglers import Straggler
 
 log = logging.getLogger("bareboat")
 
@@ -110,7 +110,7 @@ class Status:
 
 
 def control_folder(store: Store, run_id: str) -> Path:
-    return run_folder.control(store.run(run_id))
+    return directory.control(store.run(run_id))
 
 
 def output_log(store: Store, run_id: str) -> Path:
@@ -216,11 +216,11 @@ def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) ->
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     submission = msgspec.structs.replace(describe(plan, site, run_id), job_id=job_id)
-    script = folder / run_folder.CONTROL / "job.sh"
+    script = folder / directory.CONTROL / "job.sh"
     with store.whole_run(run_id):
         # The nodes must see it when the job starts.
-        (folder / run_folder.CONTROL / "logs").mkdir(parents=True)
-        (folder / run_folder.RANKS).mkdir()
+        (folder / directory.CONTROL / "logs").mkdir(parents=True)
+        (folder / directory.RANKS).mkdir()
         for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
             store.write(script.with_name(name), os.fsencode(text))
         write_shell(store, plan, script.parent)
@@ -245,7 +245,7 @@ def hand_over_kept(
         with store.whole_run(run_id):
             keep_job_id(store, scheduler, submission)
         try:
-            proofs.expect(store, plan, run_id, points=submission.points)
+            mpi_checks.expect(store, plan, run_id, points=submission.points)
         except StoreError as error:  # the job runs anyway
             log.warning("the result of the MPI check will not be stored: %s", error.message)
     return submission
@@ -288,7 +288,7 @@ def read(store: Store, run_id: str) -> Submission:
         (made.job_id is None or scheduler is None or is_job_id(scheduler, made.job_id), "its job ID"),
     ):
         if not is_right:
-            raise run_folder.damaged(path, OSError(0, f"it is not a valid submission: {what}"))
+            raise directory.damaged(path, OSError(0, f"it is not a valid submission: {what}"))
     return made
 
 
@@ -389,14 +389,14 @@ def unreadable(run_id: str, error: StoreError) -> Status:
 def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
     """The end of the run as written by the job script, or by Bareboat in its place."""
     folder = store.run(submission.run_id)
-    control = run_folder.control(folder)
+    control = directory.control(folder)
     for path in (control / "exit_code", folder / "exit_code"):
-        if (told := run_folder.ended(path)) is None:
+        if (told := directory.ended(path)) is None:
             continue
         number, ended_at = told
         end = _kept_end(folder)
         # For runs from before end.json existed.
-        because = one_line(run_folder.text(folder / "ended_because") or "", limit=_MOST_REASON)
+        because = one_line(directory.text(folder / "ended_because") or "", limit=_MOST_REASON)
         if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
             because = f"hung: {hang}"
         if end is not None and number:
@@ -423,18 +423,18 @@ def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
 def _kept_end(folder: Path) -> End | None:
     """The stored cause of the end. Raises DamagedRunError."""
     path = folder / "end.json"
-    said = run_folder.text(path)
+    said = directory.text(path)
     if said is None:
         return None
     try:
         return codec.from_json(said.encode(), End, what=str(path))
     except StoreError:
-        raise run_folder.damaged(path, OSError(0, "it does not hold a cause")) from None
+        raise directory.damaged(path, OSError(0, "it does not hold a cause")) from None
 
 
 def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
     """The nodes of the newest start, in order; () before a start."""
-    said = run_folder.text(control_folder(store, submission.run_id) / "hosts") or ""
+    said = directory.text(control_folder(store, submission.run_id) / "hosts") or ""
     found = tuple(host for host in said.split() if _HOST.fullmatch(host))
     if len(found) != submission.nodes:  # for one node the script writes no list
         began = starts(store, submission.run_id)
@@ -465,7 +465,7 @@ def _hang(store: Store, run_id: str) -> str:
     control = control_folder(store, run_id)
     if not os.path.lexists(control / "watch" / "verdict"):
         return ""
-    said = run_folder.text(control / "stacks" / "summary") or "no rank printed or reported anything"
+    said = directory.text(control / "stacks" / "summary") or "no rank printed or reported anything"
     return one_line("; ".join(said.splitlines()), limit=_MOST_REASON)
 
 
@@ -477,11 +477,11 @@ def job_id_now(store: Store, submission: Submission) -> str | None:
     """The current job ID: where the scheduler cannot requeue, a job resubmits itself. Raises StoreError for
     text that is not a job ID, since it becomes part of a command."""
     path = control_folder(store, submission.run_id) / "agains"
-    words = (run_folder.text(path) or "").split()
+    words = (directory.text(path) or "").split()
     if not words:
         return submission.job_id
     if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
-        raise run_folder.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
+        raise directory.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
     return words[-1]
 
 
@@ -492,7 +492,7 @@ def is_job_id(scheduler: Scheduler, text: str) -> bool:
 
 def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
     """The starts of a run; incomplete lines, for example from a full file system, are ignored."""
-    said = run_folder.text(control_folder(store, run_id) / "starts") or ""
+    said = directory.text(control_folder(store, run_id) / "starts") or ""
     return tuple(
         JobStart(at_epoch_s=int(part[1]), node=part[2], job_id=part[3])
         for line in said.splitlines()
@@ -735,14 +735,14 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
 def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:
     """The command that opens a shell in a run's container, on a node of its job."""
     folder = store.run(run_id)
-    own, whole = folder / run_folder.CONTROL / SHELL, folder.parent.parent / SHELL
+    own, whole = folder / directory.CONTROL / SHELL, folder.parent.parent / SHELL
     script = whole if folder.parent.name == "points" and os.path.lexists(whole) else own
     if not os.path.lexists(script):
         raise BareboatError(
             f"an earlier version of Bareboat submitted {run_id} and stored nothing about its container",
             remedy=f"bareboat attach --host {run_id}",
         )
-    return ("bash", str(script), run_id, str(folder / run_folder.CONTROL))
+    return ("bash", str(script), run_id, str(folder / directory.CONTROL))
 
 
 def write_shell(store: Store, plan: Plan, folder: Path) -> None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bareboat import run_folder
 from bareboat.fabric import told
-from bareboat.fabric.facts import FabricWatch, Transport
 from bareboat.files import untrusted
+from bareboat.model.fabric import FabricWatch, Transport
+from bareboat.runs import directory
 
 #: NCCL writes a file for each rank; all agree except for numbers.
 _MOST_FILES = 1024
@@ -21,10 +21,10 @@ _MOST_BYTES_IN_ALL = 16 << 20
 def read(folder: Path) -> tuple[Transport, ...]:
     """Read the logs. `folder`: the run's."""
     # The MPI check is run by the script, or in the container by the image's own mpirun.
-    proof = _text([run_folder.control(folder) / "proof.log"]) or _text(
-        [folder / run_folder.RANKS / "proof.log"]
+    proof = _text([directory.control(folder) / "proof.log"]) or _text(
+        [folder / directory.RANKS / "proof.log"]
     )
-    files = run_folder.files_of(folder / run_folder.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
+    files = directory.files_of(folder / directory.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
     # Separate, because an MPI and NCCL may both use libfabric.
     return (*told.read(proof), *told.read(_text(files)))
 
@@ -34,11 +34,11 @@ def world_mark(folder: Path, ranks: int) -> str:
     Raises DamagedRunError."""
     if ranks == 1:
         return ""
-    files = run_folder.files_of(folder / run_folder.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
+    files = directory.files_of(folder / directory.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
     sizes = [size for text in _texts(files) if (size := told.nccl_size(text)) is not None]
     if len(sizes) >= min(ranks, _MOST_FILES) and max(sizes) == 1:
         return f"NCCL reports world size 1 on each of {ranks} ranks: each trains its own model"
-    return run_folder.world_mark(folder)
+    return directory.world_mark(folder)
 
 
 def mark(watch: FabricWatch | None, ways: Iterable[Transport]) -> str:
