@@ -13,10 +13,11 @@ import pytest
 from builders import make_site
 from elves import AARCH64, make_elf
 
-from bareboat.cli import common, console
+from bareboat.cli import console
 from bareboat.cli.main import main
 from bareboat.errors import BareboatError
 from bareboat.model import EngineFacts, FileSystem, Partition, SchedulerFacts, Site
+from bareboat.session import sites
 
 ERRORS = Path(__file__).parent / "errors"
 
@@ -177,7 +178,7 @@ def test_the_error_is_the_golden_one(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BAREBOAT_STORE", str(store))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.setattr(common, "probe_site", lambda _context: case.site)
+    monkeypatch.setattr(sites, "probe", lambda _session: case.site)
     errors: list[BareboatError] = []
     monkeypatch.setattr(console, "show_error", errors.append)
     before, after = case.argv.partition(" -- ")[::2]

@@ -22,6 +22,7 @@ from bareboat.cli.main import VERBS, main
 from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
 from bareboat.model import EngineFacts, Image, Site
+from bareboat.session import sites
 from bareboat.store import Store
 
 #: Every command, as its words: the verbs, and the actions of `image`.
@@ -317,7 +318,7 @@ def test_doctors_exit_code_says_whether_a_container_can_be_run(
         )
         for name in ("bubblewrap", "native")
     )  # fmt: skip
-    monkeypatch.setattr(doctor, "probe_site", lambda _context, **_: make_site(engines=engines))
+    monkeypatch.setattr(sites, "probe", lambda _session, **_: make_site(engines=engines))
     for form in ((), ("--json",)):
         assert bareboat("doctor", *form).code == code
     assert ("try: turn it on" in bareboat("doctor").out) is not works

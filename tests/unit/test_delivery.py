@@ -15,7 +15,6 @@ from stored import image_of
 from tools import tool
 
 from bareboat import render
-from bareboat.cli import common
 from bareboat.cli.main import main
 from bareboat.config import resolve
 from bareboat.engines import Container
@@ -353,7 +352,7 @@ def test_a_flag_goes_over_the_job_file_and_that_over_the_site_s(
     def asked(*flags: str) -> tuple[object, object]:
         seen: list[Job] = []
         monkeypatch.setattr(
-            "bareboat.cli.plan.prepare", lambda context: seen.append(common.read_job(context))
+            "bareboat.session.preparation.prepare", lambda _session, job, _purpose: seen.append(job)
         )
         main(["plan", "job.toml", *flags])
         return seen[0].delivery, seen[0].node_scratch

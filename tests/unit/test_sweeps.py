@@ -16,12 +16,12 @@ import pytest
 from builders import make_job, make_site
 from tools import tool
 
-from bareboat.cli import common
 from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
 from bareboat.plan import plan
 from bareboat.runs import submission, sweeps
 from bareboat.schedulers import flux, gridengine, lsf, pbs, slurm
+from bareboat.session import sites
 from bareboat.store import Store
 from bareboat.sweep import Sweep
 
@@ -343,7 +343,7 @@ def bareboat(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str,
 def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     capsys: pytest.CaptureFixture[str], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(common, "probe_site", lambda _context, **_: make_site())
+    monkeypatch.setattr(sites, "probe", lambda _session, **_: make_site())
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     Path("job.toml").write_text(
@@ -403,7 +403,7 @@ def test_a_quiet_submission_tells_its_name_and_nothing_else(
     capsys: pytest.CaptureFixture[str], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = make_site(engines=(), schedulers=(SchedulerFacts(name="slurm", version="1"),))
-    monkeypatch.setattr(common, "probe_site", lambda _context, **_: site)
+    monkeypatch.setattr(sites, "probe", lambda _session, **_: site)
     monkeypatch.chdir(tmp_path)
     Path("job.toml").write_text('command = ["true"]\nengine = "native"\n[sweep]\nn = [1, 2]\n')
     code, out, err = bareboat(capsys, "submit", "job.toml")

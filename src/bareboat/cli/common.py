@@ -1,25 +1,21 @@
-"""Flags shared by several commands, and the steps from a job file to a plan."""
+"""Flags shared by several commands, and the job that they describe."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bareboat import digests, registry
+from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.command_line import number
-from bareboat.errors import ImageError, StoreError, UsageError
+from bareboat.errors import UsageError
 
 if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
     from bareboat.config import Settings
-    from bareboat.images.oci.reference import Reference
-    from bareboat.images.transfer.locate import Access
-    from bareboat.model import CaptureRequest, Image, Job, Plan, Site
-    from bareboat.mpi.site_layer import Contents
+    from bareboat.model import Job
+    from bareboat.session import Session
     from bareboat.store import Store
 
 
@@ -30,6 +26,19 @@ class Context(NamedTuple):
     settings: Settings
     store: Store
     progress: console.Progress
+
+    @property
+    def session(self) -> Session:
+        from bareboat.session import Session
+
+        return Session(
+            store=self.store,
+            settings=self.settings,
+            reporter=self.progress,
+            environment=os.environ,
+            folder=os.getcwd(),
+            looks=self.options.verb == "plan" or bool(getattr(self.options, "dry_run", False)),
+        )
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -207,402 +216,3 @@ def _over(context: Context, name: str, value: str | None) -> str | None:
         if name in ("engine", "launcher", "scheduler"):
             getattr(registry, name)(found)
     return found
-
-
-def probe_site(context: Context, *, thorough: bool = False) -> Site:
-    from bareboat.probe import probe
-
-    return probe(context.store, thorough=thorough)
-
-
-def registry_access(context: Context) -> Access:
-    """How to reach this site's registries, from the settings."""
-    from bareboat.images.transfer import locate
-
-    settings = context.settings
-    return locate.read_access(
-        plain_http=settings["plain_http"],
-        mirrors=settings["mirrors"],
-        ca_file=settings["ca_file"],
-        policy=settings["policy"],
-        say=console.note,
-    )
-
-
-def _bring(context: Context, job: Job, machine: str) -> Image:
-    """The image that the job names: from the store, or pulled for this `machine` (uname -m) unless nothing
-    may be changed."""
-    from bareboat.images.transfer import locate
-
-    folder = os.getcwd()
-    access = registry_access(context)
-    image = locate.in_store(job.image, context.store, folder=folder)
-    if context.settings["require_digest"]:
-        from bareboat.images.transfer.pinning import check_job_image
-
-        check_job_image(
-            job.image, image, context.store, access, folder=folder, ask=not is_only_looking(context)
-        )
-    if image is not None:
-        source = _policy_source(context, job.image, image)
-        if source is None:
-            return image
-        if is_only_looking(context):
-            raise ImageError(
-                f"the signature policy has not accepted the stored image {job.image}",
-                context="it was not checked against the current policy, or the policy rejects it",
-                remedy=f"bareboat image pull {shlex.quote(str(source))}   # checks it",
-            )
-        found = source
-    else:
-        found = locate.read(job.image, folder=folder)
-    if image is None and is_only_looking(context):
-        raise StoreError(
-            f"image {job.image!r} not found in the store {context.store.root}",
-            remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
-        )
-    from bareboat.images.layers.limits import Limits
-    from bareboat.images.transfer.obtain import obtain
-
-    try:
-        pulled = obtain(
-            found,
-            context.store,
-            access,
-            machine=machine,
-            limits=Limits(),
-            progress=context.progress.bytes,
-        )
-    finally:
-        context.progress.end()
-    return pulled.image
-
-
-def _policy_source(context: Context, text: str, image: Image) -> Reference | None:
-    """Where to pull a stored image from to check it against the signature policy; None when the policy has
-    accepted it or the image was made here."""
-    from bareboat.images.signatures import place
-
-    if place.requires_nothing(context.settings["policy"], os.environ):
-        return None
-    from bareboat.images.signatures.check import holds
-    from bareboat.images.transfer import locate
-
-    folder = os.getcwd()
-    if image.site_layer is not None:
-        image = context.store.image(image.site_layer.base)
-    name = image.reference
-    if not context.store.knows(text):
-        with contextlib.suppress(UsageError):
-            name = str(locate.read(text, folder=folder))
-    if not name:
-        return None
-    found = locate.read(name, folder=folder)
-    pin = context.store.pinned(str(found))
-    return None if holds(found, pin, registry_access(context)) else found
-
-
-def prepare(context: Context, *, always: bool = False) -> tuple[Job, Site, Image]:
-    """The job, this site, and the job's image: the inputs of a plan.
-
-    `capture` stores the active environment unless it is stored already. A bare-metal job needs only a
-    description of it, unless `always`. Jobs that cannot run are refused before a capture spends time and
-    space.
-    """
-    import msgspec
-
-    from bareboat.images.capture import capture, describe
-    from bareboat.images.inside.executable import look
-    from bareboat.plan import plan
-
-    job = in_allocation(context, read_job(context))
-    if not is_only_looking(context):
-        check_set(job)
-    if context.options.verb == "prove" and job.sweep is not msgspec.UNSET:
-        raise UsageError(
-            "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
-        )
-    site = probe_site(context)
-    if context.options.verb == "submit" and job.scheduler in (None, registry.HERE):
-        job = msgspec.structs.replace(job, scheduler=scheduler_here(site))
-    if job.scheduler not in (None, registry.HERE):
-        from bareboat.runs.programs import provide, provide_py_spy
-
-        site = provide(context.store, site)
-        if job.scheduling.after:
-            from bareboat.runs import dependencies
-
-            after = dependencies.job_ids(context.store, job.scheduler, job.scheduling.after)
-            job = msgspec.structs.replace(
-                job, scheduling=msgspec.structs.replace(job.scheduling, after=after)
-            )
-        if job.scheduling.watchdog_s:
-            site = provide_py_spy(context.store, site)
-    site = with_filters(context, site)
-    if job.image != "capture":
-        machine = (compute_node(context, job, site) or site).architecture
-        return job, site, _with_site_layer(context, job, _bring(context, job, machine), site)
-    described = describe(job.capture)
-    node = compute_node(context, job, site)
-    plan(job, _described_with_site_layer(context, job, described, site), None, site, node=node,
-         program=look(context.store, described, node or site, job))  # fmt: skip
-    if not registry.contains(job.engine) and not always:
-        return job, site, _with_linked(context, job, described, site)
-    try:
-        image, made = capture(_with_program(job), context.store, progress=context.progress.bytes)
-    finally:
-        context.progress.end()
-    if made and not context.options.quiet:
-        console.note(
-            f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
-            f"{image.inodes:,} files and directories"
-        )
-    return job, site, _with_site_layer(context, job, image, site)
-
-
-def in_allocation(context: Context, job: Job) -> Job:
-    """The job inside the scheduler job in which this command was called: `run` uses its nodes; the other
-    commands note what they use instead."""
-    from bareboat.runs import allocation
-
-    verb, found = context.options.verb, allocation.find(os.environ)
-    if found is None or job.scheduler not in (None, found.scheduler):
-        return job
-    where = f"{found.scheduler} job {found.job_id}"
-    if verb == "submit" and not context.options.quiet:
-        console.note(
-            f"this shell is in {where}: submit starts a new job; bareboat run uses the nodes of this one"
-        )
-    if verb == "prove" and not found.here:
-        raise UsageError(
-            f"this shell is in {where}, but not on one of its nodes: prove would measure this machine",
-            remedy=shlex.join([*found.start, "--pty", "bareboat", "prove"]) + " …",
-        )
-    if verb != "run" or (found.here and job.topology.nodes == 1 and job.scheduler is None):
-        return job
-    import msgspec
-
-    from bareboat.errors import PlanError
-
-    if job.topology.nodes > found.nodes:
-        raise PlanError(
-            f"the job needs {job.topology.nodes} nodes, but {where} has {found.nodes}",
-            remedy=f"set nodes = {found.nodes} under [topology], or bareboat submit",
-        )
-    if job.sweep is not msgspec.UNSET:
-        raise UsageError(
-            f"a sweep cannot share the nodes of {where}, in which this shell runs",
-            remedy="bareboat submit, or bareboat run on a node of the job",
-        )
-    # Requeueing the job would terminate this shell.
-    scheduling = msgspec.structs.replace(job.scheduling, requeue=False)
-    return msgspec.structs.replace(job, scheduler=found.scheduler, scheduling=scheduling)
-
-
-def _with_site_layer(context: Context, job: Job, image: Image, site: Site) -> Image:
-    """The image with this site's layer; only a description of it where nothing may be changed."""
-    import msgspec
-
-    seen = _with_linked(context, job, image, site)
-    if not (job.site_layer or seen.mpi_users or seen.program):
-        return seen
-    from bareboat import site_layer
-    from bareboat.mpi.site_layer import expected
-    from bareboat.plan.site_layer import needed_layer
-
-    needed = needed_layer(job, seen, site, node=compute_node(context, job, site))
-    if needed is None:
-        return seen
-    made = site_layer.find(context.store, image, needed.contents)
-    if made is None and is_only_looking(context):
-        made = expected(image, needed.contents)
-        because = f"{needed.because}; {site_layer.how_long(context.store, image, needed.contents)}"
-    else:
-        because = needed.because
-    if made is None:
-        made = make_site_layer(context, image, needed.contents, site)
-    assert made.site_layer is not None
-    layer = msgspec.structs.replace(made.site_layer, because=because)
-    return msgspec.structs.replace(made, site_layer=layer, program=seen.program)
-
-
-def _with_linked(context: Context, job: Job, image: Image, site: Site) -> Image:
-    """The image with MPI facts from the files of the job's command; needed only for several ranks."""
-    if job.topology.world_size == 1:
-        return image
-    import msgspec
-
-    from bareboat.images.inside.executable import sight_of
-    from bareboat.images.inside.linked import look
-    from bareboat.plan.process import command_of
-
-    sight = sight_of(context.store, image, job)
-    if sight is None:
-        return image
-    contains = image.digest and registry.contains(job.engine)
-    around = image.environment if contains else {"PATH": os.environ.get("PATH", "")}
-    found = look(
-        command_of(job, image),
-        sight,
-        environment={**around, **job.environment},
-        workdir=job.workdir or image.process.workdir,
-        machine=site.architecture,
-    )
-    return msgspec.structs.replace(image, program=found)
-
-
-def make_site_layer(
-    context: Context,
-    image: Image,
-    contents: Contents,
-    site: Site,
-    *,
-    given: tuple[Path, ...] = (),
-    fresh: bool = False,
-) -> Image:
-    """Make the layer, report it, and return the image with it."""
-    from bareboat import site_layer
-
-    try:
-        made = site_layer.provide(
-            context.store, image, contents, site, given=given, fresh=fresh, say=context.progress.say
-        )
-    finally:
-        context.progress.end()
-    if not context.options.quiet:
-        added = ", ".join(each.replace("==", " ") for each in contents.requirements)
-        console.note(
-            f"site layer: {digests.short(made.digest)} is {digests.short(image.digest)} with {added}"
-        )
-    return made
-
-
-def _described_with_site_layer(context: Context, job: Job, described: Image, site: Site) -> Image:
-    """The description of a capture with the planned site layer."""
-    described = _with_linked(context, job, described, site)
-    if not (job.site_layer or described.mpi_users or described.program):
-        return described
-    import msgspec
-
-    from bareboat.mpi.site_layer import expected
-    from bareboat.plan.site_layer import needed_layer
-
-    with_libc = msgspec.structs.replace(described, glibc=site.glibc)
-    needed = needed_layer(job, with_libc, site, node=compute_node(context, job, site))
-    return described if needed is None else expected(with_libc, needed.contents)
-
-
-def check_set(job: Job) -> None:
-    """Raise UsageError for a variable of environment_from that is not set here."""
-    missing = [name for name in job.environment_from if name not in os.environ]
-    if missing:
-        raise UsageError(
-            f"environment_from: not set in this shell: {', '.join(missing)}",
-            remedy=f"export {missing[0]}=…, or remove it from environment_from",
-        )
-
-
-def is_only_looking(context: Context) -> bool:
-    return context.options.verb == "plan" or bool(getattr(context.options, "dry_run", False))
-
-
-def scheduler_here(site: Site) -> str:
-    if not site.schedulers:
-        raise UsageError(
-            "no scheduler found on this machine",
-            remedy="log in to the cluster, or run the job on this machine: bareboat run",
-        )
-    return site.schedulers[0].name
-
-
-def compute_node(context: Context, job: Job, login: Site) -> Site | None:
-    """The facts that `doctor --compute` stored about the job's nodes; None where it did not run."""
-    from bareboat.model import Site
-
-    if job.scheduler in (None, registry.HERE):
-        return None
-    from bareboat.probe.compute import site_name
-
-    path = context.store.site(site_name(job, login))
-    if not path.exists():
-        return None
-    from bareboat.runs.programs import provide
-
-    return with_filters(context, provide(context.store, context.store.read(path, Site)))
-
-
-def with_filters(context: Context, site: Site) -> Site:
-    from bareboat.runs.programs import provide_filters
-
-    return provide_filters(context.store, site)
-
-
-def _with_program(job: Job) -> CaptureRequest:
-    """Capture a command outside of the Python environment along with it."""
-    import msgspec
-
-    from bareboat import execute
-
-    program = job.command[0] if job.command else ""
-    if not program or os.path.basename(program).startswith("python") or "/" in program:
-        return job.capture
-    found = execute.which(program)
-    if found is None:
-        return job.capture
-    return msgspec.structs.replace(job.capture, include=(*job.capture.include, found))
-
-
-def make_plan(context: Context, job: Job, image: Image, site: Site) -> Plan:
-    """Plan the job; unpack the image or write it as one file where the plan needs that."""
-
-    import msgspec
-
-    from bareboat.images.deployment.present import present
-    from bareboat.images.inside.executable import look
-    from bareboat.mpi.ladder import needs_mpi
-    from bareboat.plan import plan
-    from bareboat.runs import mpi_checks
-
-    node = compute_node(context, job, site)
-    rootfs = None  # None for an environment that is described but not captured
-    if image.digest:
-        rootfs = present(context.store, image, site, job, node=node)
-    before = mpi_checks.gather(context.store) if image.mpis or needs_mpi(image) else ()
-    program = look(context.store, image, node or site, job)
-    made = plan(job, image, rootfs, site, node=node, proofs=before, program=program)
-    if rootfs is None:
-        return made
-    if made.needs_flat:
-        from bareboat.images.deployment import roots
-
-        if not context.store.flat(image.digest).is_dir():
-            context.progress.say("unpacking the image")
-        made = roots.settle(
-            context.store,
-            image,
-            rootfs,
-            made,
-            lambda rootfs: plan(job, image, rootfs, site, node=node, proofs=before, program=program),
-        )
-        context.progress.end()
-    if made.delivery is not msgspec.UNSET:
-        from bareboat.images.deployment import flat_tar
-
-        try:
-            flat_tar.provide(
-                context.store,
-                image,
-                made.mount_points,
-                relinked=made.relinked,
-                progress=context.progress.bytes,
-            )
-        finally:
-            context.progress.end()
-    if made.packs is not None:
-        from bareboat.images.formats import pack
-
-        try:
-            pack.provide(context.store, image, made.packs, made.mount_points, progress=context.progress.bytes)
-        finally:
-            context.progress.end()
-    return made

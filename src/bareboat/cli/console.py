@@ -242,7 +242,7 @@ def _live(text: str) -> None:
 
 
 class Progress:
-    """One changing line on a terminal; elsewhere a line for each new subject."""
+    """One changing line on a terminal; elsewhere a line for each new subject. A `session.Reporter`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -274,6 +274,13 @@ class Progress:
     def end(self) -> None:
         if self._live and not self._quiet:
             _live("\r\033[K")
+
+    def note(self, text: str) -> None:
+        if not self._quiet:
+            note(text)
+
+    def warn(self, text: str) -> None:
+        note(text)
 
     def _elapsed(self) -> str:
         seconds = int(time.monotonic() - self._began)

@@ -15,11 +15,10 @@ from bareboat.cli.common import (
     Context,
     add_common,
     add_scheduling,
-    probe_site,
-    scheduler_here,
 )
 from bareboat.errors import StoreError, UsageError
 from bareboat.model import FileSystem, GpuDriver, MpiFacts, Partition, Site
+from bareboat.session import sites
 
 if TYPE_CHECKING:
     from bareboat.mpi.proven import Proven
@@ -70,7 +69,7 @@ def run(context: Context) -> int:
 
     if options.fresh and (forgotten := mpi_checks.forget(context.store)):
         console.note(f"discarded {forgotten} MPI check results")
-    site = probe_site(context, thorough=True)
+    site = sites.probe(context.session, thorough=True)
     if options.fix:
         site = _fix(context, site)
         if options.dry_run:
@@ -120,7 +119,7 @@ def _compare(context: Context, login: Site) -> int:
         name="doctor",
         command=("true",),
         workdir="/",
-        scheduler=settings["scheduler"] or scheduler_here(login),
+        scheduler=settings["scheduler"] or sites.scheduler_here(login),
         scheduling=Scheduling(**{name: settings[name] for name in names}),
     )
     objection = registry.scheduler(job.scheduler or registry.HERE).objection(job, login)
@@ -202,7 +201,7 @@ def _fix(context: Context, site: Site) -> Site:
     for other in others:
         say(f"requires an administrator: {other.what}")
         say(f"  ask an administrator for: {other.remedy}")
-    return probe_site(context) if found and not options.dry_run else site
+    return sites.probe(context.session) if found and not options.dry_run else site
 
 
 def _text(site: Site, proofs: Sequence[Proven]) -> str:

@@ -18,10 +18,10 @@ from bareboat.cli.common import (
     add_root,
     add_scheduling,
     add_trust,
-    make_plan,
-    prepare,
+    read_job,
 )
 from bareboat.errors import StoreError, UsageError
+from bareboat.session import Purpose, planning, preparation
 
 EXAMPLE = "bareboat plan --script job.toml > job.sh && bash job.sh"
 
@@ -41,13 +41,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     if context.options.script and context.options.json:
         raise UsageError("--script and --json cannot be used together", remedy="remove one of them")
-    job, site, image = prepare(context)
+    session = context.session
+    prepared = preparation.prepare(session, read_job(context), Purpose.PLAN)
+    job, _, image = prepared
     if context.options.script and image.site_layer is not None and not image.site_layer.made:
         raise StoreError(
             "no script without the site layer: the script needs its path",
             remedy=context.store.how_to_get(image),
         )
-    plan = make_plan(context, job, image, site)
+    plan = planning.plan(session, prepared)
     if context.options.script:
         # The container can write to the working directory, so it must not hold the store.
         runs = None if plan.image_digest is None else str(context.store.own / "by-hand")

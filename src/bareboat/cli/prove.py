@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-import msgspec
-from msgspec import UNSET
-
-from bareboat import registry, render
+from bareboat import render
 from bareboat.cli import console
 from bareboat.cli.command_line import number
 from bareboat.cli.common import (
@@ -20,14 +17,12 @@ from bareboat.cli.common import (
     add_python,
     add_root,
     add_trust,
-    check_set,
-    make_plan,
-    prepare,
     read_job,
 )
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.files import outputs
-from bareboat.model import Image, Job, Plan, Site, Study
+from bareboat.model import Job, Plan, Study
+from bareboat.session import Purpose, planning, preparation
 
 EXAMPLE = "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 -- python train.py"
 
@@ -87,14 +82,15 @@ def run(context: Context) -> int:
     if options.resume:
         study = _study_to_resume(context)
         _check_unchanged(options, study)
-        check_set(study.job)
+        preparation.check_variables(context.session, study.job)
     else:
-        job, site, image = prepare(context, always=True)
-        plans = _plan_arms(context, job, image, site)
+        session = context.session
+        prepared = preparation.prepare(session, read_job(context), Purpose.PROVE)
+        plans = planning.arms(session, prepared)
         if options.dry_run:
-            _show(context, job, plans)
+            _show(context, prepared.job, plans)
             return 0
-        study = prove.design_study(context.store, job, plans, image, site)
+        study = prove.design_study(context.store, prepared.job, plans, prepared.image, prepared.site)
     if options.dry_run:
         missing = prove.missing_runs(context.store, study)
         if options.json:
@@ -142,14 +138,6 @@ def _study_to_resume(context: Context) -> Study:
         return prove.read_study(context.store, asked)
     job = read_job(context) if asked or context.options.command or context.options.image else None
     return prove.find_study(context.store, job)
-
-
-def _plan_arms(context: Context, job: Job, image: Image, site: Site) -> tuple[Plan, Plan]:
-    """Plan the job on bare metal and in the container. `--engine native` compares bare metal with itself. The
-    watchdog is off, because the arms wait for each other."""
-    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, watchdog_s=UNSET))
-    bare = make_plan(context, msgspec.structs.replace(job, engine=registry.BARE_METAL), image, site)
-    return bare, make_plan(context, job, image, site)
 
 
 def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:

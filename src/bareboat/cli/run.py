@@ -20,8 +20,7 @@ from bareboat.cli.common import (
     add_python,
     add_root,
     add_trust,
-    make_plan,
-    prepare,
+    read_job,
 )
 from bareboat.cli.wait import as_json
 from bareboat.clock import utc_now
@@ -29,6 +28,7 @@ from bareboat.errors import ProgramError, StoreError, UsageError
 from bareboat.model import MemorySample, Plan, Record, Site
 from bareboat.runs import directory, mpi_checks, results
 from bareboat.runs.progress import look_for_straggler
+from bareboat.session import Purpose, planning, preparation
 from bareboat.sweep import Sweep
 
 _SAMPLE_S = 0.5
@@ -53,8 +53,9 @@ def run(context: Context) -> int:
     """Exit with the code of the job's first rank that failed; for a sweep, with the code of the first point
     that failed."""
     try:
-        job, site, image = prepare(context)
-        plan = make_plan(context, job, image, site)
+        session = context.session
+        prepared = preparation.prepare(session, read_job(context), Purpose.RUN)
+        plan, site = planning.plan(session, prepared), prepared.site
     except ProgramError as error:  # the exit code that a shell gives
         error.code = error.status
         raise
@@ -63,11 +64,11 @@ def run(context: Context) -> int:
         return 0
     for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")
-    if job.sweep is not UNSET:
-        return _run_sweep(context, plan, job.sweep, site)
+    if plan.job.sweep is not UNSET:
+        return _run_sweep(context, plan, plan.job.sweep, site)
     if plan.scheduler != registry.HERE:
         return _run_in_allocation(context, plan, site)
-    run_id = context.store.new_run(job.name)
+    run_id = context.store.new_run(plan.job.name)
     folder = context.store.run(run_id)
     script = folder / "job.sh"
     with context.store.whole_run(run_id):

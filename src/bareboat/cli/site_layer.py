@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
-from bareboat.cli.common import (
-    Context,
-    add_python,
-    is_only_looking,
-    make_site_layer,
-    probe_site,
-    scheduler_here,
-    with_filters,
-)
+from bareboat.cli.common import Context, add_python
 from bareboat.errors import UsageError
+from bareboat.session import layers, sites
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
@@ -58,7 +51,8 @@ def run(context: Context) -> int:
     if not options.file:
         raise UsageError("no image given", remedy=EXAMPLE)
     given = tuple(_wheel(path) for path in options.wheel or ())
-    site = with_filters(context, probe_site(context))
+    session = context.session
+    site = sites.with_filters(session, sites.probe(session))
     image = _captured(context, site) if options.file == "capture" else find(context, options.file)
     # As for a job with several ranks on this cluster.
     job = Job(
@@ -66,7 +60,7 @@ def run(context: Context) -> int:
         workdir=None,
         image=options.file,
         launcher=options.launcher,
-        scheduler=options.scheduler or (scheduler_here(site) if site.schedulers else None),
+        scheduler=options.scheduler or (sites.scheduler_here(site) if site.schedulers else None),
         topology=Topology(nodes=2, ranks_per_node=2),
         site_layer=tuple(options.contents or ("openmpi",)),
     )
@@ -74,7 +68,7 @@ def run(context: Context) -> int:
     if needed is None:
         console.note("the image already has this layer")
         return 0
-    if is_only_looking(context):
+    if session.looks:
         made = site_layer.find(context.store, image, needed.contents) or expected(image, needed.contents)
         duration = site_layer.how_long(context.store, image, needed.contents)
         if options.json:
@@ -85,7 +79,7 @@ def run(context: Context) -> int:
                 f"{', '.join(needed.contents.requirements)}: {'available' if is_there else duration}"
             )
         return 0
-    made = make_site_layer(context, image, needed.contents, site, given=given, fresh=options.fresh)
+    made = layers.make_site_layer(session, image, needed.contents, site, given=given, fresh=options.fresh)
     if options.json:
         console.result_json(msgspec.structs.replace(made))
     else:
@@ -104,7 +98,7 @@ def _captured(context: Context, site: Site) -> Image:
 
     python = context.options.python
     request = CaptureRequest(python=os.path.abspath(python) if python else None)
-    if is_only_looking(context):
+    if context.session.looks:
         made = captured(request, context.store)
         return msgspec.structs.replace(describe(request), glibc=site.glibc) if made is None else made
     try:

@@ -17,9 +17,9 @@ from bareboat.cli.common import (
     add_root,
     add_scheduling,
     add_trust,
-    make_plan,
-    prepare,
+    read_job,
 )
+from bareboat.session import Purpose, planning, preparation
 
 EXAMPLE = "bareboat submit examples/digits.toml --partition gpu"
 
@@ -43,15 +43,16 @@ def run(context: Context) -> int:
     from bareboat import registry
     from bareboat.runs import submission, sweeps
 
-    job, site, image = prepare(context)
-    plan = make_plan(context, job, image, site)
+    session = context.session
+    prepared = preparation.prepare(session, read_job(context), Purpose.SUBMIT)
+    plan = planning.plan(session, prepared)
     if context.options.dry_run:
         console.result_json(render.shown(plan)) if context.options.json else console.result(render.text(plan))
         return 0
     for warning in () if context.options.quiet else plan.warnings:
         console.note(f"warning: {warning}")
-    submit = submission.submit if job.sweep is UNSET else sweeps.submit
-    made = submit(context.store, plan, site)
+    submit = submission.submit if plan.job.sweep is UNSET else sweeps.submit
+    made = submit(context.store, plan, prepared.site)
     if context.options.wait:
         from bareboat.cli.wait import until_over
 

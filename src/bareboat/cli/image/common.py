@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from bareboat import digests
 from bareboat.cli.command_line import number
-from bareboat.cli.common import Context, registry_access
+from bareboat.cli.common import Context
 from bareboat.errors import BareboatError, StoreError
+from bareboat.session import images
 
 if TYPE_CHECKING:
     from bareboat.images.layers.limits import Limits
@@ -60,7 +61,7 @@ def access(context: Context, registry: str) -> Access:
     """How to reach registries: flags override settings. `registry`: the one that --plain-http applies to."""
     import dataclasses
 
-    found = registry_access(context)
+    found = images.access(context.session)
     if context.options.without_tls:
         found = dataclasses.replace(found, plain_http=found.plain_http | {registry})
     return found
@@ -73,7 +74,7 @@ def blobs(context: Context, image: Image) -> Blobs:
     from bareboat.images.oci.source import Source
     from bareboat.images.transfer import locate
 
-    registry_access(context)  # wrong flags are an error even if no registry is contacted
+    images.access(context.session)  # wrong flags are an error even if no registry is contacted
     if context.options.no_fetch or not image.reference:
         return Blobs(context.store, no_source)
 

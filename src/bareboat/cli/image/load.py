@@ -8,8 +8,9 @@ import shlex
 from pathlib import Path
 
 from bareboat.cli import console
-from bareboat.cli.common import Context, add_common, add_policy, registry_access
+from bareboat.cli.common import Context, add_common, add_policy
 from bareboat.cli.image.common import add_limits, limits
+from bareboat.session import images
 from bareboat.store import check_name
 
 EXAMPLE = "bareboat image load pytorch.tar"
@@ -32,7 +33,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from bareboat.clock import utc_now
     from bareboat.images.oci import bundle, layouts, reference
-    from bareboat.images.transfer.obtain import obtain
 
     options, store = context.options, context.store
     if options.name is not None:
@@ -40,17 +40,10 @@ def run(context: Context) -> int:
     path = Path(options.file).absolute()
     found = reference.at_path(layouts.sniff(path), str(path), folder="/")
     bundle.pins(path)  # refuse a damaged list before unpacking layers
-    try:
-        loaded = obtain(
-            found,
-            store,
-            registry_access(context),
-            machine=os.uname().machine,
-            limits=limits(context),
-            progress=context.progress.bytes,
-        )
-    finally:
-        context.progress.end()
+    session = context.session
+    loaded = images.pull(
+        session, found, images.access(session), machine=os.uname().machine, limits=limits(context)
+    )
     image = loaded.image
     called = bundle.called(path, image, now=utc_now())
     bound = (*called.proven, *(called.claimed if options.bind_tags else ()))

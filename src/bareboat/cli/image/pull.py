@@ -10,6 +10,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_trust
 from bareboat.cli.image.common import access, add_access, add_limits, limits
 from bareboat.errors import UsageError
+from bareboat.session import images
 from bareboat.store import check_name
 
 EXAMPLE = "bareboat image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
@@ -68,21 +69,15 @@ def run(context: Context) -> int:
 
         pulled = current.current(found, store, reach, machine=machine)
     if pulled is None:
-        from bareboat.images.transfer.obtain import obtain
-
-        try:
-            pulled = obtain(
-                found,
-                store,
-                reach,
-                machine=machine,
-                limits=limits(context),
-                fresh=options.fresh,
-                keep_blobs=options.keep_blobs,
-                progress=context.progress.bytes,
-            )
-        finally:
-            context.progress.end()
+        pulled = images.pull(
+            context.session,
+            found,
+            reach,
+            machine=machine,
+            limits=limits(context),
+            fresh=options.fresh,
+            keep_blobs=options.keep_blobs,
+        )
     if options.name:
         store.name_image(options.name, pulled.image.digest)
     if options.json:

@@ -1,0 +1,68 @@
+"""What the program does, from a job to its plan, run, submission or study.
+
+The command line and the Python API are its two faces: they read what the user asks for, and show what came of
+it.
+
+This package imports nothing heavy: `bareboat --help` does not need it, and each step imports what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from bareboat.config import Settings
+    from bareboat.model import Image, Job, Site
+    from bareboat.store import Store
+
+
+class Purpose(Enum):
+    """What a job is prepared for."""
+
+    PLAN = auto()
+    RUN = auto()
+    SUBMIT = auto()
+    PROVE = auto()
+
+
+class Reporter(Protocol):
+    """Shows what a session does while it does it."""
+
+    def say(self, text: str) -> None:
+        """Show the current step as `subject: detail`."""
+
+    def bytes(self, what: str, done: int, total: int) -> None:
+        """Show the progress of a step in bytes."""
+
+    def end(self) -> None:
+        """The step is over."""
+
+    def note(self, text: str) -> None:
+        """Show something that the user may want to know."""
+
+    def warn(self, text: str) -> None:
+        """Show something that the user must know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The surroundings of all steps. `folder`: the working directory, to which paths are relative; `looks`:
+    whether nothing may be changed, neither captured nor pulled nor built."""
+
+    store: Store
+    settings: Settings
+    reporter: Reporter
+    environment: Mapping[str, str]
+    folder: str
+    looks: bool = False
+
+
+class Prepared(NamedTuple):
+    """The inputs of a plan: the job with what this machine adds to it, the machine, and the job's image."""
+
+    job: Job
+    site: Site
+    image: Image

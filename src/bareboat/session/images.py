@@ -1,0 +1,115 @@
+"""The image that a job names: from the store, from a registry, or from a file."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from typing import TYPE_CHECKING
+
+from bareboat.errors import ImageError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from bareboat.images.layers.limits import Limits
+    from bareboat.images.oci.reference import Reference
+    from bareboat.images.transfer.current import Pulled
+    from bareboat.images.transfer.locate import Access
+    from bareboat.model import Image, Job
+    from bareboat.session import Session
+
+
+def access(session: Session) -> Access:
+    """How to reach this site's registries, from the settings."""
+    from bareboat.images.transfer import locate
+
+    settings = session.settings
+    return locate.read_access(
+        plain_http=settings["plain_http"],
+        mirrors=settings["mirrors"],
+        ca_file=settings["ca_file"],
+        policy=settings["policy"],
+        say=session.reporter.warn,
+    )
+
+
+def of_job(session: Session, job: Job, machine: str) -> Image:
+    """The image from the store, or pulled for this `machine` (uname -m) unless the session only looks."""
+    from bareboat.images.transfer import locate
+
+    reach = access(session)
+    image = locate.in_store(job.image, session.store, folder=session.folder)
+    if session.settings["require_digest"]:
+        from bareboat.images.transfer.pinning import check_job_image
+
+        check_job_image(job.image, image, session.store, reach, folder=session.folder, ask=not session.looks)
+    if image is not None:
+        source = _to_check(session, job.image, image)
+        if source is None:
+            return image
+        if session.looks:
+            raise ImageError(
+                f"the signature policy has not accepted the stored image {job.image}",
+                context="it was not checked against the current policy, or the policy rejects it",
+                remedy=f"bareboat image pull {shlex.quote(str(source))}   # checks it",
+            )
+        found = source
+    else:
+        found = locate.read(job.image, folder=session.folder)
+    if image is None and session.looks:
+        raise StoreError(
+            f"image {job.image!r} not found in the store {session.store.root}",
+            remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
+        )
+    return pull(session, found, reach, machine=machine).image
+
+
+def pull(
+    session: Session,
+    found: Reference,
+    reach: Access,
+    *,
+    machine: str,
+    limits: Limits | None = None,
+    fresh: bool = False,
+    keep_blobs: bool = False,
+) -> Pulled:
+    """Bring what the reference names into the store. `fresh`: also layers that are there; `keep_blobs`: keep
+    the compressed layers. Raises ImageError, StoreError, UsageError."""
+    from bareboat.images.layers.limits import Limits
+    from bareboat.images.transfer.obtain import obtain
+
+    try:
+        return obtain(
+            found,
+            session.store,
+            reach,
+            machine=machine,
+            limits=limits or Limits(),
+            fresh=fresh,
+            keep_blobs=keep_blobs,
+            progress=session.reporter.bytes,
+        )
+    finally:
+        session.reporter.end()
+
+
+def _to_check(session: Session, text: str, image: Image) -> Reference | None:
+    """Where to pull a stored image from to check it against the signature policy; None when the policy has
+    accepted it or the image was made here."""
+    from bareboat.images.signatures import place
+
+    if place.requires_nothing(session.settings["policy"], session.environment):
+        return None
+    from bareboat.images.signatures.check import holds
+    from bareboat.images.transfer import locate
+
+    if image.site_layer is not None:
+        image = session.store.image(image.site_layer.base)
+    name = image.reference
+    if not session.store.knows(text):
+        with contextlib.suppress(UsageError):
+            name = str(locate.read(text, folder=session.folder))
+    if not name:
+        return None
+    found = locate.read(name, folder=session.folder)
+    pin = session.store.pinned(str(found))
+    return None if holds(found, pin, access(session)) else found

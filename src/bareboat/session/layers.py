@@ -1,0 +1,102 @@
+"""The job's image with what is known of its command and with this site's layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bareboat import digests, registry
+from bareboat.session.sites import compute_node
+
+if TYPE_CHECKING:
+    from bareboat.model import Image, Job, Site
+    from bareboat.mpi.site_layer import Contents
+    from bareboat.session import Session
+
+
+def with_site_layer(session: Session, job: Job, image: Image, site: Site) -> Image:
+    """The image with this site's layer; only a description of it where nothing may be changed."""
+    seen = with_linked(session, job, image, site)
+    if not (job.site_layer or seen.mpi_users or seen.program):
+        return seen
+    from bareboat import site_layer
+    from bareboat.mpi.site_layer import expected
+    from bareboat.plan.site_layer import needed_layer
+
+    needed = needed_layer(job, seen, site, node=compute_node(session, job, site))
+    if needed is None:
+        return seen
+    made = site_layer.find(session.store, image, needed.contents)
+    if made is None and session.looks:
+        made = expected(image, needed.contents)
+        because = f"{needed.because}; {site_layer.how_long(session.store, image, needed.contents)}"
+    else:
+        because = needed.because
+    if made is None:
+        made = make_site_layer(session, image, needed.contents, site)
+    assert made.site_layer is not None
+    layer = msgspec.structs.replace(made.site_layer, because=because)
+    return msgspec.structs.replace(made, site_layer=layer, program=seen.program)
+
+
+def described_with_site_layer(session: Session, job: Job, described: Image, site: Site) -> Image:
+    """The description of a capture with the planned site layer."""
+    described = with_linked(session, job, described, site)
+    if not (job.site_layer or described.mpi_users or described.program):
+        return described
+    from bareboat.mpi.site_layer import expected
+    from bareboat.plan.site_layer import needed_layer
+
+    with_libc = msgspec.structs.replace(described, glibc=site.glibc)
+    needed = needed_layer(job, with_libc, site, node=compute_node(session, job, site))
+    return described if needed is None else expected(with_libc, needed.contents)
+
+
+def make_site_layer(
+    session: Session,
+    image: Image,
+    contents: Contents,
+    site: Site,
+    *,
+    given: tuple[Path, ...] = (),
+    fresh: bool = False,
+) -> Image:
+    """Make the layer, report it, and return the image with it."""
+    from bareboat import site_layer
+
+    try:
+        made = site_layer.provide(
+            session.store, image, contents, site, given=given, fresh=fresh, say=session.reporter.say
+        )
+    finally:
+        session.reporter.end()
+    added = ", ".join(each.replace("==", " ") for each in contents.requirements)
+    session.reporter.note(
+        f"site layer: {digests.short(made.digest)} is {digests.short(image.digest)} with {added}"
+    )
+    return made
+
+
+def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
+    """The image with MPI facts from the files of the job's command; needed only for several ranks."""
+    if job.topology.world_size == 1:
+        return image
+    from bareboat.images.inside.executable import sight_of
+    from bareboat.images.inside.linked import look
+    from bareboat.plan.process import command_of
+
+    sight = sight_of(session.store, image, job)
+    if sight is None:
+        return image
+    contains = image.digest and registry.contains(job.engine)
+    around = image.environment if contains else {"PATH": session.environment.get("PATH", "")}
+    found = look(
+        command_of(job, image),
+        sight,
+        environment={**around, **job.environment},
+        workdir=job.workdir or image.process.workdir,
+        machine=site.architecture,
+    )
+    return msgspec.structs.replace(image, program=found)

@@ -1,0 +1,73 @@
+"""From a prepared job to its plan, with the files that the plan needs: a tree, a tar, one file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import registry
+from bareboat.session import sites
+
+if TYPE_CHECKING:
+    from bareboat.model import Plan
+    from bareboat.session import Prepared, Session
+
+
+def plan(session: Session, prepared: Prepared) -> Plan:
+    """Plan the job; unpack the image or write it as one file where the plan needs that."""
+    from bareboat.images.deployment.present import present
+    from bareboat.images.inside.executable import look
+    from bareboat.mpi.ladder import needs_mpi
+    from bareboat.plan import plan
+    from bareboat.runs import mpi_checks
+
+    job, site, image = prepared
+    store, reporter = session.store, session.reporter
+    node = sites.compute_node(session, job, site)
+    rootfs = None  # None for an environment that is described but not captured
+    if image.digest:
+        rootfs = present(store, image, site, job, node=node)
+    before = mpi_checks.gather(store) if image.mpis or needs_mpi(image) else ()
+    program = look(store, image, node or site, job)
+    made = plan(job, image, rootfs, site, node=node, proofs=before, program=program)
+    if rootfs is None:
+        return made
+    if made.needs_flat:
+        from bareboat.images.deployment import roots
+
+        if not store.flat(image.digest).is_dir():
+            reporter.say("unpacking the image")
+        made = roots.settle(
+            store,
+            image,
+            rootfs,
+            made,
+            lambda rootfs: plan(job, image, rootfs, site, node=node, proofs=before, program=program),
+        )
+        reporter.end()
+    if made.delivery is not UNSET:
+        from bareboat.images.deployment import flat_tar
+
+        try:
+            flat_tar.provide(store, image, made.mount_points, relinked=made.relinked, progress=reporter.bytes)
+        finally:
+            reporter.end()
+    if made.packs is not None:
+        from bareboat.images.formats import pack
+
+        try:
+            pack.provide(store, image, made.packs, made.mount_points, progress=reporter.bytes)
+        finally:
+            reporter.end()
+    return made
+
+
+def arms(session: Session, prepared: Prepared) -> tuple[Plan, Plan]:
+    """The job's plans on bare metal and in the container. `--engine native` compares bare metal with itself.
+    The watchdog is off, because the arms wait for each other."""
+    job = prepared.job
+    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, watchdog_s=UNSET))
+    bare = prepared._replace(job=msgspec.structs.replace(job, engine=registry.BARE_METAL))
+    return plan(session, bare), plan(session, prepared._replace(job=job))

@@ -1,0 +1,140 @@
+"""From a job to the inputs of its plan: this machine, and the image, captured or pulled."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import digests, registry
+from bareboat.errors import PlanError, UsageError
+from bareboat.session import Prepared, Purpose, images, layers, sites
+
+if TYPE_CHECKING:
+    from bareboat.model import CaptureRequest, Image, Job
+    from bareboat.session import Session
+
+
+def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
+    """The job, this site, and the job's image.
+
+    `capture` stores the active environment unless it is stored already. A bare-metal job needs only a
+    description of it, except for a study. Jobs that cannot run are refused before a capture spends time and
+    space.
+    """
+    from bareboat.images.capture import describe
+    from bareboat.images.inside.executable import look
+    from bareboat.plan import plan
+
+    job = _in_allocation(session, job, purpose)
+    if not session.looks:
+        check_variables(session, job)
+    if purpose is Purpose.PROVE and job.sweep is not UNSET:
+        raise UsageError(
+            "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
+        )
+    site = sites.probe(session)
+    if purpose is Purpose.SUBMIT and job.scheduler in (None, registry.HERE):
+        job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
+    if job.scheduler not in (None, registry.HERE):
+        from bareboat.runs.programs import provide, provide_py_spy
+
+        site = provide(session.store, site)
+        if job.scheduling.after:
+            from bareboat.runs import dependencies
+
+            after = dependencies.job_ids(session.store, job.scheduler, job.scheduling.after)
+            job = msgspec.structs.replace(
+                job, scheduling=msgspec.structs.replace(job.scheduling, after=after)
+            )
+        if job.scheduling.watchdog_s:
+            site = provide_py_spy(session.store, site)
+    site = sites.with_filters(session, site)
+    node = sites.compute_node(session, job, site)
+    if job.image != "capture":
+        image = images.of_job(session, job, (node or site).architecture)
+        return Prepared(job, site, layers.with_site_layer(session, job, image, site))
+    described = describe(job.capture)
+    plan(job, layers.described_with_site_layer(session, job, described, site), None, site, node=node,
+         program=look(session.store, described, node or site, job))  # fmt: skip
+    if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
+        return Prepared(job, site, layers.with_linked(session, job, described, site))
+    image = capture(session, _with_program(job))
+    return Prepared(job, site, layers.with_site_layer(session, job, image, site))
+
+
+def capture(session: Session, request: CaptureRequest) -> Image:
+    """The environment as an image, stored unless it is unchanged."""
+    from bareboat.images.capture import capture
+
+    try:
+        image, made = capture(request, session.store, progress=session.reporter.bytes)
+    finally:
+        session.reporter.end()
+    if made:
+        session.reporter.note(
+            f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
+            f"{image.inodes:,} files and directories"
+        )
+    return image
+
+
+def check_variables(session: Session, job: Job) -> None:
+    """Raise UsageError for a variable of environment_from that is not set here."""
+    missing = [name for name in job.environment_from if name not in session.environment]
+    if missing:
+        raise UsageError(
+            f"environment_from: not set in this shell: {', '.join(missing)}",
+            remedy=f"export {missing[0]}=…, or remove it from environment_from",
+        )
+
+
+def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
+    """The job inside the scheduler job in which this command was called: `run` uses its nodes; the other
+    commands note what they use instead."""
+    from bareboat.runs import allocation
+
+    found = allocation.find(session.environment)
+    if found is None or job.scheduler not in (None, found.scheduler):
+        return job
+    where = f"{found.scheduler} job {found.job_id}"
+    if purpose is Purpose.SUBMIT:
+        session.reporter.note(
+            f"this shell is in {where}: submit starts a new job; bareboat run uses the nodes of this one"
+        )
+    if purpose is Purpose.PROVE and not found.here:
+        raise UsageError(
+            f"this shell is in {where}, but not on one of its nodes: prove would measure this machine",
+            remedy=shlex.join([*found.start, "--pty", "bareboat", "prove"]) + " …",
+        )
+    if purpose is not Purpose.RUN or (found.here and job.topology.nodes == 1 and job.scheduler is None):
+        return job
+    if job.topology.nodes > found.nodes:
+        raise PlanError(
+            f"the job needs {job.topology.nodes} nodes, but {where} has {found.nodes}",
+            remedy=f"set nodes = {found.nodes} under [topology], or bareboat submit",
+        )
+    if job.sweep is not UNSET:
+        raise UsageError(
+            f"a sweep cannot share the nodes of {where}, in which this shell runs",
+            remedy="bareboat submit, or bareboat run on a node of the job",
+        )
+    # Requeueing the job would terminate this shell.
+    scheduling = msgspec.structs.replace(job.scheduling, requeue=False)
+    return msgspec.structs.replace(job, scheduler=found.scheduler, scheduling=scheduling)
+
+
+def _with_program(job: Job) -> CaptureRequest:
+    """Capture a command outside of the Python environment along with it."""
+    from bareboat import execute
+
+    program = job.command[0] if job.command else ""
+    if not program or os.path.basename(program).startswith("python") or "/" in program:
+        return job.capture
+    found = execute.which(program)
+    if found is None:
+        return job.capture
+    return msgspec.structs.replace(job.capture, include=(*job.capture.include, found))
