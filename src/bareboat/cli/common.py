@@ -1,20 +1,16 @@
-"""Flags shared by several commands, and the job that they describe."""
+"""Flags shared by several commands."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.command_line import number
-from bareboat.errors import UsageError
 
 if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
     from bareboat.config import Settings
-    from bareboat.model import Job
     from bareboat.session import Session
     from bareboat.store import Store
 
@@ -150,69 +146,3 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="pass this environment variable to the job; its value is never stored",
     )
-
-
-def read_job(context: Context) -> Job:
-    """The job of FILE or `-- COMMAND`, with the flags applied."""
-    import msgspec
-
-    from bareboat import jobfile
-
-    options = context.options
-    command = getattr(options, "command", None)
-    if options.file and command:
-        raise UsageError("a job file and a command were both given", remedy="give one: FILE, or -- COMMAND")
-    if options.file:
-        job = jobfile.read_job(Path(options.file), context.settings, image=options.image)
-    elif command or options.image:
-        job = jobfile.job_of_command(
-            command or (), context.settings, workdir=os.getcwd(), image=options.image
-        )
-    else:
-        raise UsageError("nothing to run", remedy="give a job file, or a command after --")
-    if named := getattr(options, "env_from", None):
-        names = tuple(dict.fromkeys((*job.environment_from, *named)))
-        job = msgspec.structs.replace(job, environment_from=names)
-    if getattr(options, "writable", False):
-        job = msgspec.structs.replace(job, writable=True)
-    if getattr(options, "form", None):
-        job = msgspec.structs.replace(job, form=options.form)
-    if (at_once := getattr(options, "at_once", None)) is not None:
-        if job.sweep is msgspec.UNSET:
-            raise UsageError("--at-once needs a sweep, and the job has no [sweep]", remedy="remove --at-once")
-        job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
-    for name in ("engine", "launcher", "scheduler"):
-        if name != "scheduler" or hasattr(options, "scheduler"):
-            job = msgspec.structs.replace(job, **{name: _over(context, name, getattr(job, name))})
-    scheduling = {
-        name: _over(context, name, getattr(job.scheduling, name))
-        for name in ("partition", "account", "qos", "reservation", "constraint")
-    }
-    job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, **scheduling))
-    if not job.modules and context.settings["modules"]:
-        modules = tuple(filter(None, context.settings["modules"].split(",")))
-        job = msgspec.structs.replace(job, modules=modules)
-    for name in ("delivery", "node_scratch"):
-        asked = getattr(job, name)
-        found = _over(context, name, None if asked is msgspec.UNSET else asked)
-        job = msgspec.structs.replace(job, **{name: found.rstrip("/") if found else msgspec.UNSET})
-    if getattr(options, "python", None):
-        job = msgspec.structs.replace(
-            job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
-        )
-    return job
-
-
-def _over(context: Context, name: str, value: str | None) -> str | None:
-    """Combine a setting with the job's value: flags and environment variables override it; a file's setting
-    applies only where the job has none."""
-    setting = context.settings.settings[name]
-    if not setting.value or (value is not None and not setting.source.startswith(("flag", "environment"))):
-        return value
-    from bareboat.config import placed
-
-    found: str = setting.value
-    with placed(setting):
-        if name in ("engine", "launcher", "scheduler"):
-            getattr(registry, name)(found)
-    return found

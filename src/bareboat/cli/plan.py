@@ -18,8 +18,8 @@ from bareboat.cli.common import (
     add_root,
     add_scheduling,
     add_trust,
-    read_job,
 )
+from bareboat.cli.job import read_job
 from bareboat.errors import StoreError, UsageError
 from bareboat.session import Purpose, planning, preparation
 

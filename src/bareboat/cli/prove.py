@@ -17,8 +17,8 @@ from bareboat.cli.common import (
     add_python,
     add_root,
     add_trust,
-    read_job,
 )
+from bareboat.cli.job import read_job
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.files import outputs
 from bareboat.model import Job, Plan, Study

@@ -20,8 +20,8 @@ from bareboat.cli.common import (
     add_python,
     add_root,
     add_trust,
-    read_job,
 )
+from bareboat.cli.job import read_job
 from bareboat.cli.wait import as_json
 from bareboat.clock import utc_now
 from bareboat.errors import ProgramError, StoreError, UsageError

@@ -17,8 +17,8 @@ from bareboat.cli.common import (
     add_root,
     add_scheduling,
     add_trust,
-    read_job,
 )
+from bareboat.cli.job import read_job
 from bareboat.session import Purpose, planning, preparation
 
 EXAMPLE = "bareboat submit examples/digits.toml --partition gpu"

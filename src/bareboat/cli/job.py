@@ -1,0 +1,51 @@
+"""The job of a command line: its job file or command, with the flags applied."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.errors import UsageError
+from bareboat.session.defaults import with_settings
+
+if TYPE_CHECKING:
+    from bareboat.cli.common import Context
+    from bareboat.model import Job
+
+
+def read_job(context: Context) -> Job:
+    """The job of FILE or `-- COMMAND`, with the flags applied."""
+    import msgspec
+
+    from bareboat import jobfile
+
+    options = context.options
+    command = getattr(options, "command", None)
+    if options.file and command:
+        raise UsageError("a job file and a command were both given", remedy="give one: FILE, or -- COMMAND")
+    if options.file:
+        job = jobfile.read_job(Path(options.file), context.settings, image=options.image)
+    elif command or options.image:
+        job = jobfile.job_of_command(
+            command or (), context.settings, workdir=os.getcwd(), image=options.image
+        )
+    else:
+        raise UsageError("nothing to run", remedy="give a job file, or a command after --")
+    if named := getattr(options, "env_from", None):
+        names = tuple(dict.fromkeys((*job.environment_from, *named)))
+        job = msgspec.structs.replace(job, environment_from=names)
+    if getattr(options, "writable", False):
+        job = msgspec.structs.replace(job, writable=True)
+    if getattr(options, "form", None):
+        job = msgspec.structs.replace(job, form=options.form)
+    if (at_once := getattr(options, "at_once", None)) is not None:
+        if job.sweep is msgspec.UNSET:
+            raise UsageError("--at-once needs a sweep, and the job has no [sweep]", remedy="remove --at-once")
+        job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
+    job = with_settings(job, context.settings, scheduler=hasattr(options, "scheduler"))
+    if getattr(options, "python", None):
+        job = msgspec.structs.replace(
+            job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
+        )
+    return job
