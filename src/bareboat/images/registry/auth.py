@@ -17,8 +17,7 @@ from urllib.parse import urlencode
 from bareboat.errors import ImageError
 from bareboat.images.registry import credentials
 from bareboat.images.registry.credentials import Credential, Search
-from bareboat.images.registry.endpoint import writes
-from bareboat.images.registry.exchange import Request, excerpt, exchange
+from bareboat.images.registry.exchange import Request, excerpt, exchange, writes
 from bareboat.images.registry.failure import Broken
 from bareboat.images.registry.http import Response, Transport
 from bareboat.images.registry.location import DOCKER_HUB, Url, parse_url

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from bareboat.errors import ImageError
-from bareboat.images.registry.exchange import Request, excerpt, exchange
+from bareboat.images.registry.connection import Body
+from bareboat.images.registry.exchange import Request, excerpt, exchange, writes
 from bareboat.images.registry.failure import NotTls, speaks_tls
-from bareboat.images.registry.http import Body, Response, Transport
+from bareboat.images.registry.http import Response, Transport
 from bareboat.images.registry.location import Url, is_loopback
 
 if TYPE_CHECKING:
@@ -183,8 +184,3 @@ class Endpoint:
 
 class Unsent(Exception):
     """A body that cannot be read twice was refused before it was of use; a log-in is there now."""
-
-
-def writes(scopes: tuple[str, ...]) -> bool:
-    """Whether what these scopes allow changes anything."""
-    return any("push" in scope.rpartition(":")[2] for scope in scopes)

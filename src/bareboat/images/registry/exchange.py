@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bareboat.errors import ImageError
+from bareboat.images.registry.connection import Body
 from bareboat.images.registry.failure import Broken, Closed
-from bareboat.images.registry.http import Body, Response, Transport
+from bareboat.images.registry.http import Response, Transport
 from bareboat.images.registry.location import Url, log_in_name
 from bareboat.images.registry.options import Options
 
@@ -241,3 +242,8 @@ def retry_after_s(response: Response) -> float | None:
         return min(max(0.0, (until - now).total_seconds()), _LONGEST_RETRY_S)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
         return None  # the standard library raises each of them for some text
+
+
+def writes(scopes: tuple[str, ...]) -> bool:
+    """Whether what these scopes allow changes anything."""
+    return any("push" in scope.rpartition(":")[2] for scope in scopes)

@@ -11,6 +11,9 @@ import socket
 from bareboat.errors import ImageError
 from bareboat.images.registry.location import Url
 
+#: What OpenSSL calls an answer that is no TLS: the first bytes of plain HTTP, read as a TLS record.
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+
 
 class Broken(Exception):
     """The network failed in a way that another try may mend. `unreached`: nobody was there to answer."""
@@ -67,16 +70,31 @@ def explained(error: Exception, url: Url, *, way: str, connecting: bool, known: 
 
 
 def _handshake(error: OSError, url: Url) -> ImageError | None:
-    """What no other try would mend: certificates, versions, an answer that is no TLS."""
+    """What no other try would fix: certificates, versions, an answer that is no TLS."""
     if url.scheme != "https":
         return None
-    import ssl
-
-    from bareboat.images.registry import tls
+    import ssl  # 5 ms that plain HTTP does not need
 
     if not isinstance(error, ssl.SSLError) or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         return None
-    return tls.explained(error, url)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ImageError(
+            f"the certificate of {url.authority} is not trusted: {error.verify_message}",
+            remedy="if its authority is your site's own: --ca-file FILE, or SSL_CERT_FILE=FILE "
+            "with the authority's certificate in PEM",
+        )
+    if any(word in (error.reason or str(error)) for word in _NOT_TLS):
+        found = NotTls(
+            f"{url.authority} does not use TLS, but probably plain HTTP",
+            context=error.reason or "",
+            remedy="on a trusted network: --plain-http",
+        )
+        found.origin = url.origin
+        return found
+    return ImageError(
+        f"no secure connection to {url.authority} can be made: {error.reason or error}",
+        remedy="ask whoever runs it; TLS 1.2 or newer is needed",
+    )
 
 
 def speaks_tls(url: Url) -> ImageError:

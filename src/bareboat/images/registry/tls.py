@@ -1,4 +1,4 @@
-"""Trust: which authorities vouch for a registry, and what a failed handshake means for the user.
+"""Trust: which authorities vouch for a registry.
 
 Private authorities are also looked for where podman and Docker look, so that what works there works here.
 Source: https://github.com/containers/image/blob/main/docs/containers-certs.d.5.md
@@ -11,15 +11,12 @@ import os
 import ssl
 from collections.abc import Iterator
 
-from bareboat.errors import ImageError, UsageError
+from bareboat.errors import UsageError
 from bareboat.files import untrusted
-from bareboat.images.registry.failure import NotTls
 from bareboat.images.registry.location import Url
 from bareboat.images.registry.options import Options
 
 _LARGEST_FILE = 16 * 2**20
-#: What OpenSSL calls an answer that is no TLS: the first bytes of plain HTTP, read as a TLS record.
-_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
 def context(url: Url, options: Options) -> ssl.SSLContext:
@@ -73,26 +70,4 @@ def _unreadable(setting: str, file: str, error: OSError) -> UsageError:
         f"{setting} names {file}, which holds no certificates that can be read",
         context=error.strerror or str(error),
         remedy="give a readable file of certificates in PEM",
-    )
-
-
-def explained(error: ssl.SSLError, url: Url) -> ImageError:
-    """A handshake that failed for good."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return ImageError(
-            f"the certificate of {url.authority} is not trusted: {error.verify_message}",
-            remedy="if its authority is your site's own: --ca-file FILE, or SSL_CERT_FILE=FILE "
-            "with the authority's certificate in PEM",
-        )
-    if any(word in (error.reason or str(error)) for word in _NOT_TLS):
-        found = NotTls(
-            f"{url.authority} does not use TLS, but probably plain HTTP",
-            context=error.reason or "",
-            remedy="on a trusted network: --plain-http",
-        )
-        found.origin = url.origin
-        return found
-    return ImageError(
-        f"no secure connection to {url.authority} can be made: {error.reason or error}",
-        remedy="ask whoever runs it; TLS 1.2 or newer is needed",
     )
