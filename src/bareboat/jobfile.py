@@ -11,12 +11,21 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from bareboat import registry, sweep
+from bareboat import registry
 from bareboat.config import Settings
 from bareboat.errors import PlanError, UsageError
-from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, Scheduling, Topology, check_variable
+from bareboat.model import (
+    CaptureRequest,
+    Job,
+    Mount,
+    ProveRequest,
+    Scheduling,
+    Topology,
+    check_variable,
+    sweep,
+)
+from bareboat.model.sweep import Sweep
 from bareboat.printable import one_line
-from bareboat.sweep import Sweep
 from bareboat.toml import TomlFile
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from engine_lab import Lab
 
 from bareboat.errors import PlanError, ProgramError
 from bareboat.model import Image, Mount, Process, Topology
-from bareboat.sweep import Sweep
+from bareboat.model.sweep import Sweep
 
 #: Prints its arguments, each between brackets.
 SAYS = ("sh", "-c", 'printf "[%s]" "$@"', "entry")

@@ -8,8 +8,8 @@ import subprocess
 
 from engine_lab import Lab
 
-from bareboat import sweep
-from bareboat.sweep import Sweep
+from bareboat.model import sweep
+from bareboat.model.sweep import Sweep
 
 ODD = "a 'b' \"c\" $(touch oops) `d` ${HOME} \\ |\t\n é日 \x01*"
 TELLS = (

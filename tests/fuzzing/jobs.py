@@ -115,7 +115,7 @@ READERS = (
             b"[topology]\n", b"nodes = ", b"\nenvironment = {", b"[sweep]\n", b"{a:>9}",
             b'mounts = ["', b"\\u0000", b"\\n", b"\\r#SBATCH", b"walltime_s = ", b"a.b = 1",
         ),
-        modules=("bareboat.jobfile", "bareboat.toml", "bareboat.sweep"),
+        modules=("bareboat.jobfile", "bareboat.toml", "bareboat.model.sweep"),
     ),
     Reader(name="settings", read=read_settings, seeds=setting_seeds, modules=("bareboat.config",)),
 )  # fmt: skip

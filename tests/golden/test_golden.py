@@ -35,9 +35,9 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.model.fabric import FabricLibrary, Interface, Kind, Network, Port
+from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.plan.guard import FILTERS
-from bareboat.sweep import Sweep
 
 
 def make_site(**changes: Any) -> Site:

@@ -14,9 +14,9 @@ from builders import environment_of, make_image, make_job, make_rootfs, make_sit
 from bareboat import registry, render
 from bareboat.launchers import RANK_NAMES
 from bareboat.model import Joined, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology, Variable
+from bareboat.model.sweep import Sweep
 from bareboat.mpi.rules import PASSED
 from bareboat.plan import plan
-from bareboat.sweep import Sweep
 
 OPENMPI = MpiFacts(
     family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",

@@ -19,8 +19,8 @@ from bareboat import config, ranges
 from bareboat.errors import UsageError
 from bareboat.jobfile import read_job
 from bareboat.model import Job, ProveRequest, Scheduling, Topology
+from bareboat.model.sweep import Sweep
 from bareboat.ranges import MOST_RANKS, RANGES
-from bareboat.sweep import Sweep
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "topology": Topology, "scheduling": Scheduling, "prove": ProveRequest, "": Job,
@@ -157,9 +157,11 @@ def test_ranks_are_counted_together() -> None:
 
 
 def test_points_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bareboat import sweep
+    from bareboat.model import sweep
 
-    monkeypatch.setattr("bareboat.sweep.itertools.product", lambda *_: pytest.fail("built before counted"))
+    monkeypatch.setattr(
+        "bareboat.model.sweep.itertools.product", lambda *_: pytest.fail("built before counted")
+    )
     lists = {f"x{number}": [*range(10)] for number in range(9)}
     with pytest.raises(UsageError, match="the sweep has 1,000,000,000 points; at most 100,000"):
         sweep.read(lists)

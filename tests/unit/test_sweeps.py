@@ -18,12 +18,12 @@ from tools import tool
 
 from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
+from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.runs import submission, sweeps
 from bareboat.schedulers import flux, gridengine, lsf, pbs, slurm
 from bareboat.session import sites
 from bareboat.store import Store
-from bareboat.sweep import Sweep
 
 Says = Callable[..., None]
 

@@ -18,7 +18,7 @@ from bareboat.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.model import Record
-    from bareboat.sweep import Sweep
+    from bareboat.model.sweep import Sweep
 
 _MOST_CELL = 200
 

@@ -26,10 +26,10 @@ from bareboat.cli.wait import as_json
 from bareboat.clock import utc_now
 from bareboat.errors import ProgramError, StoreError, UsageError
 from bareboat.model import MemorySample, Plan, Record, Site
+from bareboat.model.sweep import Sweep
 from bareboat.runs import directory, mpi_checks, results
 from bareboat.runs.progress import look_for_straggler
 from bareboat.session import Purpose, planning, preparation
-from bareboat.sweep import Sweep
 
 _SAMPLE_S = 0.5
 #: Shows a command's output and appends it to the file $0; Ctrl-C goes to the command.
@@ -118,7 +118,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
 
 def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     """Run one point after another. A failed point does not stop the others; Ctrl-C does."""
-    from bareboat import sweep
+    from bareboat.model import sweep
     from bareboat.runs import sweeps
 
     run_id = sweeps.make(context.store, plan)

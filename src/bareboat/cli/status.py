@@ -15,9 +15,9 @@ from bareboat.printable import one_line
 if TYPE_CHECKING:
     from bareboat.model import Straggler
     from bareboat.model.fabric import Transport
+    from bareboat.model.sweep import Sweep
     from bareboat.runs.submission import Status
     from bareboat.store import Store
-    from bareboat.sweep import Sweep
 
 EXAMPLE = "bareboat status --watch"
 #: The number of newest runs that are listed without --all.
@@ -213,7 +213,7 @@ def _point(store: Store, status: Status) -> tuple[Sweep, int] | None:
 
 
 def _values(store: Store, status: Status) -> str:
-    from bareboat import sweep
+    from bareboat.model import sweep
 
     of = _point(store, status)
     return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()

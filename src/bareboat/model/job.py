@@ -9,9 +9,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 from bareboat.errors import UsageError
 from bareboat.model.host_files import Mount
 from bareboat.model.names import check_name
+from bareboat.model.sweep import Sweep
 from bareboat.model.variables import check_passed_on, check_variable
 from bareboat.ranges import MOST_RANKS, check
-from bareboat.sweep import Sweep
 
 DELIVERIES = ("auto", "shared", "node")
 

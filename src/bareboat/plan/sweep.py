@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from bareboat import sweep as sweeps
 from bareboat.model import Decision, Job, Joined, Site, Variable, Word
+from bareboat.model import sweep as sweeps
+from bareboat.model.sweep import Sweep
 from bareboat.schedulers import Scheduler
-from bareboat.sweep import Sweep
 
 
 def variables(job: Job) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from bareboat import __version__, registry, sweep
+from bareboat import __version__, registry
 from bareboat.engines import Engine, apart, holds
-from bareboat.model import Command, Plan, Start
+from bareboat.model import Command, Plan, Start, sweep
 from bareboat.mpi.proving import STARTED
 from bareboat.render import delivery, fabric, watchdog, words, world
 from bareboat.render.pieces import piece as piece

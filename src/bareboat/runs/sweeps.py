@@ -17,14 +17,14 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from bareboat import codec, execute, registry, render, sweep
+from bareboat import codec, execute, registry, render
 from bareboat.errors import PlanError, StoreError, Terminated, ToolError
-from bareboat.model import JobState, Plan, Record, Site, Submission
+from bareboat.model import JobState, Plan, Record, Site, Submission, sweep
+from bareboat.model.sweep import Sweep
 from bareboat.runs import directory, mpi_checks, submission
 from bareboat.runs.submission import Status
 from bareboat.schedulers import said
 from bareboat.store import Store
-from bareboat.sweep import Sweep
 
 
 def make(store: Store, plan: Plan) -> str:
