@@ -3,20 +3,24 @@ flag."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any, NamedTuple
 
+from bareboat import units
 from bareboat.errors import UsageError
 
 
 class Range(NamedTuple):
-    """The allowed values, both ends included unless `open`. `example`: one of them, as written."""
+    """The allowed values, both ends included unless `open`. `example`: one of them, as written. `unit`: of
+    a size or a time, which text may give with a unit of its own: "bytes", "s" or "days"."""
 
     least: float
     most: float
     example: str
     whole: bool = True
     open: bool = False
+    unit: str = ""
 
     def __str__(self) -> str:
         kind = "a whole number" if self.whole else "a number"
@@ -42,22 +46,22 @@ RANGES = {
     "topology.ranks_per_node": Range(1, 10_000, "1"),
     "topology.cpus_per_rank": Range(1, 10_000, "1"),
     "topology.gpus_per_rank": Range(0, 1_000, "1"),
-    "walltime_s": Range(1, _SECONDS, "3600"),
+    "walltime_s": Range(1, _SECONDS, "3600", unit="s"),
     # Schedulers count in MiB; for Slurm, 0 means all memory.
-    "scheduling.mem_per_node_bytes": Range(2**20, 2**50, "8589934592"),
-    "scheduling.warning_s": Range(0, _SECONDS, "120"),
-    "scheduling.watchdog_s": Range(0, _SECONDS, "600"),
+    "scheduling.mem_per_node_bytes": Range(2**20, 2**50, "8589934592", unit="bytes"),
+    "scheduling.warning_s": Range(0, _SECONDS, "120", unit="s"),
+    "scheduling.watchdog_s": Range(0, _SECONDS, "600", unit="s"),
     "prove.repeats": Range(2, 100_000, "10"),
     "prove.margin": Range(0, 1, "0.02", whole=False, open=True),
     "prove.confidence": Range(0.5, 1, "0.95", whole=False, open=True),
     "prove.seed": Range(0, _COUNT, "1"),
-    "prove.window_s": Range(0.001, 3600, "0.2", whole=False),
+    "prove.window_s": Range(0.001, 3600, "0.2", whole=False, unit="s"),
     "prove.goals": Range(-1e308, 1e308, "0.9", whole=False),
-    "tool_timeout_s": Range(0.01, 86_400, "60", whole=False),
+    "tool_timeout_s": Range(0.01, 86_400, "60", whole=False, unit="s"),
     "--at-once": Range(1, 100_000, "8"),
     "--rank": Range(0, _COUNT, "0"),
-    "--older-than": Range(0, 1_000_000, "30", whole=False),
-    "--max-unpacked": Range(1, 2**60, "107374182400"),
+    "--older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),
+    "--max-unpacked": Range(1, 2**60, "107374182400", unit="bytes"),
     "--max-entries": Range(1, 10**9, "10000000"),
     "--max-ratio": Range(1, 1_000_000, "2000", whole=False),
 }
@@ -82,17 +86,42 @@ def setting(key: str, value: str) -> str:
     return f"set {last} = {value}" + (f" under [{table}]" if table else "")
 
 
-def parse(key: str, text: str, *, name: str) -> Any:
-    """The number of a flag or an environment variable. Raises UsageError, with `name`."""
+def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
+    """The number of a flag, an environment variable or a text in a TOML file. Raises UsageError, with `name`.
+    `bare`: whether a size or a time may be a number without a unit."""
     allowed = RANGES[key]
+    value, unclear = None, units.Unclear()
     try:
-        value = int(text) if allowed.whole else float(text)
-    except ValueError:
-        value = None
-    if not allowed.holds(value):
-        remedy = f"{name} {allowed.example}" if name.startswith("-") else f"export {name}={allowed.example}"
-        raise UsageError(f"{name} is {text[:60]!r}; it must be {allowed}", key=name, remedy=remedy)
-    return value
+        value = _amount(text, allowed, bare=bare)
+    except units.Unclear as error:
+        unclear = error
+    if allowed.holds(value):
+        return value
+    why = f", {unclear.reason}" if unclear.reason else ""
+    kind = f"{allowed} ({allowed.unit})" if allowed.unit else f"{allowed}"
+    if allowed.unit and value is None:
+        kind = f"{kind}, or {units.SUCH_AS[allowed.unit]}" if bare else units.SUCH_AS[allowed.unit]
+    example = allowed.example if bare else units.written(int(allowed.example), allowed.unit)
+    if unclear.instead and allowed.holds(_amount(unclear.instead, allowed, bare=False)):
+        example = unclear.instead
+    if name.startswith("-"):
+        remedy = f"{name} {example}"
+    elif name.isupper():
+        remedy = f"export {name}={example}"
+    else:
+        remedy = setting(name, example if example == allowed.example else f'"{example}"')
+    raise UsageError(f"{name} is {text[:60]!r}{why}; it must be {kind}", key=name, remedy=remedy)
+
+
+def _amount(text: str, allowed: Range, *, bare: bool) -> Any:
+    """The number that the text means; None if it means none. Raises Unclear."""
+    if bare:
+        with contextlib.suppress(ValueError):
+            return int(text) if allowed.whole else float(text)
+    if not allowed.unit:
+        return None
+    value = units.parse(text, allowed.unit)
+    return int(value) if allowed.whole and value == int(value) else value
 
 
 def shown(value: Any) -> str:

@@ -72,6 +72,7 @@ class TomlFile:
         except (ValueError, RecursionError) as error:
             raise self._not_toml(error) from None
         self._check_numbers()
+        self._read_units(self.values)
 
     def line(self, *keys: str) -> int | None:
         """The line, from 1, on which the key is first set; None when it is missing."""
@@ -180,6 +181,18 @@ class TomlFile:
                     context=self.at(*keys),
                     remedy=f"set {keys[-1]} = 1; write text for a command in quotes",
                 )
+
+    def _read_units(self, table: dict[str, Any], *parents: str) -> None:
+        """Replace each size and time that is written with a unit by its number."""
+        for last, value in table.items():
+            key = ".".join((*parents, last))
+            if isinstance(value, dict):
+                self._read_units(value, *parents, last)
+            elif isinstance(value, str) and key in ranges.RANGES and ranges.RANGES[key].unit:
+                try:
+                    table[last] = ranges.parse(key, value, name=key, bare=False)
+                except UsageError as error:
+                    raise self.placed(error, *parents, last) from None
 
     def _explain(self, value: Any, kind: Any, name: str, keys: tuple[str, ...]) -> NoReturn:
         """Raise UsageError for the first part of a value that has the wrong type."""

@@ -74,7 +74,7 @@ CASES = {
     "job-file-missing": Case("plan jbo.toml", job()),
     "job-file-not-toml": Case("plan job.toml", 'name = "train\ncommand = ["sh"]\n'),
     "unknown-key": Case("plan job.toml", job("walltme_s = 60\n")),
-    "wrong-type": Case("plan job.toml", job('walltime_s = "1h"\n')),
+    "wrong-type": Case("plan job.toml", job('walltime_s = "soon"\n')),
     "out-of-range": Case("plan job.toml", job("[topology]\nnodes = 0\n")),
     "no-command": Case("plan job.toml", 'name = "train"\nimage = "debian"\nentrypoint = false\n'),
     "mount-source-missing": Case("plan job.toml", job('mounts = ["/data/none:/data"]\n')),

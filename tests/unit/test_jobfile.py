@@ -349,7 +349,7 @@ def test_the_keys_of_a_table_are_listed(folder: Path, table: str) -> None:
         ("image = 1", "image"),
         ("mounts = 'data'", "mounts"),
         ("mounts = ['data', 1]", "mounts[1]"),
-        ("walltime_s = '10 min'", "walltime_s"),
+        ("walltime_s = '10 parsecs'", "walltime_s"),
         ("walltime_s = 1.5", "walltime_s"),
         ("engine = true", "engine"),
         ('writable = "yes"', "writable"),
