@@ -26,7 +26,7 @@ from bareboat.model import (
 )
 from bareboat.model.sweep import Sweep
 from bareboat.printable import one_line
-from bareboat.toml import TomlFile
+from bareboat.toml import Document, TomlFile
 
 T = TypeVar("T")
 
@@ -46,7 +46,20 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
 
     Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
     """
-    file = TomlFile(path)
+    name = "".join(c if c.isprintable() else "-" for c in path.stem)
+    return _job(TomlFile(path), settings, folder=path.resolve().parent, name=name, image=image)
+
+
+def job_of_values(values: dict[str, Any], settings: Settings, *, folder: Path, called: str) -> Job:
+    """The job of a job file's keys that were given otherwise, as `called`. Paths are relative to `folder`.
+    Raises UsageError."""
+    return _job(Document(values, called), settings, folder=folder)
+
+
+def _job(
+    file: Document, settings: Settings, *, folder: Path, name: str | None = None, image: str | None = None
+) -> Job:
+    """The job of these keys. `name`: its default; None: its program's."""
     values = file.values
     file.check_keys(values, _KEYS)
     for name, kind in _TABLES.items():
@@ -65,15 +78,14 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
     image = image or given("image", str, _CAPTURE)
     if "command" not in values and image == _CAPTURE:
         raise UsageError(
-            "the job has no command", context=str(path), remedy='add command = ["python", "train.py"]'
+            "the job has no command", context=file.name, remedy='add command = ["python", "train.py"]'
         )
-    folder = path.resolve().parent
     points = _sweep(file)
     workdir = _workdir(file, folder)
     if workdir is not None and not os.path.isdir(workdir):
         raise UsageError(
             f"the working directory {workdir} does not exist",
-            context=file.at("workdir") if "workdir" in values else str(path),
+            context=file.at("workdir") if "workdir" in values else file.name,
             remedy=f"mkdir -p {shlex.quote(workdir)}, or correct workdir",
         )
     try:
@@ -99,7 +111,7 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
 
     try:
         return Job(
-            name=given("name", str, "".join(c if c.isprintable() else "-" for c in path.stem)),
+            name=given("name", str, name or _name(command, image)),
             command=command,
             entrypoint=entrypoint,
             workdir=workdir,
@@ -151,14 +163,19 @@ def job_of_command(
     image = image or _CAPTURE
     if command:
         check_script(tuple(command), workdir, image=image)
-    name = os.path.basename(command[0]) if command else os.path.basename(image).partition("@")[0]
     return Job(
-        name=re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command",
+        name=_name(command, image),
         command=tuple(command),
         workdir=workdir if command else None,
         image=image,
         prove=ProveRequest(**settings.over_job({})),
     )
+
+
+def _name(command: Sequence[str], image: str) -> str:
+    """A job's name from its program, or from its image."""
+    name = os.path.basename(command[0]) if command else os.path.basename(image).partition("@")[0]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command"
 
 
 def _known(kind: str, name: str | None) -> str | None:
@@ -171,7 +188,7 @@ def _known(kind: str, name: str | None) -> str | None:
     return name
 
 
-def _sweep(file: TomlFile) -> Sweep | UnsetType:
+def _sweep(file: Document) -> Sweep | UnsetType:
     if "sweep" not in file.values:
         return UNSET
     if not isinstance(file.values["sweep"], dict):
@@ -217,7 +234,7 @@ def check_script(
         )
 
 
-def _workdir(file: TomlFile, folder: Path) -> str | None:
+def _workdir(file: Document, folder: Path) -> str | None:
     """None: the image's own directory, which is the default for the image's own command."""
     text = file.convert(
         file.values.get("workdir", "." if "command" in file.values else "image"), str, "workdir"
@@ -231,7 +248,7 @@ def _workdir(file: TomlFile, folder: Path) -> str | None:
     return None if text == "image" else _resolved(folder, text)
 
 
-def _words(value: Any, file: TomlFile, key: str) -> tuple[str, ...]:
+def _words(value: Any, file: Document, key: str) -> tuple[str, ...]:
     if isinstance(value, str):
         try:
             return tuple(shlex.split(value))
@@ -243,7 +260,7 @@ def _words(value: Any, file: TomlFile, key: str) -> tuple[str, ...]:
     return file.convert(value, tuple[str, ...], key)
 
 
-def _mounts(values: dict[str, Any], file: TomlFile, folder: Path) -> tuple[Mount, ...]:
+def _mounts(values: dict[str, Any], file: Document, folder: Path) -> tuple[Mount, ...]:
     mounts = []
     for text in file.convert(values.get("mounts", []), list[str], "mounts"):
         try:

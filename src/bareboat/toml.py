@@ -47,47 +47,23 @@ _MISTAKES = (
 )  # fmt: skip
 
 
-class TomlFile:
-    """A parsed file with the line of each key."""
+class Document:
+    """Values by their keys, and checks of them whose errors name the key's place. `name`: the whole's."""
 
-    def __init__(self, path: Path, content: bytes | None = None) -> None:
-        """Raises UsageError when the file is missing, not a regular file, not TOML, or has a number that is
-        not finite. `content`: the file's content, if it was already read for the user's consent."""
-        self.path = path
-        self.agreed = content is not None
-        try:
-            data = untrusted.read_bytes(path, limit=_LARGEST, follow=True) if content is None else content
-            self._text = data.decode("utf-8").replace("\r\n", "\n")
-        except OSError as error:
-            raise untrusted.unreadable(path, error) from None
-        except UnicodeDecodeError as error:
-            line = error.object.count(b"\n", 0, error.start) + 1
-            raise UsageError(
-                f"{path} is not a text file in UTF-8",
-                context=f"{path}, line {line}",
-                remedy="use a TOML file, saved as UTF-8",
-            ) from None
-        try:
-            self.values: dict[str, Any] = tomllib.loads(self._text)
-        except (ValueError, RecursionError) as error:
-            raise self._not_toml(error) from None
+    def __init__(self, values: dict[str, Any], name: str) -> None:
+        """Raises UsageError for a number that is not finite."""
+        self.values = values
+        self.name = name
         self._check_numbers()
-        self._read_units(self.values)
 
-    def line(self, *keys: str) -> int | None:
-        """The line, from 1, on which the key is first set; None when it is missing."""
-        for line, table, values in self._statements:
-            if values is None:
-                if table[: len(keys)] == keys:
-                    return line
-            elif keys[: len(table)] == table and _holds(values, keys[len(table) :]):
-                return line
+    def line(self, *_keys: str) -> int | None:
+        """The line, from 1, on which the key is first set; None when it is missing, or nothing has lines."""
         return None
 
     def at(self, *keys: str) -> str:
-        """The place of a key for messages; the file, where the key is missing."""
+        """The place of a key for messages; the whole's name, where the key is missing."""
         line = self.line(*keys) if keys else None
-        return str(self.path) if line is None else f"{self.path}, line {line}"
+        return self.name if line is None else f"{self.name}, line {line}"
 
     def check_keys(self, table: dict[str, Any], known: Collection[str], *parents: str) -> None:
         """Raise UsageError for the first unknown key, with the most similar known one."""
@@ -120,48 +96,6 @@ class TomlFile:
         return type(error)(
             error.message, context=error.context or place, remedy=error.remedy, code=error.code
         )
-
-    @functools.cached_property
-    def _statements(self) -> list[tuple[int, tuple[str, ...], dict[str, Any] | None]]:
-        """Line, table and values of each statement; for a table's header, the table without values.
-
-        tomllib keeps no positions, so the file, which is valid, is cut at line ends outside of strings and
-        brackets, and each piece is parsed alone.
-        """
-        found: list[tuple[int, tuple[str, ...], dict[str, Any] | None]] = []
-        table: tuple[str, ...] = ()
-        for line, text in _cut(self._text):
-            values: Any = tomllib.loads(text)
-            if not values:  # a comment
-                continue
-            if text.lstrip()[0] != "[":
-                found.append((line, table, values))
-                continue
-            path = []
-            while values:  # {"a": {"b": {}}}, for an array of tables {"a": {"b": [{}]}}
-                ((key, values),) = values.items()
-                values = values[0] if isinstance(values, list) else values
-                path.append(key)
-            table = tuple(path)
-            found.append((line, table, None))
-        return found
-
-    def _not_toml(self, error: Exception) -> UsageError:
-        """The error for invalid TOML, with line and remedy."""
-        text = str(error)
-        position = re.search(r"\(at line (\d+)", text)
-        lines = self._text.split("\n")
-        number = int(position[1]) if position else len(lines) if "at end of document" in text else None
-        default = ("it cannot be read", 'write KEY = VALUE, such as name = "digits", or a table: [topology]')
-        if isinstance(error, RecursionError):
-            default = ("its values are nested too deeply", "write lists and tables of a few levels")
-        elif number is None:
-            default = ("a number has thousands of digits", "write long numbers as text, in quotes")
-        wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
-        place = str(self.path)
-        if number is not None:
-            place += f", line {number}: {one_line(lines[number - 1], limit=100)}"
-        return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
 
     def _check_numbers(self) -> None:
         """Raise UsageError for a number that no key allows."""
@@ -225,6 +159,86 @@ class TomlFile:
             context=self.at(*keys),
             remedy=f"write {example} as {name}" if name.endswith("]") else ranges.setting(name, example),
         )
+
+
+class TomlFile(Document):
+    """A parsed file with the line of each key."""
+
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
+        """Raises UsageError when the file is missing, not a regular file, not TOML, or has a number that is
+        not finite. `content`: the file's content, if it was already read for the user's consent."""
+        self.path = path
+        self.agreed = content is not None
+        try:
+            data = untrusted.read_bytes(path, limit=_LARGEST, follow=True) if content is None else content
+            self._text = data.decode("utf-8").replace("\r\n", "\n")
+        except OSError as error:
+            raise untrusted.unreadable(path, error) from None
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise UsageError(
+                f"{path} is not a text file in UTF-8",
+                context=f"{path}, line {line}",
+                remedy="use a TOML file, saved as UTF-8",
+            ) from None
+        try:
+            values = tomllib.loads(self._text)
+        except (ValueError, RecursionError) as error:
+            raise self._not_toml(error) from None
+        super().__init__(values, str(path))
+        self._read_units(self.values)
+
+    def line(self, *keys: str) -> int | None:
+        """The line, from 1, on which the key is first set; None when it is missing."""
+        for line, table, values in self._statements:
+            if values is None:
+                if table[: len(keys)] == keys:
+                    return line
+            elif keys[: len(table)] == table and _holds(values, keys[len(table) :]):
+                return line
+        return None
+
+    @functools.cached_property
+    def _statements(self) -> list[tuple[int, tuple[str, ...], dict[str, Any] | None]]:
+        """Line, table and values of each statement; for a table's header, the table without values.
+
+        tomllib keeps no positions, so the file, which is valid, is cut at line ends outside of strings and
+        brackets, and each piece is parsed alone.
+        """
+        found: list[tuple[int, tuple[str, ...], dict[str, Any] | None]] = []
+        table: tuple[str, ...] = ()
+        for line, text in _cut(self._text):
+            values: Any = tomllib.loads(text)
+            if not values:  # a comment
+                continue
+            if text.lstrip()[0] != "[":
+                found.append((line, table, values))
+                continue
+            path = []
+            while values:  # {"a": {"b": {}}}, for an array of tables {"a": {"b": [{}]}}
+                ((key, values),) = values.items()
+                values = values[0] if isinstance(values, list) else values
+                path.append(key)
+            table = tuple(path)
+            found.append((line, table, None))
+        return found
+
+    def _not_toml(self, error: Exception) -> UsageError:
+        """The error for invalid TOML, with line and remedy."""
+        text = str(error)
+        position = re.search(r"\(at line (\d+)", text)
+        lines = self._text.split("\n")
+        number = int(position[1]) if position else len(lines) if "at end of document" in text else None
+        default = ("it cannot be read", 'write KEY = VALUE, such as name = "digits", or a table: [topology]')
+        if isinstance(error, RecursionError):
+            default = ("its values are nested too deeply", "write lists and tables of a few levels")
+        elif number is None:
+            default = ("a number has thousands of digits", "write long numbers as text, in quotes")
+        wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
+        place = str(self.path)
+        if number is not None:
+            place += f", line {number}: {one_line(lines[number - 1], limit=100)}"
+        return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
 
 
 def _cut(text: str) -> Iterator[tuple[int, str]]:
