@@ -56,7 +56,8 @@ def main(argv: list[str]) -> int:
             )
         if options.verb == "trust":  # it must work where settings are not trusted
             return int(_module("trust").run(options))
-        from bareboat import access, config, execute
+        from bareboat import config, execute
+        from bareboat.session.opening import open_store
         from bareboat.store import Store
 
         ask = console.agrees if console.is_interactive() and not options.json else None
@@ -72,12 +73,8 @@ def main(argv: list[str]) -> int:
             console.show_error(error)
             damage = error.code
         execute.set_patience(settings["tool_timeout_s"])
-        chosen = settings.settings["store"].source
-        own = settings.store
-        store = Store(settings.store)
-        if options.verb not in ("config", "store"):
-            own = access.admit(settings.store, os.environ, lambda: config.default_store(os.environ))
-        store = Store(settings.store, chosen_because=chosen, own=own)
+        store = Store(settings.store)  # for errors of the system meanwhile
+        store = open_store(settings, os.environ, admits=options.verb not in ("config", "store"))
         context = common.Context(options, settings, store, console.Progress(quiet=options.quiet))
         with execute.termination_raised():
             code: int = _module(options.verb).run(context)

@@ -1,0 +1,45 @@
+"""The surroundings of a session: the settings in force, and the store that may be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bareboat import access, config
+from bareboat.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bareboat.config import Ask, Settings
+    from bareboat.session import Reporter, Session
+
+
+def open_session(
+    flags: Mapping[str, Any],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    reporter: Reporter,
+    ask: Ask | None = None,
+) -> Session:
+    """A session with the settings in force in the directory `folder`. Raises UsageError, StoreError."""
+    from bareboat.session import Session
+
+    settings = config.resolve(flags, folder=folder, environment=environment, ask=ask)
+    return Session(
+        store=open_store(settings, environment),
+        settings=settings,
+        reporter=reporter,
+        environment=environment,
+        folder=str(folder),
+    )
+
+
+def open_store(settings: Settings, environment: Mapping[str, str], *, admits: bool = True) -> Store:
+    """The store of the settings, after checking who may use it. `admits`: False for commands that only name
+    or set up the store. Raises StoreError."""
+    own = settings.store
+    if admits:
+        own = access.admit(settings.store, environment, lambda: config.default_store(environment))
+    return Store(settings.store, chosen_because=settings.settings["store"].source, own=own)
