@@ -96,11 +96,11 @@ ROWS = (
     ("torchrun", "torchrun-bareboat", "torchrun-by-hand"),
     ("mpirun, without the MPI check", "mpirun-bareboat", "mpirun-by-hand"),
     ("mpirun, with the same mounts", "mpirun-bareboat", "mpirun-same-by-hand"),
-    ("mpirun, with the MPI check", "mpirun-proven-bareboat", "mpirun-by-hand"),
+    ("mpirun, with the MPI check", "mpirun-checked-bareboat", "mpirun-by-hand"),
     ("mpirun, compared with `udocker run` P1", "mpirun-bareboat", "published-by-hand"),
     (
         "mpirun with the MPI check, compared with `udocker run` P1",
-        "mpirun-proven-bareboat",
+        "mpirun-checked-bareboat",
         "published-by-hand",
     ),
 )
@@ -145,8 +145,8 @@ def mpi_ways(ground: Ground, cluster: Path) -> dict[str, str]:
     found = {
         "mpirun-by-hand": launch_ways.mpirun_by_hand(ground, mpirun, launch_ways.container(ground)),
         "mpirun-same-by-hand": launch_ways.mpirun_by_hand(ground, mpirun, launch_ways.same_container(ground)),
-        "mpirun-bareboat": launch_ways.of_bareboat(ground, "mpirun", proof=False),
-        "mpirun-proven-bareboat": launch_ways.of_bareboat(ground, "mpirun"),
+        "mpirun-bareboat": launch_ways.of_bareboat(ground, "mpirun", check=False),
+        "mpirun-checked-bareboat": launch_ways.of_bareboat(ground, "mpirun"),
     }
     folder = cluster / "home" / "udocker"
     folder.mkdir()

@@ -121,10 +121,10 @@ def by_hand(ground: Ground) -> dict[str, str]:
     }
 
 
-def of_bareboat(ground: Ground, launcher: str, *, proof: bool = True) -> str:
+def of_bareboat(ground: Ground, launcher: str, *, check: bool = True) -> str:
     """With one of the launchers, and ranks that do nothing."""
     made = planned(ground, launcher)
-    return script_of(made if proof else msgspec.structs.replace(made, proof=None))
+    return script_of(made if check else msgspec.structs.replace(made, mpi_check=None))
 
 
 def script_of(made: Plan) -> str:

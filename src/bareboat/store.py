@@ -22,7 +22,7 @@
     sites/NAME.json          facts about compute nodes
     host-libraries/HEX.json  the libraries that a host's MPI library loads
     host-mpis/HEX/           links to an MPI of the host, made for an image
-    proofs/HEX.json          MPI check results of this site; proofs/pending/RUN: results to come
+    mpi-checks/HEX.json      MPI check results of this site; mpi-checks/pending/RUN: results to come
     tools/NAME/              a tool that `bareboat doctor --fix` installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     runs/ID/points/N/        the run ID.N: a point of the sweep ID
@@ -87,7 +87,7 @@ _AGAIN = {
     "sites": "bareboat doctor --compute   # probes the compute nodes again",
     "host-libraries": "rm {path}   # Bareboat writes it again",
     "host-mpis": "rm {path}   # Bareboat writes it again",
-    "proofs": "rm {path}   # the next run writes it again",
+    "mpi-checks": "rm {path}   # the next run writes it again",
     "runs": "restore it from a backup, or remove the run: rm -r {run}",
 }
 _serials = itertools.count(1)  # per process, which may open one store several times
@@ -160,8 +160,8 @@ class Store:
     def host_mpi(self, key: str) -> Path:
         return self.own / "host-mpis" / key
 
-    def proofs(self) -> Path:
-        return self.own / "proofs"
+    def mpi_checks(self) -> Path:
+        return self.own / "mpi-checks"
 
     def flat(self, digest: str) -> Path:
         return self.root / "flat" / _place(digest)

@@ -19,7 +19,7 @@ for name in ("job.sh", "../control/job.sh", "../job.sh", "script.sh"):
         (folder / name).write_text(f'#!/bin/bash\ntouch {home}/ESCAPED\n{text}')
     except OSError:
         pass
-for name in ("exit_code", "starts", "hosts", "exits.0", "over.0", "proof.log", "again", "signals"):
+for name in ("exit_code", "starts", "hosts", "exits.0", "over.0", "mpi_check.log", "again", "signals"):
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to(home / "mine")
 (folder / "agains").write_text("--me\n")

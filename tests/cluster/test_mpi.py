@@ -17,7 +17,7 @@ from pythons import make_rootfs
 
 from bareboat.images.inside.survey import look
 from bareboat.model import MpiFacts, Pmi
-from bareboat.mpi import proving
+from bareboat.mpi import checks
 from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, Starter, judge, manager_of
 
 #: Of images that are made for a test.
@@ -80,7 +80,7 @@ _PATIENCE_S = 25
 def start(up: Cluster, words: str, name: str, settings: tuple[Setting, ...], size: int) -> Ending:
     """Ranks of an MPI, started in an allocation by these words; what became of them."""
     given = " ".join(f"{s.name}={shlex.quote(s.value)}" for s in settings if s.value is not None)
-    rank = shlex.join(proving.command(str(python(name)), size=size, timeout_s=_PATIENCE_S - 10))
+    rank = shlex.join(checks.command(str(python(name)), size=size, timeout_s=_PATIENCE_S - 10))
     program = up.home / f"rank-{name}.sh"
     taken = " ".join(s.name for s in settings)
     passed = "|".join(f"{prefix}*" for prefix in PASSED)
@@ -91,7 +91,7 @@ def start(up: Cluster, words: str, name: str, settings: tuple[Setting, ...], siz
         ["salloc", "--quiet", f"--nodes={nodes}", f"--ntasks-per-node={size // nodes}", "bash", "-c", line],
         check=False,
     )
-    found = proving.read(done.stdout, exit_code=done.returncode, asked=size)
+    found = checks.read(done.stdout, exit_code=done.returncode, asked=size)
     if found.holds:
         return Ending.WORKS
     if found.singletons:
@@ -218,7 +218,7 @@ def test_an_image_without_an_mpi_gets_the_hosts(slurm: Cluster, without_mpi: str
     assert hellos(ended, 4) == set(range(4)), ended.log
     assert ended.log.count("Open MPI v4.1.4") == 4
     plan = slurm.login(["bareboat", "plan", job, "--engine", engine], cwd=job.parent).stdout
-    assert "the host's library in the image: srun --mpi=pmix was proved here on " in plan
+    assert "the host's library in the image: srun --mpi=pmix passed the MPI check here on " in plan
 
 
 def test_a_library_that_no_launcher_of_the_site_can_start_is_replaced(
@@ -298,7 +298,7 @@ def test_a_c_program_in_an_image_without_mpi4py(
     assert ended.log.count("Open MPI v5.0.") == 4
     plan = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     assert "hello uses OpenMPI 5.0.11; the scheduler's direct start: srun --mpi=pmix" in plan
-    assert "was proved here on " in plan
+    assert "passed the MPI check here on " in plan
 
 
 # -- a launcher that is broken on the whole site ----------------------------------------------------
@@ -372,12 +372,12 @@ def test_singletons_are_caught_before_the_first_step(slurm: Cluster) -> None:
     # The next plan knows; for this job only, whose setting was the reason.
     again = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
     # How many could say so before srun ended them, differs.
-    assert re.search(r"its proof failed here: \d of 4 ranks were singletons", again)
+    assert re.search(r"its MPI check failed here: \d of 4 ranks were singletons", again)
     assert f"run {ended.run_id}" in again
-    assert "mpiexec (Hydra) 5.0.2: its proof failed here" in again, "it was tried next, in the same job"
+    assert "mpiexec (Hydra) 5.0.2: its MPI check failed here" in again, "it was tried next, in the same job"
     assert "MPI check results" in slurm.login(["bareboat", "doctor", "--fresh"]).stderr
     anew = slurm.login(["bareboat", "plan", job], cwd=job.parent).stdout
-    assert "its proof failed here" not in anew
+    assert "its MPI check failed here" not in anew
     assert "srun, outside the container" in anew
 
 

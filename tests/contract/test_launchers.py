@@ -195,5 +195,5 @@ def test_what_the_points_of_a_sweep_prove_is_known_to_the_next_plan(tmp_path: Pa
         command("plan", path), capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
         env={**os.environ, "PATH": f"{interpreter.parent}:{os.environ['PATH']}"},
     ).stdout  # fmt: skip
-    assert "was proved here" in told
+    assert "passed the MPI check here" in told
     assert "2 ranks were one world of Open MPI v4.1.4" in told

@@ -17,7 +17,7 @@ from tools import tool
 
 from bareboat.images.inside.survey import look
 from bareboat.model import MpiFacts
-from bareboat.mpi import proving
+from bareboat.mpi import checks
 from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, judge, manager_of, singleton
 from bareboat.printable import one_line
 
@@ -50,7 +50,7 @@ def installed(name: str) -> Installed:
 
 def start(
     launcher: Installed, library: Installed, settings: tuple[Setting, ...], *around: str
-) -> proving.Proof:
+) -> checks.CheckOutput:
     """Two ranks of `library` by `launcher`. `around`: what holds each rank."""
     # Of its launcher a rank sees only what a container lets in.
     passed = "|".join(f"{prefix}*" for prefix in PASSED)
@@ -62,7 +62,7 @@ def start(
         f'{passed}) eval "value=\\$$name"; set -- "$@" "$name=$value" ;; '
         'esac; done <<< "$(compgen -e)"; '
     )
-    rank = proving.command(library.python, size=2, timeout_s=PATIENCE_S)
+    rank = checks.command(library.python, size=2, timeout_s=PATIENCE_S)
     script = (
         f'command=(); for word; do command+=("$word"); done; {keep}'
         'exec env -i PATH=/usr/bin:/bin HOME=/nonexistent "$@" "${command[@]}"'
@@ -82,10 +82,10 @@ def start(
         env={"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"]},
         cwd="/tmp",
     )  # fmt: skip
-    return proving.read(done.stdout, exit_code=done.returncode, asked=2)
+    return checks.read(done.stdout, exit_code=done.returncode, asked=2)
 
 
-def ending(found: proving.Proof) -> Ending:
+def ending(found: checks.CheckOutput) -> Ending:
     if found.holds:
         return Ending.WORKS
     if found.singletons:
@@ -138,18 +138,18 @@ def test_the_library_of_a_program_that_is_linked_to_it_without_mpi4py(name: str)
             str(mpi.facts.launcher), *(() if name.startswith("mpich") else ("--oversubscribe",)), "-n", "2",
             "env",
             *(f"{setting.name}={setting.value}" for setting in settings if setting.value is not None),
-            *proving.command("/usr/bin/python3", size=2, timeout_s=PATIENCE_S, library=mpi.facts.library),
+            *checks.command("/usr/bin/python3", size=2, timeout_s=PATIENCE_S, library=mpi.facts.library),
         ],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S + 30, check=False,
     )  # fmt: skip
-    found = proving.read(done.stdout, exit_code=done.returncode, asked=2)
+    found = checks.read(done.stdout, exit_code=done.returncode, asked=2)
     assert found.holds, done.stderr
 
 
 def test_a_rank_that_was_started_alone_is_told_so() -> None:
     mpi = installed("mpich-5.0.2")
     done = subprocess.run(
-        proving.command(mpi.python, size=2, timeout_s=PATIENCE_S), capture_output=True, text=True, check=False
+        checks.command(mpi.python, size=2, timeout_s=PATIENCE_S), capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
     assert "the MPI world has size 1, not 2" in done.stderr
@@ -171,15 +171,15 @@ def test_a_process_that_no_launcher_started_is_a_world_of_its_own(name: str, tmp
 # -- an mpi4py that cannot be imported: the job would fail at its first line ------------------------
 
 
-def alone(python: Path | str, *options: str, environment: dict[str, str] | None = None) -> proving.Proof:
+def alone(python: Path | str, *options: str, environment: dict[str, str] | None = None) -> checks.CheckOutput:
     """The proof of one rank, in which whatever MPI is asked is right. `options`: Python's."""
-    words = proving.command(str(python), size=1, timeout_s=PATIENCE_S)
+    words = checks.command(str(python), size=1, timeout_s=PATIENCE_S)
     done = subprocess.run(
         [words[0], *options, *words[1:]],
         env={"PATH": "/usr/bin:/bin", **(environment or {})},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S + 30, check=False,
     )  # fmt: skip
-    found = proving.read(done.stdout, exit_code=done.returncode, asked=1)
+    found = checks.read(done.stdout, exit_code=done.returncode, asked=1)
     printed = one_line(done.stderr, limit=len(done.stderr))
     assert all(error in printed for error in found.errors)
     return found

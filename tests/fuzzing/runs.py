@@ -48,8 +48,8 @@ def _submission(run_id: str, nodes: int = 2) -> bytes:
 
 
 def read_run(data: bytes, scratch: Path) -> None:
-    """The input is one run's directory, beside another run's that is in order; `pending/…` and `proofs/…` are
-    the store's. No scheduler answers."""
+    """The input is one run's directory, beside another run's that is in order; `pending/…` and `mpi-checks/…`
+    are the store's. No scheduler answers."""
     store = Store(scratch / "store")
     for run_id in (OTHER, RUN):
         folder = store.run(run_id)
@@ -58,15 +58,15 @@ def read_run(data: bytes, scratch: Path) -> None:
         (folder / "submission.json").write_bytes(_submission(run_id))
         (folder / "control/exit_code").write_text("7 160\n" if run_id == OTHER else "")
         (folder / "control/starts").write_text("100 c1 17\n")
-    (store.proofs() / "pending").mkdir(parents=True)
+    (store.mpi_checks() / "pending").mkdir(parents=True)
     make(data, store.run(RUN))
-    for path in (store.run(RUN) / "pending", store.run(RUN) / "proofs"):
+    for path in (store.run(RUN) / "pending", store.run(RUN) / "mpi-checks"):
         if path.is_dir() and not path.is_symlink():
             for each in path.iterdir():
-                # A claim is of a run: of this one, whatever it is called here.
+                # A subject is of a run: of this one, whatever it is called here.
                 pending = path.name == "pending"
                 with contextlib.suppress(OSError):  # another kind of thing lies there already
-                    each.rename(store.proofs() / ("pending/" + RUN if pending else each.name))
+                    each.rename(store.mpi_checks() / ("pending/" + RUN if pending else each.name))
     shown = ""
     with (
         mock.patch.object(submission, "_SETTLE_S", 0.0),
@@ -127,7 +127,7 @@ def run_seeds() -> dict[str, bytes]:
         "site_digest": fake_digest("2"), "world_size": 2,
     }  # fmt: skip
     sweep = {"names": ["lr"], "points": [["0.1"], ["0.2"]]}
-    claim = {"claim": {}, "world_size": 2, "image_digest": None, "engine": "native", "points": [0, 1]}
+    subject = {"subject": {}, "world_size": 2, "image_digest": None, "engine": "native", "points": [0, 1]}
     return {
         "ended": packed(ended),
         "running": packed(
@@ -148,7 +148,7 @@ def run_seeds() -> dict[str, bytes]:
             {
                 **ended,
                 "ranks/nccl/c1.17": "c1:17:17 [0] NCCL INFO Using network Socket\n",
-                "ranks/proof.log": "bareboat-proof rank 0 of 2\n",
+                "ranks/mpi_check.log": "bareboat-mpi-check rank 0 of 2\n",
             }
         ),
         "record": packed({**ended, "record.json": json.dumps(record)}),
@@ -160,7 +160,7 @@ def run_seeds() -> dict[str, bytes]:
             }
         ),
         "study": packed({"study.json": json.dumps({"id": RUN, "arms": []})}),
-        "pending": packed({**ended, "pending/x": json.dumps(claim), "proofs/a.json": "{}"}),
+        "pending": packed({**ended, "pending/x": json.dumps(subject), "mpi-checks/a.json": "{}"}),
         "odd": packed(
             {
                 "fifo output.log": "",
@@ -198,7 +198,7 @@ READERS = (
             b"control/starts\n",
             b"control/agains\n",
             b"control/hosts\n",
-            b"control/proof.log\n",
+            b"control/mpi_check.log\n",
             b"control/deliveries.c1\n",
             b"ranks/progress/1\n",
             b"ranks/nccl/x\n",

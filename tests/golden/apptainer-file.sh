@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:18e00777266a.
+# Written by Bareboat 0.1.0, plan sha256:5581cde2fb74.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -369,7 +369,7 @@ enable overlay = no
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:872a217aca7c.
+# Written by Bareboat 0.1.0, plan sha256:24039d0997a6.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -346,7 +346,7 @@ job_command() {
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine charliecloud, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:44e153e8698a.
+# Written by Bareboat 0.1.0, plan sha256:ce21d0a61d0c.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -396,7 +396,7 @@ exec "$@"
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

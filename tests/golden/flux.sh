@@ -9,7 +9,7 @@
 #flux: --exclusive
 #flux: --dependency=afterok:17
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:e1733fc9ed98.
+# Written by Bareboat 0.1.0, plan sha256:76d4c6f0e9ea.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -474,7 +474,7 @@ main()
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:15f795114819.
+# Written by Bareboat 0.1.0, plan sha256:7f27c06ab0f2.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -190,7 +190,7 @@ job_command() {
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

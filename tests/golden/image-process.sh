@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:2e52f5a148b4.
+# Written by Bareboat 0.1.0, plan sha256:5d791534e935.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -181,7 +181,7 @@ job_command() {
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

@@ -11,7 +11,7 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:71b0d5334da1.
+# Written by Bareboat 0.1.0, plan sha256:98b7bd2b1ab3.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -476,7 +476,7 @@ main()
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

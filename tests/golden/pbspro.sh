@@ -9,7 +9,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:c7aa7c6efe55.
+# Written by Bareboat 0.1.0, plan sha256:668d454564d9.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -474,7 +474,7 @@ main()
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

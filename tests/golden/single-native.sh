@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine native, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:66b8691707be.
+# Written by Bareboat 0.1.0, plan sha256:5b580ae21f03.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -167,7 +167,7 @@ job_command() {
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

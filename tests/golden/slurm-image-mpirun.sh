@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:14dde1719a90.
+# Written by Bareboat 0.1.0, plan sha256:7004154b4d58.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -581,12 +581,13 @@ is told. On the first node it runs mpirun, whose "ssh" is this file again (`agen
 to the node that it is for, and ends as that ends.
 
     BAREBOAT_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
-        --launcher WORDS --proof WORDS -- LAUNCHER… PROOF… COMMAND…
+        --launcher WORDS --check WORDS -- LAUNCHER… CHECK… COMMAND…
 
 Nodes prove to each other that they know the run'"'"'s secret, by bareboat.mpi.door, whose text precedes this one.
 
 In the launcher'"'"'s words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
-NAMES for those without the number of ranks. The proof (bareboat.mpi.proof) is run before the command.
+NAMES for those without the number of ranks. The MPI check (bareboat.mpi.check_program) is run before the
+command.
 """
 
 import argparse
@@ -622,13 +623,13 @@ def main(words: "list[str]") -> int:
     if options.node:
         return _follow(options)
     start = command[: options.launcher]
-    proof = command[options.launcher : options.launcher + options.proof]
-    job = command[options.launcher + options.proof :]
+    check = command[options.launcher : options.launcher + options.check]
+    job = command[options.launcher + options.check :]
     lead = _Lead(options)
     try:
         lead.gather()
-        if proof:
-            code = lead.prove(start, proof)
+        if check:
+            code = lead.check(start, check)
             if code:
                 return code
         return lead.run(start, job)
@@ -638,7 +639,7 @@ def main(words: "list[str]") -> int:
 
 def _options(words: "list[str]") -> "tuple[Any, list[str]]":
     parser = argparse.ArgumentParser()
-    for name in ("--node", "--nodes", "--port", "--ranks", "--launcher", "--proof"):
+    for name in ("--node", "--nodes", "--port", "--ranks", "--launcher", "--check"):
         parser.add_argument(name, type=int, default=0)
     parser.add_argument("--master", default="127.0.0.1")
     split = words.index("--")
@@ -873,11 +874,11 @@ class _Lead:
                 with contextlib.suppress(OSError):
                     follower.send(end=number)
 
-    def prove(self, start: "list[str]", proof: "list[str]") -> int:
-        """What the ranks say is kept, and shown when it is no proof."""
-        log = os.path.join(os.environ.get("BAREBOAT_RUN_DIR") or self._folder, "proof.log")
+    def check(self, start: "list[str]", check: "list[str]") -> int:
+        """What the ranks say is kept, and shown when the check fails."""
+        log = os.path.join(os.environ.get("BAREBOAT_RUN_DIR") or self._folder, "mpi_check.log")
         with open(log, "wb") as stream:
-            code = self.run(start, proof, output=stream)
+            code = self.run(start, check, output=stream)
         if code:
             sys.stderr.write(_read(log).decode(errors="replace")[-4000:])
             sys.stderr.write("bareboat: the ranks did not find each other; the job is not started\n")
@@ -949,19 +950,19 @@ def _agent(path: str, words: "list[str]") -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-' --nodes 2 --ranks 2 --node "$BAREBOAT_NODE" --master "$BAREBOAT_MASTER" --port "$BAREBOAT_PORT" --launcher 20 --proof 15 -- \
+' --nodes 2 --ranks 2 --node "$BAREBOAT_NODE" --master "$BAREBOAT_MASTER" --port "$BAREBOAT_PORT" --launcher 20 --check 15 -- \
   /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to none --oversubscribe /env/bin/python -c 'import sys
 if sys.path[:1] == [""]:
     sys.path.append(sys.path.pop(0))
 
-"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
-3.6 or newer of any image.
+"""The MPI check: whether N started ranks are one world of N. A program: one file without dependencies, for
+the Python 3.6 or newer of any image.
 
-    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
+    python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
 NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `bareboat-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
-size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
+Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and ends with 0 when the world has
+the size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
 with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
 """
@@ -976,7 +977,7 @@ import os
 import sys
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
-MARK = "bareboat-proof "
+MARK = "bareboat-mpi-check "
 
 #: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
@@ -989,7 +990,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: "list[str] | None" = None) -> int:
-    parser = argparse.ArgumentParser(description="prove that the ranks are one world")
+    parser = argparse.ArgumentParser(description="check that the ranks are one world")
     parser.add_argument("--size", type=int, required=True, help="how many ranks were started")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
     parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py'"'"'s, or what the loader finds")
@@ -1047,7 +1048,7 @@ def _measure(path: "str | None") -> "Measured":
 
 
 def _mpi4py() -> "Any":
-    """Where it is installed it is what the job imports: another way to MPI would prove nothing of it."""
+    """Where it is installed it is what the job imports: another way to MPI would show nothing of it."""
     try:
         from mpi4py import MPI
     except Exception as error:  # of mpi4py'"'"'s wheels, which look for a libmpi by themselves: RuntimeError
@@ -1140,7 +1141,7 @@ exit "$code"
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

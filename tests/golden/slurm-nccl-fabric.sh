@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:ff39c238ecaf.
+# Written by Bareboat 0.1.0, plan sha256:c2f0ee8797cd.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -645,8 +645,8 @@ fallen() { # $1: what they do; without it the job is running, and ends
   [ -n "${1:-}" ] || pass_on TERM
 }
 
-judge_proof() {
-  case $(fabric_way "$BAREBOAT_CONTROL/proof.log") in
+judge_check() {
+  case $(fabric_way "$BAREBOAT_CONTROL/mpi_check.log") in
     fabric) return ;;
     sockets) fallen 'fell back to TCP' ;;
     *) fallen 'do not say which way they take' ;;

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:5cba76e3e3bc.
+# Written by Bareboat 0.1.0, plan sha256:98bec9f928e4.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -335,7 +335,7 @@ rank_names() {
 }
 
 read -r unit local_rank < <(rank_names; echo "${RANK:-0} ${LOCAL_RANK:-0}")
-[ "$what" = proof ] || [ "$local_rank" -ne 0 ] || start_watching_world
+[ "$what" = check ] || [ "$local_rank" -ne 0 ] || start_watching_world
 
 seal() { # $@: words. (A here-string is a pipe, or in bash before 5.1 a file without a name.)
   exec {sealed}<<< '' && read -r -u "$sealed" _ || exit 3
@@ -380,7 +380,7 @@ job_command() {
   python digits.py --epochs 40
 }
 
-proof_command() {
+check_command() {
   rank_names
   echo "$rank_says"
   passed=()
@@ -420,14 +420,14 @@ proof_command() {
 if sys.path[:1] == [""]:
     sys.path.append(sys.path.pop(0))
 
-"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
-3.6 or newer of any image.
+"""The MPI check: whether N started ranks are one world of N. A program: one file without dependencies, for
+the Python 3.6 or newer of any image.
 
-    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
+    python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
 NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `bareboat-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
-size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
+Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and ends with 0 when the world has
+the size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
 with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
 """
@@ -442,7 +442,7 @@ import os
 import sys
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
-MARK = "bareboat-proof "
+MARK = "bareboat-mpi-check "
 
 #: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
@@ -455,7 +455,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: "list[str] | None" = None) -> int:
-    parser = argparse.ArgumentParser(description="prove that the ranks are one world")
+    parser = argparse.ArgumentParser(description="check that the ranks are one world")
     parser.add_argument("--size", type=int, required=True, help="how many ranks were started")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
     parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py'"'"'s, or what the loader finds")
@@ -513,7 +513,7 @@ def _measure(path: "str | None") -> "Measured":
 
 
 def _mpi4py() -> "Any":
-    """Where it is installed it is what the job imports: another way to MPI would prove nothing of it."""
+    """Where it is installed it is what the job imports: another way to MPI would show nothing of it."""
     try:
         from mpi4py import MPI
     except Exception as error:  # of mpi4py'"'"'s wheels, which look for a libmpi by themselves: RuntimeError
@@ -598,7 +598,7 @@ if __name__ == "__main__":
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT
@@ -626,7 +626,7 @@ exec {sealed}<&-
 wait "$child"
 code=$?
 [ -z "${world_watch:-}" ] || { kill -KILL "$world_watch"; wait "$world_watch"; } 2> /dev/null
-[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
+[ "$what" = check ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
 exit "$code"
 
 [ "$code" -eq 0 ] || end_run
@@ -757,7 +757,7 @@ program() { # starts the ranks
   exec srun --mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 --label "$@"
 }
 
-run() { # $1: job or proof
+run() { # $1: job or check
   set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1"
   program bash "$script" --rank 0 "$@" &
   await "$!"
@@ -765,18 +765,18 @@ run() { # $1: job or proof
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
 # next launcher is tried, in this allocation, where there is a script for it.
-failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
-if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
+failed=$BAREBOAT_CONTROL/mpi_check.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
+if [ -e "$failed" ] || ! run check < /dev/null > "$BAREBOAT_CONTROL/mpi_check.log" 2>&1; then
   if [ ! -e "$failed" ]; then
-    tail -n 20 "$BAREBOAT_CONTROL/proof.log" >&2
+    tail -n 20 "$BAREBOAT_CONTROL/mpi_check.log" >&2
     why='the ranks did not find each other'
-    grep -q "$rank_says" "$BAREBOAT_CONTROL/proof.log" || why="$launch"' started no rank'
+    grep -q "$rank_says" "$BAREBOAT_CONTROL/mpi_check.log" || why="$launch"' started no rank'
     [ -e "$next" ] || {
       printf 'bareboat: %s; the job is not started\n' "$why" >&2
       finish 3
     }
     printf 'bareboat: %s; trying the next launcher\n' "$why" >&2
-    mv "$BAREBOAT_CONTROL/proof.log" "$failed"
+    mv "$BAREBOAT_CONTROL/mpi_check.log" "$failed"
   fi
   # shellcheck disable=SC1090
   . "$next"

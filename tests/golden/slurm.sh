@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:01fe97e9a7a6.
+# Written by Bareboat 0.1.0, plan sha256:d6cc527d3653.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -468,7 +468,7 @@ main()
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

@@ -10,7 +10,7 @@
 #PBS -W depend=afterok:17
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:5b27ee19357b.
+# Written by Bareboat 0.1.0, plan sha256:bd5964debdcc.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -475,7 +475,7 @@ main()
 
 # In the background, because bash runs a trap only between commands or during `wait`. It keeps the standard
 # input, and the signals that bash takes from what it puts there.
-start_command() { # $1: job or proof
+start_command() { # $1: job or check
   (
     trap - INT QUIT
     unset BAREBOAT_SCRIPT

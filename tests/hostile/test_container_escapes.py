@@ -24,8 +24,8 @@ pytestmark = pytest.mark.one_in(6)
 
 NAMES = (
     "job.sh", "exit_code", "exits.0", "ends.{host}", "over.0", "starts", "hosts", "secret", "signals",
-    "again", "agains", "proof.log", "table", "no_fabric", "deliveries.{host}", "leaving.log", "logs", "watch",
-    "stacks", "progress", "nccl", "torchrun",
+    "again", "agains", "mpi_check.log", "table", "no_fabric", "deliveries.{host}", "leaving.log", "logs",
+    "watch", "stacks", "progress", "nccl", "torchrun",
 )  # fmt: skip
 
 #: What is put there; $1 is the name, $2 a file of the user's, $3 a name of the user's that is free.
@@ -150,7 +150,7 @@ def test_a_log_that_another_node_s_container_has_put_there_is_not_followed(
 # --- the store, within what the user mounts writable
 
 
-STORED = ("runs", "images", "flat", "layers", "tools", "sites", "names", "proofs/x", "tmp", ".")
+STORED = ("runs", "images", "flat", "layers", "tools", "sites", "names", "mpi-checks/x", "tmp", ".")
 
 
 @pytest.mark.parametrize("engine", ["bubblewrap", "podman", "apptainer", "charliecloud", "singularity"])

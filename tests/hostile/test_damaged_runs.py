@@ -27,7 +27,7 @@ FILES = (
     "cancelled", "output.log", "exit_code", "control/exit_code", "control/starts", "control/hosts",
     "control/agains",
     "control/exits.c1", "control/deliveries.c1", "control/watch/verdict", "control/stacks/summary",
-    "control/proof.log", "control/logs/0.out", "ranks/exits.0", "ranks/proof.log", "ranks/progress/0",
+    "control/mpi_check.log", "control/logs/0.out", "ranks/exits.0", "ranks/mpi_check.log", "ranks/progress/0",
     "ranks/nccl/c1.17", "ranks/logs/0.out",
 )  # fmt: skip
 LOG = "output.log"

@@ -221,7 +221,7 @@ _LEFT = {
     "pull": r"(parts|layers|blobs|leases|pins|images)(/.*)?",
     "convert": r"-",
     "push": r"leases",
-    "submit": r"runs|leases|proofs(/pending)?",
+    "submit": r"runs|leases|mpi-checks(/pending)?",
 }
 
 

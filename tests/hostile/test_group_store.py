@@ -121,7 +121,7 @@ def test_what_a_member_runs_stays_theirs(shared: Store, place: Path) -> None:
     assert stat.S_IMODE((place / "own").stat().st_mode) == 0o700
     done = run_as_stranger('! cat "$1"', run / "ranks/job.sh", our_group=True)
     assert done.returncode == 0
-    for path in (shared.tools, shared.program("x"), shared.site("x"), shared.proofs(), shared.driver("x"),
+    for path in (shared.tools, shared.program("x"), shared.site("x"), shared.mpi_checks(), shared.driver("x"),
                  shared.host_mpi("x"), shared.host_library("x"), shared.identity("x")):  # fmt: skip
         assert path.is_relative_to(place / "own")
 

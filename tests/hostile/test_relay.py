@@ -58,7 +58,7 @@ class Run:
             [
                 sys.executable, "-c", NODE.format(text=str(self.folder / "relay")), "--node", str(node),
                 "--nodes", "2", "--ranks", "1", "--master", "127.0.0.1", "--port", str(self.port),
-                "--launcher", "5", "--proof", "0", "--",
+                "--launcher", "5", "--check", "0", "--",
                 "/bin/sh", "-c", '"$1" c2 "echo daemon" && shift && "$@"', "-", "AGENT", "echo", "job",
             ],
             env={

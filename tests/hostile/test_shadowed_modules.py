@@ -14,13 +14,13 @@ import pytest
 
 from bareboat import fixes
 from bareboat.launchers import horovod, image_mpirun, torchrun
-from bareboat.mpi import proving
+from bareboat.mpi import checks
 from bareboat.site_layer import wheels
 
 NAMES = ("pip", "re", "json", "socket", "random", "argparse", "hashlib", "selectors", "shlex", "pathlib")
 
 PROGRAMS = {
-    "the MPI check": proving.command(sys.executable, size=2, timeout_s=1),
+    "the MPI check": checks.command(sys.executable, size=2, timeout_s=1),
     "Horovod's rendezvous": (sys.executable, "-c", horovod._RENDEZVOUS, "true"),
     "the relay of mpirun": (sys.executable, "-c", image_mpirun._RELAY, "--help"),
     "torchrun": (sys.executable, "-c", torchrun._MEET, "0", "h", "1"),
@@ -52,7 +52,7 @@ def test_a_program_takes_no_module_of_the_working_directory(program: str, trace:
 def test_what_the_working_directory_alone_has_is_found(tmp_path: Path) -> None:
     """An mpi4py beside the job's script."""
     (tmp_path / "only_here.py").write_text("print('found')")
-    text = proving.command(sys.executable, size=2, timeout_s=1)[2]
+    text = checks.command(sys.executable, size=2, timeout_s=1)[2]
     begin = str(text).partition("\n\n")[0]
     done = subprocess.run(
         [sys.executable, "-c", f"{begin}\nimport only_here"],

@@ -165,19 +165,19 @@ def test_where_there_is_no_fabric_nothing_is_done() -> None:
 
 def test_mpi_says_its_way_in_the_proof_alone() -> None:
     made = planned(job())
-    assert made.proof is not None
-    assert "OMPI_MCA_btl_base_verbose=1" in made.proof.argv
+    assert made.mpi_check is not None
+    assert "OMPI_MCA_btl_base_verbose=1" in made.mpi_check.argv
     assert not any("btl_base_verbose" in str(word) for word in made.command.argv)
     own = planned(job(environment={"OMPI_MCA_btl_base_verbose": "100"}))
-    assert own.proof is not None
-    assert "OMPI_MCA_btl_base_verbose=1" not in own.proof.argv
+    assert own.mpi_check is not None
+    assert "OMPI_MCA_btl_base_verbose=1" not in own.mpi_check.argv
 
 
 def test_sockets_beside_a_fabric_are_marked_or_end_the_job() -> None:
     marked = render.script(planned(job(), network(IB)))
     assert "WARNING: ranks fell back to TCP although the nodes have %s" in marked
     assert "'InfiniBand (mlx5_0 at 200 Gb/s)'" in marked
-    assert "judge_proof\n" in marked
+    assert "judge_check\n" in marked
     required = render.script(planned(job(fabric="require"), network(IB)))
     assert "sockets) fallen 'fell back to TCP' ;;" in required
 

@@ -77,12 +77,12 @@ def test_each_family_is_asked_in_its_words() -> None:
 
 
 def test_a_run_s_folder_is_read_and_marked(tmp_path: Path) -> None:
-    watch = FabricWatch(there="InfiniBand (mlx5_0)", proof=True)
+    watch = FabricWatch(there="InfiniBand (mlx5_0)", mpi_check=True)
     assert transports.read(tmp_path) == ()
     assert "transport unknown: no library reported it" in transports.mark(watch, ())
     ranks = tmp_path / "ranks"
     (ranks / told.NCCL_FOLDER).mkdir(parents=True)
-    (ranks / "proof.log").write_text(said.MPICH_UCX)
+    (ranks / "mpi_check.log").write_text(said.MPICH_UCX)
     (ranks / told.NCCL_FOLDER / "n1.101").write_text(said.NCCL_IB)
     ways = transports.read(tmp_path)
     assert [(way.by, way.fabric) for way in ways] == [("UCX", False), ("NCCL", True)]

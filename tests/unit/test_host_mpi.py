@@ -421,7 +421,7 @@ def test_the_plan_brings_it_in() -> None:
     assert words.index("/env/lib/libmpi.so.40") == words.index("/sw/ompi/lib/libmpi.so.40.30.4") + 1
     about = next(each for each in made.decisions if each.subject == "host's MPI")
     assert "1 files over the image's own (/env/lib/libmpi.so.40)" in about.reason
-    assert made.proof is not None
+    assert made.mpi_check is not None
     assert "LD_LIBRARY_PATH" in made.prelude, "the launcher's own must not come through"
 
 
@@ -437,8 +437,8 @@ def test_a_program_in_c_is_proved_with_the_hosts_library() -> None:
     own = MpiFacts(family=MpiFamily.OPENMPI, version="5.0.3", library="/env/lib/libmpi.so.40")
     image = make_image(mpis=(own,), glibc="2.36")
     made = planned(image, tree=HostMpiTree(folder="/store/t"), launcher="host-mpi")
-    assert made.proof is not None
-    assert f"{inject.LIBRARIES}/libmpi.so.40" in made.proof.argv
+    assert made.mpi_check is not None
+    assert f"{inject.LIBRARIES}/libmpi.so.40" in made.mpi_check.argv
 
 
 def test_it_is_refused_without_its_links_and_on_bare_metal() -> None:

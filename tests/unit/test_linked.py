@@ -126,8 +126,8 @@ def test_a_linked_program_is_started_by_mpis_ladder_and_checked() -> None:
     made = planned(Linked(program="solver", mpi=OPENMPI))
     assert made.launcher == "srun"
     assert "solver uses OpenMPI 5.0.7" in render.text(made)
-    assert made.proof is not None
-    assert "--library" in str(made.proof.argv), "there is no mpi4py to ask"
+    assert made.mpi_check is not None
+    assert "--library" in str(made.mpi_check.argv), "there is no mpi4py to ask"
     assert made.warnings == planned(None).warnings
 
 
@@ -149,6 +149,6 @@ def test_what_cannot_be_judged_is_said() -> None:
 def test_without_python_in_the_image_the_missing_check_is_said() -> None:
     made = planned(Linked(program="solver", mpi=OPENMPI), python=None)
     assert made.launcher == "srun"
-    assert made.proof is None
-    assert made.proves is None
+    assert made.mpi_check is None
+    assert made.check_subject is None
     assert any("the MPI check needs Python 3 in the image" in warning for warning in made.warnings)

@@ -15,7 +15,7 @@ from bareboat.errors import ToolError
 from bareboat.images.capture import mpi as captured_mpi
 from bareboat.images.inside.survey import look
 from bareboat.model import MpiFamily, Outcome, Pmi
-from bareboat.mpi import proof, proving
+from bareboat.mpi import check_program, checks
 from bareboat.probe.mpis import modules, parse_ompi_info, parse_version, probe_mpis
 
 OPENMPI = {"ompi_version_string": "4.1.8", "MPI_Init": ""}
@@ -286,19 +286,19 @@ def test_modules_that_would_bring_an_mpi(tmp_path: Path) -> None:
 
 def answer(rank: int, size: int, host: str = "c1") -> str:
     facts = {"host": host, "library": "Open MPI v4.1.4", "rank": rank, "size": size, "way": "ctypes"}
-    return f"[1,0]<stdout>:{proof.MARK}{json.dumps(facts)}\n"
+    return f"[1,0]<stdout>:{check_program.MARK}{json.dumps(facts)}\n"
 
 
 def test_one_world() -> None:
     said = "Loading modules…\n" + answer(1, 2, "c2") + answer(0, 2)
-    found = proving.read(said, exit_code=0, asked=2)
+    found = checks.read(said, exit_code=0, asked=2)
     assert found.holds
     assert not found.singletons
     assert found.sentence == "2 ranks on 2 nodes were one world of Open MPI v4.1.4"
 
 
 def test_singletons_are_caught_whatever_the_exit_code() -> None:
-    found = proving.read(answer(0, 1) + answer(0, 1), exit_code=0, asked=2)
+    found = checks.read(answer(0, 1) + answer(0, 1), exit_code=0, asked=2)
     assert found.singletons
     assert not found.holds
     assert "singletons" in found.sentence
@@ -311,19 +311,23 @@ def test_singletons_are_caught_whatever_the_exit_code() -> None:
         (answer(0, 2) + answer(0, 2), 0, "2 of 2 ranks reported the size 2"),
         (answer(0, 2) + answer(1, 2), 1, "the exit code was 1"),
         ("", 137, "no rank reported its size, and the exit code was 137"),
-        (f'{proof.MARK}{{"error": "no libmpi can be loaded"}}', 4, "MPI cannot be used: no libmpi"),
-        (f"{proof.MARK}{{broken", 0, "no rank reported"),
-        (f'{proof.MARK}[1, 2]\n{proof.MARK}{{"rank": "x", "size": 2}}', 0, "no rank reported"),
+        (f'{check_program.MARK}{{"error": "no libmpi can be loaded"}}', 4, "MPI cannot be used: no libmpi"),
+        (f"{check_program.MARK}{{broken", 0, "no rank reported"),
+        (
+            f'{check_program.MARK}[1, 2]\n{check_program.MARK}{{"rank": "x", "size": 2}}',
+            0,
+            "no rank reported",
+        ),
     ],
 )
 def test_what_is_no_world(said: str, exit_code: int, sentence: str) -> None:
-    found = proving.read(said, exit_code=exit_code, asked=2)
+    found = checks.read(said, exit_code=exit_code, asked=2)
     assert not found.holds
     assert sentence in found.sentence
 
 
 def test_the_program_is_an_argument_of_the_images_python() -> None:
-    words = proving.command("/env/bin/python", size=6, timeout_s=30, library="/env/lib/libmpi.so.40")
+    words = checks.command("/env/bin/python", size=6, timeout_s=30, library="/env/lib/libmpi.so.40")
     assert words[:2] == ("/env/bin/python", "-c")
     assert words[3:] == ("--size", "6", "--timeout", "30", "--library", "/env/lib/libmpi.so.40")
     compile(words[2], "proof", "exec")
@@ -331,8 +335,8 @@ def test_the_program_is_an_argument_of_the_images_python() -> None:
 
 def test_the_proof_without_any_mpi(capfd: pytest.CaptureFixture[str]) -> None:
     asked = ["--size", "2", "--timeout", "0.1", "--library", "/nowhere/libmpi.so"]
-    assert proof.main(asked) == proof.BROKEN
+    assert check_program.main(asked) == check_program.BROKEN
     time.sleep(0.2)  # nobody is ended for a hang that is over
     said = capfd.readouterr()
     assert "MPI cannot be used" in said.err
-    assert proving.read(said.out, exit_code=proof.BROKEN, asked=2).errors
+    assert checks.read(said.out, exit_code=check_program.BROKEN, asked=2).errors

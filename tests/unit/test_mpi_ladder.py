@@ -176,8 +176,8 @@ def test_a_refusal_says_what_to_install_and_why_each_rung_broke() -> None:
 def test_a_rung_whose_proof_failed_here_is_not_taken_again() -> None:
     image, ground = image_of(openmpi()), slurm(openmpi("4.1.6"))
     first = climbed(walk(image, ground, NODES))
-    refuted = slurm(openmpi("4.1.6"), refuted={first.key: "2 worlds of size 1"})
-    second = climbed(walk(image, refuted, NODES))
+    failed = slurm(openmpi("4.1.6"), failed={first.key: "2 worlds of size 1"})
+    second = climbed(walk(image, failed, NODES))
     assert second.rung is Rung.HOST_LAUNCHER
     assert "2 worlds of size 1" in second.rejected[0].reason
     assert first.key == "the scheduler's direct start: srun --mpi=pmix x OpenMPI 4.1.4"
@@ -294,4 +294,4 @@ def test_every_walk_ends_with_reasons(
     if isinstance(found, Refusal):
         assert found.remedy
     else:
-        assert found.key not in ground.refuted
+        assert found.key not in ground.failed

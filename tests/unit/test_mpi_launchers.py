@@ -83,8 +83,8 @@ def test_srun_starts_and_proves_before_the_job() -> None:
     assert made.start is Start.PROGRAM
     assert made.program[:2] == ("srun", "--mpi=pmix")
     assert "--ntasks=4" in made.program
-    assert made.proof is not None
-    assert "--size" in made.proof.argv
+    assert made.mpi_check is not None
+    assert "--size" in made.mpi_check.argv
     assert inside(made)["OMPI_MCA_btl_vader_single_copy_mechanism"] == "none"
 
 
@@ -108,7 +108,7 @@ def test_one_rank_needs_no_proof_and_no_mpi() -> None:
     of = image("mpi4py", mpis=(OPENMPI,), users=MPI4PY)
     alone = make_job(topology=Topology(), launcher=None)
     made = plan(alone, of, make_rootfs(of), make_site())
-    assert (made.launcher, made.proof) == ("single", None)
+    assert (made.launcher, made.mpi_check) == ("single", None)
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -162,8 +162,8 @@ def test_an_mpi_that_lies_in_the_image_is_used_when_it_is_asked_for() -> None:
     of = image("numpy", mpis=(OPENMPI,))
     made = planned(of, launcher="srun", plugins=("pmix",), command=("/opt/solver", "-n", "3"))
     assert made.launcher == "srun"
-    assert made.proof is not None
-    assert "/usr/lib/libmpi.so.40" in made.proof.argv
+    assert made.mpi_check is not None
+    assert "/usr/lib/libmpi.so.40" in made.mpi_check.argv
 
 
 def test_horovod_over_gloo_gets_what_horovodrun_tells() -> None:

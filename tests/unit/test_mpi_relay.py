@@ -44,14 +44,14 @@ class Nodes:
         self.started: list[subprocess.Popen[str]] = []
 
     def start(
-        self, node: int, nodes: int, *command: str, launcher: int = 0, proof: int = 0, secret: str = SECRET,
+        self, node: int, nodes: int, *command: str, launcher: int = 0, check: int = 0, secret: str = SECRET,
         patience: float = 20,
     ) -> subprocess.Popen[str]:  # fmt: skip
         process = subprocess.Popen(
             [
                 sys.executable, "-c", NODE, "--node", str(node), "--nodes", str(nodes), "--ranks", "2",
                 "--master", "127.0.0.1", "--port", str(self.port),
-                "--launcher", str(launcher), "--proof", str(proof), "--", *command,
+                "--launcher", str(launcher), "--check", str(check), "--", *command,
             ],
             env={
                 **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "BAREBOAT_RUN": "a-run",
@@ -213,7 +213,7 @@ def test_one_node_needs_nobody(nodes: Nodes) -> None:
 
 def test_a_proof_that_fails_is_shown_and_stops_the_job(nodes: Nodes) -> None:
     command = ("env", "sh", "-c", "echo each alone; exit 3", "echo", "job")
-    code, out, err = said(nodes.start(0, 1, *command, launcher=1, proof=3))
+    code, out, err = said(nodes.start(0, 1, *command, launcher=1, check=3))
     assert (code, out) == (3, "")
     assert err.splitlines()[-2:] == [
         "each alone",
@@ -223,7 +223,7 @@ def test_a_proof_that_fails_is_shown_and_stops_the_job(nodes: Nodes) -> None:
 
 def test_a_proof_that_holds_is_silent(nodes: Nodes) -> None:
     command = ("env", "sh", "-c", "echo one world", "echo", "job")
-    assert said(nodes.start(0, 1, *command, launcher=1, proof=3)) == (0, "job\n", "")
+    assert said(nodes.start(0, 1, *command, launcher=1, check=3)) == (0, "job\n", "")
 
 
 def test_a_launcher_that_dies_of_a_signal(nodes: Nodes) -> None:

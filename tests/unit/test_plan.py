@@ -1126,7 +1126,7 @@ def test_srun_starts_programs_without_mpi_when_asked() -> None:
     made = on_two_nodes({"lightning": "2.6.6"}, launcher="srun")
     assert made.launcher == "srun"
     assert made.program[:2] == ("srun", "--mpi=none")
-    assert made.proof is None
+    assert made.mpi_check is None
     assert "nothing in the image uses MPI" in render.text(made)
     assert "GLOO_SOCKET_IFNAME=$BAREBOAT_INTERFACE" in made.prelude
 

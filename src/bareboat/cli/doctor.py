@@ -21,7 +21,7 @@ from bareboat.model import FileSystem, GpuDriver, MpiFacts, Partition, Site
 from bareboat.session import sites
 
 if TYPE_CHECKING:
-    from bareboat.mpi.proven import Proven
+    from bareboat.mpi.checks import CheckResult
 
 EXAMPLE = "bareboat doctor --fix --dry-run"
 
@@ -204,7 +204,7 @@ def _fix(context: Context, site: Site) -> Site:
     return sites.probe(context.session) if found and not options.dry_run else site
 
 
-def _text(site: Site, proofs: Sequence[Proven]) -> str:
+def _text(site: Site, results: Sequence[CheckResult]) -> str:
     lines = [
         console.bold(f"{site.hostname}"),
         f"  {site.distribution}, kernel {site.kernel}, glibc {site.glibc}, {site.architecture}",
@@ -237,15 +237,15 @@ def _text(site: Site, proofs: Sequence[Proven]) -> str:
         if scheduler.accounts is not None:
             lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
         lines += [f"       note: {remark}" for remark in scheduler.remarks]
-    if site.mpis or proofs:
+    if site.mpis or results:
         lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
-    for proof in proofs:
-        image = f", image {digests.short(proof.image_digest)}" if proof.image_digest else ""
-        what = f"{proof.claim.launch}, with any image" if proof.of_site else ""
-        what = what or f"{proof.claim.step}, in {proof.engine}{image}"
-        lines.append(f"  {console.mark(proof.holds)}  {what}")
-        lines.append(f"       {proof.said} ({proof.day}, run {proof.run_id})")
-    if any(not proof.holds for proof in proofs):
+    for result in results:
+        image = f", image {digests.short(result.image_digest)}" if result.image_digest else ""
+        what = f"{result.subject.launch}, with any image" if result.of_site else ""
+        what = what or f"{result.subject.step}, in {result.engine}{image}"
+        lines.append(f"  {console.mark(result.holds)}  {what}")
+        lines.append(f"       {result.said} ({result.day}, run {result.run_id})")
+    if any(not result.holds for result in results):
         lines.append("       try: bareboat doctor --fresh   # runs the MPI checks again")
     lines += ["", console.bold("this user")]
     for check in site.checks:

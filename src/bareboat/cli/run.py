@@ -211,7 +211,7 @@ def _run_one(context: Context, plan: Plan, site: Site, run_id: str, script: Path
     except StoreError as error:
         message = f"{error.message}: the job ended with exit code {code}, but its record was not written"
         raise StoreError(message, context=error.context, remedy=error.remedy) from None
-    if plan.proves is not None:
+    if plan.check_subject is not None:
         # The same file that a job script writes for a scheduler's run.
         store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
     return record

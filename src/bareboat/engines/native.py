@@ -1,4 +1,4 @@
-"""native: no container. The bare-metal arm of every proof, and the way out where nothing else works."""
+"""native: no container. The bare-metal arm of every study, and the way out where nothing else works."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from bareboat.model import Claim, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
+from bareboat.model import CheckSubject, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
+from bareboat.mpi.checks import CheckResult
 from bareboat.mpi.ladder import Rung
-from bareboat.mpi.proven import Proven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +18,8 @@ class Surroundings:
     """What a launcher may know beside the job: `site` is where the ranks run, `scheduler` what gives the
     nodes (`at_once`: this machine, now; `direct`: the command by which it starts ranks itself, or ""),
     `python` the interpreter of the environment, `engine` what holds the container (`contains`: whether it
-    does), `mpi_plugins` the PMIs that the scheduler's own start supports, `proofs` what was proved of MPI on
-    this site."""
+    does), `mpi_plugins` the PMIs that the scheduler's own start supports, `mpi_checks` what MPI checks found
+    on this site."""
 
     site: Site
     scheduler: str
@@ -30,7 +30,7 @@ class Surroundings:
     at_once: bool = False
     direct: str = ""
     mpi_plugins: tuple[str, ...] = ()
-    proofs: tuple[Proven, ...] = ()
+    mpi_checks: tuple[CheckResult, ...] = ()
 
 
 #: Who a rank is and where it meets the others, by the names that PyTorch's env:// made common.
@@ -59,9 +59,9 @@ class Launch:
     `argv`: the launcher's words before the rank's command; `environment`: variables of every rank, below the
     job's own; `passed`: variables of the job script that the ranks get. `program`: for Start.PROGRAM, the
     words that start the ranks. `prelude`: lines of bash that run before each start, on the node or for the
-    rank. `proof`: for Start.PROGRAM, what the ranks run before the job, to check that they find each other.
-    `host_mpi`: the host's MPI that the container needs; `proves`: what the check will prove; `note`: what an
-    earlier one showed; `warning`: what nothing checks."""
+    rank. `mpi_check`: for Start.PROGRAM, what the ranks run before the job, to check that they find each
+    other. `host_mpi`: the host's MPI that the container needs; `check_subject`: what the check is about;
+    `note`: what an earlier one showed; `warning`: what nothing checks."""
 
     reason: str
     argv: tuple[Word, ...] = ()
@@ -69,9 +69,9 @@ class Launch:
     passed: Passed = field(default_factory=Passed)
     program: tuple[Word, ...] = ()
     prelude: str = ""
-    proof: tuple[str, ...] | None = None
+    mpi_check: tuple[str, ...] | None = None
     host_mpi: MpiFacts | None = None
-    proves: Claim | None = None
+    check_subject: CheckSubject | None = None
     note: str = ""
     warning: str = ""
 

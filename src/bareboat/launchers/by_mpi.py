@@ -8,21 +8,21 @@ from typing import assert_never
 from bareboat import __version__, codec
 from bareboat.fabric import told
 from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
-from bareboat.model import Claim, Image, Job, MpiFacts, Refusal, Word, digestible
-from bareboat.mpi import inject, proven, proving, rules
+from bareboat.model import CheckSubject, Image, Job, MpiFacts, Refusal, Word, digestible
+from bareboat.mpi import checks, inject, rules
 from bareboat.mpi.ladder import Ground, Rung, Step, ground_of, library_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 
-#: How long the proof waits for ranks that do not come.
-PROOF_TIMEOUT_S = 120.0
+#: How long the MPI check waits for ranks that do not come.
+CHECK_TIMEOUT_S = 120.0
 
 
 def ground(job: Job, around: Surroundings) -> Ground:
     found = ground_of(around.site, plugins=around.mpi_plugins, in_slurm=bool(around.direct))
-    broken = {**around.site.broken_launches, **proven.broken(around.proofs, site(job, around))}
-    refuted = proven.refuted(around.proofs, context(job, around)) if around.proofs else {}
-    return dataclasses.replace(found, refuted=refuted, broken=broken)
+    broken = {**around.site.broken_launches, **checks.broken(around.mpi_checks, site(job, around))}
+    failed = checks.failed_steps(around.mpi_checks, context(job, around)) if around.mpi_checks else {}
+    return dataclasses.replace(found, failed=failed, broken=broken)
 
 
 def context(job: Job, around: Surroundings) -> str:
@@ -102,7 +102,7 @@ def launch(found: Step, job: Job, around: Surroundings) -> Launch:
         if each.value is not None:
             reasons.setdefault(each.reason, []).append(f"{each.name}={each.value}")
     settings = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    proves, warning = None, ""
+    subject, warning = None, ""
     if job.topology.world_size > 1 and not has_python(around.image):
         warning = (
             "nothing checks that the ranks find each other: the MPI check needs Python 3 in the image; "
@@ -110,16 +110,20 @@ def launch(found: Step, job: Job, around: Surroundings) -> Launch:
         )
     elif job.topology.world_size > 1:
         manager = found.launch.title if found.launch is not None and not found.launch.own else ""
-        proves = Claim(step=found.key, context=context(job, around), launch=manager, site=site(job, around))
-    before = proven.held(around.proofs, proves) if proves is not None else None
+        subject = CheckSubject(
+            step=found.key, context=context(job, around), launch=manager, site=site(job, around)
+        )
+    before = checks.passed(around.mpi_checks, subject) if subject is not None else None
     given = {each.name: each.value for each in found.settings if each.value is not None}
     return Launch(
         reason=f"{why}{library.title if library else 'MPI'}; {found.choice}: {found.reason}"
         + (f"; with {settings}" if settings else ""),
         environment={**threads(job), **given},
         host_mpi=found.library if found.rung is Rung.HOST_LIBRARY else None,
-        proves=proves,
-        note=f"{found.choice} was proved here on {before.day}: {before.said}" if before is not None else "",
+        check_subject=subject,
+        note=f"{found.choice} passed the MPI check here on {before.day}: {before.said}"
+        if before is not None
+        else "",
         warning=warning,
     )
 
@@ -135,7 +139,7 @@ def launch_from_outside(
         passed=Passed(RANK_VARIABLES, PASSED, (*RANK_NAMES, *OWN)),
         program=program,
         prelude=prelude(found, job, rank=rank, local_rank=local_rank),
-        proof=proof(job, around, None if common.host_mpi is None else inject.inside(common.host_mpi)),
+        mpi_check=mpi_check(job, around, None if common.host_mpi is None else inject.inside(common.host_mpi)),
     )
 
 
@@ -211,7 +215,7 @@ def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def proof(job: Job, around: Surroundings, library: MpiFacts | None = None) -> tuple[str, ...] | None:
+def mpi_check(job: Job, around: Surroundings, library: MpiFacts | None = None) -> tuple[str, ...] | None:
     """What the ranks run before the job: they must find each other. The library that is asked is mpi4py's, or
     else the one that Horovod and other programs load: `library`, or the image's own."""
     image = around.image
@@ -223,10 +227,10 @@ def proof(job: Job, around: Surroundings, library: MpiFacts | None = None) -> tu
     # Between nodes it matters which way the messages go, and here it costs the job nothing to be told.
     asked = told.asked(library.family) if library is not None and job.topology.nodes > 1 else {}
     set_already = {*job.environment, *(image.environment if image is not None else ())}
-    return proving.command(
+    return checks.command(
         around.python,
         size=job.topology.world_size,
-        timeout_s=PROOF_TIMEOUT_S,
+        timeout_s=CHECK_TIMEOUT_S,
         library=library.library if library is not None and direct else None,
         tell={name: value for name, value in asked.items() if name not in set_already},
     )

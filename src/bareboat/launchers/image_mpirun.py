@@ -48,7 +48,7 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
     assert found.library is not None
     assert found.library.launcher is not None
     start = (found.library.launcher, *_options(found, job))
-    proof = by_mpi.proof(job, around) or ()
+    check = by_mpi.mpi_check(job, around) or ()
     where: tuple[Word, ...] = ()
     if topology.nodes > 1:
         where = (
@@ -62,8 +62,8 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
         argv=(
             around.python, "-c", _RELAY,
             "--nodes", str(topology.nodes), "--ranks", str(topology.ranks_per_node), *where,
-            "--launcher", str(len(start)), "--proof", str(len(proof)),
-            "--", *start, *proof, "/bin/sh", "-c", _RANK, "rank",
+            "--launcher", str(len(start)), "--check", str(len(check)),
+            "--", *start, *check, "/bin/sh", "-c", _RANK, "rank",
         ),
         environment={
             **common.environment,

@@ -35,8 +35,8 @@ def judge(job: Job, around: Surroundings) -> Launch | Refusal:
         launch,
         reason=found.reason,
         prelude=INTERFACE + launch.prelude,
-        proof=None,
-        proves=None,
+        mpi_check=None,
+        check_subject=None,
         note="",
         warning=by_mpi.unjudged(around.image, job),
     )

@@ -44,7 +44,7 @@ from bareboat.model.image import (
 )
 from bareboat.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
 from bareboat.model.mpi import HostLibrary, HostMpiTree, MpiFacts, MpiFamily, Pmi
-from bareboat.model.plan import Claim, Decision, Delivery, Plan, Refusal, Rejected, Requirement
+from bareboat.model.plan import CheckSubject, Decision, Delivery, Plan, Refusal, Rejected, Requirement
 from bareboat.model.record import (
     Arm,
     Delivered,
@@ -71,7 +71,7 @@ from bareboat.model.submission import JobState, Mark, QueueEntry, Submission
 from bareboat.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "Claim", "Command",
+    "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "CheckSubject", "Command",
     "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile", "End", "EngineFacts",
     "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "Held", "HostLibrary", "HostMpiTree",
     "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "JoinedTree", "Layer", "Linked", "Mark",

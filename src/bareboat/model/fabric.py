@@ -104,13 +104,13 @@ class Transport(Struct, frozen=True, kw_only=True):
 
 class FabricWatch(Struct, frozen=True, kw_only=True):
     """What the job script does about the fabric `there` of its nodes; "": none is known. `required`: falling
-    back to TCP terminates the job; otherwise it is reported. `proof`: MPI reports its transport in the MPI
-    check; `program`: which the job script runs itself. `nccl`: NCCL reports it in files of the run's
+    back to TCP terminates the job; otherwise it is reported. `mpi_check`: MPI reports its transport in the
+    MPI check; `program`: which the job script runs itself. `nccl`: NCCL reports it in files of the run's
     directory. `sockets`: what uses TCP with any fabric."""
 
     there: str
     required: bool = False
-    proof: bool = False
+    mpi_check: bool = False
     program: bool = False
     nccl: bool = False
     sockets: str = ""

@@ -44,8 +44,8 @@ class Requirement(Struct, frozen=True, kw_only=True):
     remedy: str
 
 
-class Claim(Struct, frozen=True, kw_only=True):
-    """The claim that a step of MPI's ladder connects all ranks. `step`: the step's name; `context`: a digest
+class CheckSubject(Struct, frozen=True, kw_only=True):
+    """What an MPI check finds out: whether a step of MPI's ladder connects all ranks. `context`: a digest
     of everything else that matters: image, engine, layout, the site's launchers, the job's variables.
     `launch`: the site's command that starts the ranks ("srun --mpi=pmix"); `site`: a digest of what matters
     for any image."""
@@ -98,14 +98,14 @@ class Plan(Struct, frozen=True, kw_only=True):
     #: The words of the program that starts the ranks (Start.PROGRAM); the command of a rank follows them.
     program: tuple[Word, ...] = ()
     #: Runs as the ranks before the job, to check that they find each other; None: nothing.
-    proof: Command | None = None
+    mpi_check: Command | None = None
     #: Bash that runs before each start: settings from the launcher for the ranks.
     prelude: str = ""
     #: Lines for the scheduler at the top of the job script.
     directives: tuple[str, ...] = ()
-    #: The step of MPI's ladder that the MPI check is for (`bareboat.mpi.proven`), and earlier results. They
+    #: The step of MPI's ladder that the MPI check is for (`bareboat.mpi.checks`), and earlier results. They
     #: are not part of what is done, nor of the digest.
-    proves: Claim | None = None
+    check_subject: CheckSubject | None = None
     notes: tuple[str, ...] = ()
     #: Unset: nothing is copied to the nodes.
     delivery: Delivery | UnsetType = UNSET

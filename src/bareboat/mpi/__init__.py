@@ -1,2 +1,2 @@
 """MPI: which launcher starts which library (`rules`), the way to start a job's ranks (`ladder`), and the
-proof that they became one world (`proof`)."""
+check that they became one world (`check_program`, `checks`)."""

@@ -3,7 +3,7 @@
     no MPI needed  >  the scheduler's direct start  >  the host's launcher  >  the image's own launcher
     >  the host's library bound into the image  >  a matching MPI added as a site layer  >  a refusal
 
-A rung is taken when the rules say that it works (and no proof on this site has shown otherwise); each rung
+A rung is taken when the rules say that it works (and no MPI check on this site has failed with it); each rung
 above it is kept with the reason why it was not taken. Pure.
 """
 
@@ -45,8 +45,8 @@ class Ground:
     """What the site offers for starting ranks.
 
     `plugins`: what `srun --mpi` can be told, () without Slurm. `agents`: how a process of one node can start
-    one on another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `refuted`:
-    `Step.key` -> what its MPI check said on this site. `broken`: `ProcessManager.title` -> why it
+    one on another, best first ("srun", "ssh"). `layers`: MPIs that can be added to an image. `failed`:
+    `Step.key` -> what its MPI check found on this site. `broken`: `ProcessManager.title` -> why it
     starts no rank here, whatever the image.
     """
 
@@ -56,7 +56,7 @@ class Ground:
     agents: tuple[str, ...] = ()
     glibc: str | None = None
     layers: tuple[MpiFacts, ...] = ()
-    refuted: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -81,7 +81,7 @@ class Step:
 
     @property
     def key(self) -> str:
-        """Names the step among the site's proofs."""
+        """Names the step among the site's MPI checks."""
         library = self.library.title if self.library is not None else "no MPI"
         return f"{self.choice} x {library}"
 
@@ -158,12 +158,12 @@ def walk(
                 )
             )
             return None
-        if step.key in ground.refuted:
+        if step.key in ground.failed:
             rejected.append(
                 Rejected(
                     choice=step.choice,
-                    reason=f"its proof failed here: {ground.refuted[step.key]}",
-                    remedy="bareboat doctor --fresh   # forgets what proofs said here",
+                    reason=f"its MPI check failed here: {ground.failed[step.key]}",
+                    remedy="bareboat doctor --fresh   # forgets the MPI checks of this site",
                 )
             )
             return None

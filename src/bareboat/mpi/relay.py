@@ -6,12 +6,13 @@ is told. On the first node it runs mpirun, whose "ssh" is this file again (`agen
 to the node that it is for, and ends as that ends.
 
     BAREBOAT_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
-        --launcher WORDS --proof WORDS -- LAUNCHER… PROOF… COMMAND…
+        --launcher WORDS --check WORDS -- LAUNCHER… CHECK… COMMAND…
 
 Nodes prove to each other that they know the run's secret, by bareboat.mpi.door, whose text precedes this one.
 
 In the launcher's words AGENT stands for the path of its "ssh", HOSTS for the nodes as in `c1:2,c2:2`, and
-NAMES for those without the number of ranks. The proof (bareboat.mpi.proof) is run before the command.
+NAMES for those without the number of ranks. The MPI check (bareboat.mpi.check_program) is run before the
+command.
 """
 
 import argparse
@@ -48,13 +49,13 @@ def main(words: "list[str]") -> int:
     if options.node:
         return _follow(options)
     start = command[: options.launcher]
-    proof = command[options.launcher : options.launcher + options.proof]
-    job = command[options.launcher + options.proof :]
+    check = command[options.launcher : options.launcher + options.check]
+    job = command[options.launcher + options.check :]
     lead = _Lead(options)
     try:
         lead.gather()
-        if proof:
-            code = lead.prove(start, proof)
+        if check:
+            code = lead.check(start, check)
             if code:
                 return code
         return lead.run(start, job)
@@ -64,7 +65,7 @@ def main(words: "list[str]") -> int:
 
 def _options(words: "list[str]") -> "tuple[Any, list[str]]":
     parser = argparse.ArgumentParser()
-    for name in ("--node", "--nodes", "--port", "--ranks", "--launcher", "--proof"):
+    for name in ("--node", "--nodes", "--port", "--ranks", "--launcher", "--check"):
         parser.add_argument(name, type=int, default=0)
     parser.add_argument("--master", default="127.0.0.1")
     split = words.index("--")
@@ -299,11 +300,11 @@ class _Lead:
                 with contextlib.suppress(OSError):
                     follower.send(end=number)
 
-    def prove(self, start: "list[str]", proof: "list[str]") -> int:
-        """What the ranks say is kept, and shown when it is no proof."""
-        log = os.path.join(os.environ.get("BAREBOAT_RUN_DIR") or self._folder, "proof.log")
+    def check(self, start: "list[str]", check: "list[str]") -> int:
+        """What the ranks say is kept, and shown when the check fails."""
+        log = os.path.join(os.environ.get("BAREBOAT_RUN_DIR") or self._folder, "mpi_check.log")
         with open(log, "wb") as stream:
-            code = self.run(start, proof, output=stream)
+            code = self.run(start, check, output=stream)
         if code:
             sys.stderr.write(_read(log).decode(errors="replace")[-4000:])
             sys.stderr.write("bareboat: the ranks did not find each other; the job is not started\n")

@@ -27,7 +27,7 @@ from bareboat.model import (
     Start,
     Variable,
 )
-from bareboat.mpi.proven import Proven
+from bareboat.mpi.checks import CheckResult
 from bareboat.plan import frameworks, sweep
 from bareboat.plan.container import lies_under, make_container, mount_points, own_points, places, requirements
 from bareboat.plan.delivery import archive_needed, choose_delivery, on_the_node
@@ -61,24 +61,26 @@ def plan(
     site: Site,
     *,
     node: Site | None = None,
-    proofs: tuple[Proven, ...] = (),
+    mpi_checks: tuple[CheckResult, ...] = (),
     program: Executable | None = None,
 ) -> Plan:
     """Decide everything, and what the job does when its MPI check fails. `image` and `rootfs` are None for a
     job on bare metal without a capture. `site` is where the job is submitted, `node` a machine of those
-    that run it, when that is another and was seen; `proofs`: what was proved of MPI there; `program`: what
+    that run it, when that is another and was seen; `mpi_checks`: what MPI checks found there; `program`: what
     the job's command starts, if that was looked up.
 
     Raises PlanError when the job cannot run as asked.
     """
-    made = _plan(job, image, rootfs, site, node=node, proofs=proofs, program=program)
+    made = _plan(job, image, rootfs, site, node=node, mpi_checks=mpi_checks, program=program)
     others: list[Plan] = []
-    last, known = made, proofs
-    while last.proves is not None and last.start is Start.PROGRAM:
-        failed = Proven(claim=last.proves, holds=False, said="it failed in this job", at="", run_id="")
+    last, known = made, mpi_checks
+    while last.check_subject is not None and last.start is Start.PROGRAM:
+        failed = CheckResult(
+            subject=last.check_subject, holds=False, said="it failed in this job", at="", run_id=""
+        )
         known = (*known, failed)
         try:
-            last = _plan(job, image, rootfs, site, node=node, proofs=known, program=program)
+            last = _plan(job, image, rootfs, site, node=node, mpi_checks=known, program=program)
         except PlanError:
             break
         launcher = registry.launcher(last.launcher)
@@ -105,7 +107,7 @@ def _plan(
     site: Site,
     *,
     node: Site | None,
-    proofs: tuple[Proven, ...],
+    mpi_checks: tuple[CheckResult, ...],
     program: Executable | None,
 ) -> Plan:
     scheduler, about_scheduler = choose_scheduler(job, site)
@@ -132,7 +134,7 @@ def _plan(
         image,
         runs_on,
         lambda engine, enclosure: _under(
-            engine, enclosure, job, image, rootfs, site, node, scheduler, warnings, proofs, program
+            engine, enclosure, job, image, rootfs, site, node, scheduler, warnings, mpi_checks, program
         ),
     )
     return msgspec.structs.replace(made, decisions=(*decisions, about_engine, *made.decisions))
@@ -148,7 +150,7 @@ def _under(
     node: Site | None,
     scheduler: Scheduler,
     warnings: tuple[str, ...],
-    proofs: tuple[Proven, ...],
+    mpi_checks: tuple[CheckResult, ...],
     program: Executable | None,
 ) -> Plan:
     """The plan with this engine, and the decisions that follow from it. Raises Unfit where another engine
@@ -173,7 +175,7 @@ def _under(
         image=image,
         python=(image.python if image is not None else None) or "python3",
         mpi_plugins=facts.mpi_plugins if facts is not None else (),
-        proofs=proofs,
+        mpi_checks=mpi_checks,
     )
     launcher, launch, about_launcher = choose_launcher(resolved, around)
     executable, starts_warnings = check_program(job, program, engine, gpu, scheduler)
@@ -219,9 +221,9 @@ def _under(
 
     with of_the_engine():
         command = composed(process)
-    proof = None
-    if launch.proof is not None:
-        proof = composed(dataclasses.replace(process, argv=launch.proof, own=0))
+    mpi_check = None
+    if launch.mpi_check is not None:
+        mpi_check = composed(dataclasses.replace(process, argv=launch.mpi_check, own=0))
     shell: Command | UnsetType = UNSET
     if not scheduler.AT_ONCE:
         named = [name for name in _TERMINAL if name not in job.environment]
@@ -278,12 +280,12 @@ def _under(
         secret=True if SECRET in launch.passed.names else UNSET,
         start=launcher.START,
         program=launch.program,
-        proof=proof,
+        mpi_check=mpi_check,
         prelude=launch.prelude + fabric.prelude + settled.prelude,
         directives=scheduler.directives(job, site),
         executable=executable,
         shell=shell,
-        proves=launch.proves,
+        check_subject=launch.check_subject,
         notes=(launch.note,) if launch.note else (),
         delivery=delivery,
         py_spy=py_spy,

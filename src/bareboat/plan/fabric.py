@@ -74,7 +74,7 @@ def choose_fabric(
         watch = FabricWatch(
             there=network.title,
             required=job.fabric == "require",
-            proof=speakers.mpi is not None and bool(told.asked(speakers.mpi)),
+            mpi_check=speakers.mpi is not None and bool(told.asked(speakers.mpi)),
             program=launcher.START is Start.PROGRAM,
             nccl=tells is not None,
             sockets=sockets,

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from bareboat import __version__, registry
 from bareboat.engines import Engine, apart, holds
 from bareboat.model import Command, Plan, Start, sweep
-from bareboat.mpi.proving import STARTED
+from bareboat.mpi.checks import STARTED
 from bareboat.render import delivery, fabric, watchdog, words, world
 from bareboat.render.pieces import piece as piece
 from bareboat.render.summary import digest as digest
@@ -103,7 +103,7 @@ def _values(plan: Plan, rung: int = 1) -> str:
         words.values(ranks_per_node=topology.ranks_per_node, world_size=topology.world_size),
         words.values(run_apart=apart(_engine(plan))),
     ]
-    if plan.proof is not None or rung > 1:
+    if plan.mpi_check is not None or rung > 1:
         lines.append(words.values(rung=rung, launch=launch_of(plan), rank_says=STARTED))
     if job.modules:
         lines.append(words.values(site_modules=job.modules))
@@ -197,7 +197,7 @@ def _at_once_program(plan: Plan, rung: int) -> list[str]:
         _program(plan),
         piece("program_here"),
         _rung(rung),
-        piece("proof") if plan.proof is not None else "",
+        piece("mpi_check") if plan.mpi_check is not None else "",
         "run job\ncode=$?\n",
         watchdog.end(plan, at_once=True),
         world.end(plan),
@@ -275,7 +275,7 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
         piece("port"),
         *([_program(plan), piece("program_on_cluster")] if by_program else [piece("nodes")]),
         piece("image_first") if by_program and brings else "",
-        piece("proof") if plan.proof is not None else "",
+        piece("mpi_check") if plan.mpi_check is not None else "",
         *fabric.before(plan),
         "run job\ncode=$?\n",
         "leave_images 10\n" if by_program and brings else "",
@@ -361,13 +361,13 @@ def _start(plan: Plan) -> list[str]:
         before = "WORLD_SIZE=$world_size MASTER_ADDR=$BAREBOAT_MASTER MASTER_PORT=$BAREBOAT_PORT\n" + before
         # Launchers tell one code for all. The others are ended by the program that started them.
         last = (
-            '[ "$what" = proof ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"\n'
+            '[ "$what" = check ] || echo "${RANK:-?} $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"\n'
             'exit "$code"\n'
         )
-        if plan.proof is not None:
-            given = words.passed(plan.proof) + words.exported(plan.proof)
-            body = f'{inside}{names}  echo "$rank_says"\n{given}  exec {words.command(plan.proof)}\n'
-            found.append(_function("proof_command", body))
+        if plan.mpi_check is not None:
+            given = words.passed(plan.mpi_check) + words.exported(plan.mpi_check)
+            body = f'{inside}{names}  echo "$rank_says"\n{given}  exec {words.command(plan.mpi_check)}\n'
+            found.append(_function("check_command", body))
     closed = "exec {sealed}<&-\n" if opened else ""
     start = f'{before}{opened}start_command {what}\n{closed}{after[0]}wait "$child"\ncode=$?\n{after[1]}'
     return [*found, piece("start_command"), start + barrier + last]

@@ -24,7 +24,7 @@ def values(plan: Plan, watch: FabricWatch) -> str:
 
 
 def _looks(watch: FabricWatch) -> bool:
-    return bool(watch.there) and (watch.proof or watch.nccl)
+    return bool(watch.there) and (watch.mpi_check or watch.nccl)
 
 
 def before(plan: Plan) -> list[str]:
@@ -38,8 +38,8 @@ def before(plan: Plan) -> list[str]:
     if not _looks(watch):
         return found
     found += [piece("fabric"), piece("fabric_require" if watch.required else "fabric_mark")]
-    if watch.proof and watch.program and plan.proof is not None:
-        found.append("judge_proof\n")
+    if watch.mpi_check and watch.program and plan.mpi_check is not None:
+        found.append("judge_check\n")
     if places := _watched(watch):
         found.append(f"fabric_words=({places})\n" + piece("fabric_watch"))
     return found
@@ -54,10 +54,10 @@ def after(plan: Plan) -> list[str]:
 
 
 def _watched(watch: FabricWatch) -> str:
-    """What a watcher reads; "" when the proof, which the script runs itself, says all."""
+    """What a watcher reads; "" when the MPI check, which the script runs itself, shows all."""
     found = []
-    if watch.proof and not watch.program:  # the image's own mpirun proves its ranks by itself
-        found.append('"$BAREBOAT_RUN_DIR/proof.log"')
+    if watch.mpi_check and not watch.program:  # the image's own mpirun checks its ranks by itself
+        found.append('"$BAREBOAT_RUN_DIR/mpi_check.log"')
     if watch.nccl:
         found.append(f'"$BAREBOAT_RUN_DIR/{told.NCCL_FOLDER}"')
     return " ".join(found)

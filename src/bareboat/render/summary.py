@@ -14,10 +14,11 @@ from bareboat.model import NOT_SHOWN, Command, Plan, looks_secret
 
 def digest(plan: Plan) -> str:
     """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
-    what was proved before. Nor do values that may be secrets: who sees a record could guess them by it."""
+    what earlier MPI checks found. Nor do values that may be secrets: who sees a record could guess them by
+    it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
     # Of the mount points, `own_points` are a part.
-    for name in ("proves", "notes", "otherwise", "own_points", "shell"):
+    for name in ("check_subject", "notes", "otherwise", "own_points", "shell"):
         facts.pop(name, None)
     return codec.digest(facts)
 
@@ -44,7 +45,7 @@ def _without(plan: Plan, hides: Callable[[str], bool]) -> Plan:
         plan,
         job=msgspec.structs.replace(job, environment=environment),
         command=changed(plan.command),
-        proof=None if plan.proof is None else changed(plan.proof),
+        mpi_check=None if plan.mpi_check is None else changed(plan.mpi_check),
         otherwise=tuple(_without(other, hides) for other in plan.otherwise),
         shell=UNSET if plan.shell is UNSET else changed(plan.shell),
     )
@@ -71,6 +72,6 @@ def text(plan: Plan) -> str:
 
 def launch_of(plan: Plan) -> str:
     """What starts the ranks, in words."""
-    if plan.proves is None:
+    if plan.check_subject is None:
         return f"the launcher {plan.launcher}"
-    return plan.proves.launch or plan.proves.step.partition(" x ")[0]
+    return plan.check_subject.launch or plan.check_subject.step.partition(" x ")[0]

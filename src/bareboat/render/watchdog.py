@@ -102,7 +102,7 @@ def start(plan: Plan, *, node: str) -> str:
     if plan.start is not Start.PROGRAM:
         return f"unit={node}\nstart_watchdog\n"
     names = "rank_names; " if plan.prelude else ""
-    return f'unit=$({names}echo "${{RANK:-0}}")\n[ "$what" = proof ] || start_watchdog\n'
+    return f'unit=$({names}echo "${{RANK:-0}}")\n[ "$what" = check ] || start_watchdog\n'
 
 
 def end(plan: Plan, *, at_once: bool) -> str:

@@ -40,7 +40,7 @@ def functions(plan: Plan) -> list[str]:
         return []
     names = ["world"]
     if plan.start is Start.PROGRAM:
-        names.append("world_unchecked" if plan.proof is None else "world_checked")
+        names.append("world_unchecked" if plan.mpi_check is None else "world_checked")
     return [piece(name) for name in names]
 
 
@@ -59,7 +59,7 @@ def start(plan: Plan, *, node: str) -> str:
     names = "rank_names; " if plan.prelude else ""
     return (
         f'read -r unit local_rank < <({names}echo "${{RANK:-0}} ${{LOCAL_RANK:-0}}")\n'
-        '[ "$what" = proof ] || [ "$local_rank" -ne 0 ] || start_watching_world\n'
+        '[ "$what" = check ] || [ "$local_rank" -ne 0 ] || start_watching_world\n'
     )
 
 

@@ -1,8 +1,8 @@
 """Stored MPI check results: what the ranks of earlier runs reported about each step of the ladder.
 
-A run that holds a check is expected to report: `proofs/pending/RUN` has its claim. The next plan gathers the
-reports into `proofs/HEX.json`. Each point of a sweep holds a check of its own: `proofs/pending/SWEEP` has the
-numbers of the points that have not reported yet.
+A run that holds a check is expected to report: `mpi-checks/pending/RUN` has its subject. The next plan
+gathers the reports into `mpi-checks/HEX.json`. Each point of a sweep holds a check of its own:
+`mpi-checks/pending/SWEEP` has the numbers of the points that have not reported yet.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bareboat import codec
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError
 from bareboat.files import untrusted
-from bareboat.model import Claim, Plan
-from bareboat.mpi import proven
-from bareboat.mpi.proven import Proven
+from bareboat.model import CheckSubject, Plan
+from bareboat.mpi import checks
+from bareboat.mpi.checks import CheckResult
 from bareboat.runs import directory
 from bareboat.store import Store
 
@@ -31,10 +31,10 @@ _MOST_BYTES = 2**20
 
 
 class _Awaited(Struct, frozen=True, kw_only=True):
-    """The claims that a run will check, in the order in which its script tries them; for a sweep, of which
+    """The subjects that a run will check, in the order in which its script tries them; for a sweep, of which
     points."""
 
-    claims: tuple[Claim, ...]
+    subjects: tuple[CheckSubject, ...]
     world_size: int
     image_digest: str | None
     engine: str
@@ -42,10 +42,12 @@ class _Awaited(Struct, frozen=True, kw_only=True):
 
 
 def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
-    """Expect a run to check its plan's claims; for a sweep, each of its first `points` points."""
-    if plan.proves is not None:
+    """Expect a run to check its plan's subjects; for a sweep, each of its first `points` points."""
+    if plan.check_subject is not None:
         awaited = _Awaited(
-            claims=tuple(each.proves for each in (plan, *plan.otherwise) if each.proves is not None),
+            subjects=tuple(
+                each.check_subject for each in (plan, *plan.otherwise) if each.check_subject is not None
+            ),
             world_size=plan.job.topology.world_size,
             image_digest=plan.image_digest,
             engine=plan.engine,
@@ -54,7 +56,7 @@ def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
         store.write(_pending(store) / run_id, codec.to_json(awaited))
 
 
-def gather(store: Store) -> tuple[Proven, ...]:
+def gather(store: Store) -> tuple[CheckResult, ...]:
     """All MPI check results of this site, newest first."""
     folder = _pending(store)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -65,11 +67,11 @@ def gather(store: Store) -> tuple[Proven, ...]:
     return kept(store)
 
 
-def kept(store: Store) -> tuple[Proven, ...]:
+def kept(store: Store) -> tuple[CheckResult, ...]:
     found = []
-    for path in store.proofs().glob("*.json") if store.proofs().is_dir() else ():
+    for path in store.mpi_checks().glob("*.json") if store.mpi_checks().is_dir() else ():
         try:
-            found.append(store.read(path, Proven))
+            found.append(store.read(path, CheckResult))
         except BareboatError:
             _discard(path)
     return tuple(sorted(found, key=lambda each: each.at, reverse=True))
@@ -83,7 +85,7 @@ def _discard(path: Path) -> None:
 def forget(store: Store) -> int:
     """Discard all results; return their number. Pending reports are still gathered."""
     found = len(gather(store))
-    for path in store.proofs().glob("*.json"):
+    for path in store.mpi_checks().glob("*.json"):
         path.unlink(missing_ok=True)
     return found
 
@@ -98,22 +100,24 @@ def _take_in(store: Store, path: Path) -> None:
         found, silent = _heard_of_points(store, awaited, run_id)
         is_over = not silent
     for each in found:
-        name = codec.digest(each.claim).removeprefix("sha256:")
-        store.write(store.proofs() / f"{name}.json", codec.to_json(each))
+        name = codec.digest(each.subject).removeprefix("sha256:")
+        store.write(store.mpi_checks() / f"{name}.json", codec.to_json(each))
     if is_over:
         path.unlink(missing_ok=True)
     elif silent != awaited.points:
         store.write(path, codec.to_json(msgspec.structs.replace(awaited, points=silent)))
 
 
-def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[list[Proven], tuple[int, ...]]:
-    """The points' reports, newest last, and the points still pending. All make the same claims."""
+def _heard_of_points(
+    store: Store, awaited: _Awaited, sweep: str
+) -> tuple[list[CheckResult], tuple[int, ...]]:
+    """The points' reports, newest last, and the points still pending. All have the same subjects."""
     if not store.run(sweep).is_dir():
         return [], ()
     folder = store.run(f"{sweep}.0").parent
     # One listing for all: of a thousand points most may be pending, without a directory yet.
     begun = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
-    found: list[Proven] = []
+    found: list[CheckResult] = []
     silent = []
     for number in awaited.points:
         said, is_over = _heard(store, awaited, f"{sweep}.{number}") if str(number) in begun else ([], False)
@@ -123,25 +127,25 @@ def _heard_of_points(store: Store, awaited: _Awaited, sweep: str) -> tuple[list[
     return sorted(found, key=lambda each: each.at), tuple(silent)
 
 
-def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[Proven], bool]:
+def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[CheckResult], bool]:
     """A run's reports, and whether they are complete."""
     folder = store.run(run_id)
     control = directory.control(folder)
     code = _exit_code(folder)
-    found: list[Proven] = []
+    found: list[CheckResult] = []
     is_over = code is not None or not folder.is_dir()
-    for rung, claim in enumerate(awaited.claims, 1):
+    for rung, subject in enumerate(awaited.subjects, 1):
         # Stored under its number when the check failed and the next way was tried.
-        read = _log((control / f"proof.{rung}.log",))
+        read = _log((control / f"mpi_check.{rung}.log",))
         failed = read is not None
         if read is None:  # the check is run by the script, or in the container by the image's own mpirun
-            read = _log((control / "proof.log", folder / directory.RANKS / "proof.log"))
+            read = _log((control / "mpi_check.log", folder / directory.RANKS / "mpi_check.log"))
         log, at = read or ("", utc_now())
-        said = proven.verdict(log, asked=awaited.world_size, failed=failed or code == _NOT_STARTED)
+        said = checks.verdict(log, asked=awaited.world_size, failed=failed or code == _NOT_STARTED)
         if said is not None:
             found.append(
-                Proven(
-                    claim=claim, holds=said.holds, said=said.said, at=at, run_id=run_id,
+                CheckResult(
+                    subject=subject, holds=said.holds, said=said.said, at=at, run_id=run_id,
                     image_digest=awaited.image_digest, engine=awaited.engine, of_site=said.of_site,
                 )
             )  # fmt: skip
@@ -174,4 +178,4 @@ def _exit_code(folder: Path) -> int | None:
 
 
 def _pending(store: Store) -> Path:
-    return store.proofs() / "pending"
+    return store.mpi_checks() / "pending"

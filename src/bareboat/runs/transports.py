@@ -21,12 +21,12 @@ _MOST_BYTES_IN_ALL = 16 << 20
 def read(folder: Path) -> tuple[Transport, ...]:
     """Read the logs. `folder`: the run's."""
     # The MPI check is run by the script, or in the container by the image's own mpirun.
-    proof = _text([directory.control(folder) / "proof.log"]) or _text(
-        [folder / directory.RANKS / "proof.log"]
+    check = _text([directory.control(folder) / "mpi_check.log"]) or _text(
+        [folder / directory.RANKS / "mpi_check.log"]
     )
     files = directory.files_of(folder / directory.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
     # Separate, because an MPI and NCCL may both use libfabric.
-    return (*told.read(proof), *told.read(_text(files)))
+    return (*told.read(check), *told.read(_text(files)))
 
 
 def world_mark(folder: Path, ranks: int) -> str:
@@ -52,7 +52,7 @@ def mark(watch: FabricWatch | None, ways: Iterable[Transport]) -> str:
         return f"ranks fell back to TCP ({said}) although the nodes have {watch.there}"
     if watch.sockets:
         return f"ranks used {watch.sockets}, which is TCP, although the nodes have {watch.there}"
-    if not ways and (watch.proof or watch.nccl):
+    if not ways and (watch.mpi_check or watch.nccl):
         return f"transport unknown: no library reported it; the nodes have {watch.there}"
     return ""
 

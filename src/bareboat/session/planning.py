@@ -31,7 +31,7 @@ def plan(session: Session, prepared: Prepared) -> Plan:
         rootfs = present(store, image, site, job, node=node)
     before = mpi_checks.gather(store) if image.mpis or needs_mpi(image) else ()
     program = look(store, image, node or site, job)
-    made = plan(job, image, rootfs, site, node=node, proofs=before, program=program)
+    made = plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program)
     if rootfs is None:
         return made
     if made.needs_flat:
@@ -44,7 +44,7 @@ def plan(session: Session, prepared: Prepared) -> Plan:
             image,
             rootfs,
             made,
-            lambda rootfs: plan(job, image, rootfs, site, node=node, proofs=before, program=program),
+            lambda rootfs: plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program),
         )
         reporter.end()
     if made.delivery is not UNSET:

@@ -12,7 +12,7 @@ from bareboat.images.layers import layer
 
 
 def complete(interpreter: Interpreter, collection: Collection) -> bool:
-    """Let Python compile what its first import would compile, so that both arms of a proof, and every
+    """Let Python compile what its first import would compile, so that both arms of a study, and every
     later capture, find the same files. Only folders that the user can write; True when any was made."""
     paths = tuple(os.path.realpath(p) for p in (interpreter.stdlib, *interpreter.path) if os.path.isdir(p))
     tag = f"cpython-{''.join(interpreter.version.split('.')[:2])}"

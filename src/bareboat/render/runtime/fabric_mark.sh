@@ -7,6 +7,6 @@ fallen() {
   printf 'bareboat: WARNING: ranks fell back to TCP although the nodes have %s\n' "$fabric_there" >&2
 }
 
-judge_proof() {
-  [ "$(fabric_way "$BAREBOAT_CONTROL/proof.log")" != sockets ] || fallen
+judge_check() {
+  [ "$(fabric_way "$BAREBOAT_CONTROL/mpi_check.log")" != sockets ] || fallen
 }

@@ -10,8 +10,8 @@ fallen() { # $1: what they do; without it the job is running, and ends
   [ -n "${1:-}" ] || pass_on TERM
 }
 
-judge_proof() {
-  case $(fabric_way "$BAREBOAT_CONTROL/proof.log") in
+judge_check() {
+  case $(fabric_way "$BAREBOAT_CONTROL/mpi_check.log") in
     fabric) return ;;
     sockets) fallen 'fell back to TCP' ;;
     *) fallen 'do not say which way they take' ;;

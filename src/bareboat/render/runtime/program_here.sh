@@ -21,7 +21,7 @@ if [ ! -f "$script" ]; then # given as bash -c "…"
 fi
 [ -e /dev/fd/0 ] || exec < /dev/null
 
-run() { # $1: job or proof
+run() { # $1: job or check
   set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_RUN_DIR" "$BAREBOAT_PORT" "$1"
   program bash "$script" --rank "$@" <&0 &
   child=$!

@@ -18,18 +18,18 @@ from bareboat.errors import PlanError
 from bareboat.launchers import by_mpi
 from bareboat.model import Command, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Scheduling, Site, Topology
 from bareboat.model.fabric import FabricLibrary, Kind, Network, Port
-from bareboat.mpi import proven
-from bareboat.mpi.proven import Proven
+from bareboat.mpi import checks
+from bareboat.mpi.checks import CheckResult
 from bareboat.plan import plan
 from bareboat.runs import mpi_checks
 from bareboat.store import Store
 
 ONE_WORLD = "".join(
-    f'0: bareboat-proof {{"rank": {rank}, "size": 4, "host": "c{rank // 2}", "library": "Open MPI v5"}}\n'
+    f'0: bareboat-mpi-check {{"rank": {rank}, "size": 4, "host": "c{rank // 2}", "library": "Open MPI v5"}}\n'
     for rank in range(4)
 )
 ALONE = ONE_WORLD.replace('"size": 4', '"size": 1')
-BROKEN = 'bareboat-proof {"error": "no libmpi can be loaded: libmpi.so.40"}\n'
+BROKEN = 'bareboat-mpi-check {"error": "no libmpi can be loaded: libmpi.so.40"}\n'
 HUNG = "Timeout (0:02:00)!\nThread 0x00007f (most recent call first):\n"
 ABORTED = (
     "OMPI was not built with SLURM's PMI support and therefore cannot execute.\n"
@@ -66,7 +66,7 @@ IMAGE = make_image(**FACTS)
     ],
 )
 def test_what_a_proof_comes_to(log: str, failed: bool, holds: bool, said: str) -> None:
-    found = proven.verdict(log, asked=4, failed=failed)
+    found = checks.verdict(log, asked=4, failed=failed)
     assert found is not None
     assert found.holds is holds
     assert found.said.startswith(said)
@@ -87,14 +87,14 @@ def test_what_a_proof_comes_to(log: str, failed: bool, holds: bool, said: str) -
     ids=["nothing", "going on", "cancelled", "missing", "container", "torn", "no step", "node lost"],
 )
 def test_what_says_nothing_of_mpi_is_not_kept(log: str, failed: bool) -> None:
-    assert proven.verdict(log, asked=4, failed=failed) is None
+    assert checks.verdict(log, asked=4, failed=failed) is None
 
 
 # -- kept in the store -----------------------------------------------------------------------------
 
 
 def planned(
-    *, before: tuple[Proven, ...] = (), image: Any = IMAGE, node: Site | None = None, **changes: Any
+    *, before: tuple[CheckResult, ...] = (), image: Any = IMAGE, node: Site | None = None, **changes: Any
 ) -> Plan:
     job = make_job(
         **(
@@ -105,7 +105,7 @@ def planned(
     facts = SchedulerFacts(name="slurm", version="22.05", mpi_plugins=("pmix",))
     host = msgspec.structs.replace(OWN, version="4.1.6", launcher="/sw/bin/mpirun", prefix="/sw")
     site = make_site(mpis=(host,), schedulers=(facts,))
-    return plan(job, image, make_rootfs(image), site, node=node, proofs=before)
+    return plan(job, image, make_rootfs(image), site, node=node, mpi_checks=before)
 
 
 def ended(store: Store, log: str | None, code: int | None, *, made: Plan | None = None) -> str:
@@ -114,14 +114,14 @@ def ended(store: Store, log: str | None, code: int | None, *, made: Plan | None 
     mpi_checks.expect(store, made or planned(), run_id)
     (store.run(run_id) / "control").mkdir()
     if log is not None:
-        (store.run(run_id) / "control" / "proof.log").write_text(log)
+        (store.run(run_id) / "control" / "mpi_check.log").write_text(log)
     if code is not None:
         (store.run(run_id) / "control" / "exit_code").write_text(f"{code} 1700000000\n")
     return run_id
 
 
 def pending(store: Store) -> list[str]:
-    folder = store.proofs() / "pending"
+    folder = store.mpi_checks() / "pending"
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
@@ -130,12 +130,12 @@ def test_a_proof_is_gathered_once_its_run_has_spoken(tmp_path: Path) -> None:
     run_id = ended(store, None, None)
     assert mpi_checks.gather(store) == ()
     assert pending(store) == [run_id], "it waits in the queue"
-    log = store.run(run_id) / "control" / "proof.log"
+    log = store.run(run_id) / "control" / "mpi_check.log"
     log.write_text(ALONE)
     assert mpi_checks.gather(store) == (), "not before its script says that it did not start the job"
     log.write_text(ONE_WORLD)
     (found,) = mpi_checks.gather(store)
-    assert (found.holds, found.run_id, found.claim) == (True, run_id, planned().proves)
+    assert (found.holds, found.run_id, found.subject) == (True, run_id, planned().check_subject)
     assert found.image_digest == IMAGE.digest
     assert pending(store) == []
     assert mpi_checks.gather(store) == (found,)
@@ -164,8 +164,8 @@ def test_runs_that_ended_without_a_word_of_mpi_leave_nothing(
 def test_removed_runs_and_damaged_files_are_no_obstacle(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.discard(store.run(ended(store, None, None)))
-    (store.proofs() / "pending" / "odd").write_text("{")
-    (store.proofs() / "worn.json").write_text("{")
+    (store.mpi_checks() / "pending" / "odd").write_text("{")
+    (store.mpi_checks() / "worn.json").write_text("{")
     assert mpi_checks.gather(store) == ()
     assert pending(store) == []
 
@@ -188,8 +188,8 @@ def point(store: Store, sweep: str, number: int, log: str | None, code: int | No
     folder = store.run(f"{sweep}.{number}") / "control"
     folder.mkdir(parents=True, exist_ok=True)
     if log is not None:
-        (folder / "proof.log").write_text(log)
-        os.utime(folder / "proof.log", (1700000000 + at,) * 2)
+        (folder / "mpi_check.log").write_text(log)
+        os.utime(folder / "mpi_check.log", (1700000000 + at,) * 2)
     if code is not None:
         (folder / "exit_code").write_text(f"{code} 1700000000\n")
 
@@ -203,7 +203,7 @@ def test_each_point_of_a_sweep_is_heard_once_and_the_newest_counts(tmp_path: Pat
     point(store, sweep, 1, ALONE, 3, at=20)
     point(store, sweep, 0, ONE_WORLD, None, at=10)
     (found,) = mpi_checks.gather(store)
-    assert (found.holds, found.run_id, found.claim) == (False, f"{sweep}.1", planned().proves)
+    assert (found.holds, found.run_id, found.subject) == (False, f"{sweep}.1", planned().check_subject)
     assert pending(store) == [sweep]
     # What was heard is not heard again: nobody has to read a thousand logs at each plan.
     point(store, sweep, 1, ONE_WORLD, 0, at=30)
@@ -229,25 +229,28 @@ def test_a_removed_sweep_is_waited_for_no_more(tmp_path: Path) -> None:
 def test_plans_without_a_proof_leave_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     made = planned(image=make_image(), topology=Topology())
-    assert made.proves is None
+    assert made.check_subject is None
     mpi_checks.expect(store, made, store.new_run("job"))
-    assert not store.proofs().exists()
+    assert not store.mpi_checks().exists()
 
 
 # -- what the planner makes of it ------------------------------------------------------------------
 
 
-def told(made: Plan, *, holds: bool) -> Proven:
-    assert made.proves is not None
+def told(made: Plan, *, holds: bool) -> CheckResult:
+    assert made.check_subject is not None
     said = "4 ranks were one world" if holds else "4 ranks were each alone"
-    return Proven(claim=made.proves, holds=holds, said=said, at="2026-11-22T05:00:00Z", run_id="job-7")
+    return CheckResult(
+        subject=made.check_subject, holds=holds, said=said, at="2026-11-22T05:00:00Z", run_id="job-7"
+    )
 
 
 def test_what_held_is_said_and_changes_nothing_that_is_done() -> None:
     first = planned()
     second = planned(before=(told(first, holds=True),))
     assert second.notes == (
-        "the scheduler's direct start: srun --mpi=pmix was proved here on 2026-11-22: 4 ranks were one world",
+        "the scheduler's direct start: srun --mpi=pmix passed the MPI check here on 2026-11-22: "
+        "4 ranks were one world",
     )
     assert second.notes[0] in render.text(second)
     assert render.digest(first) == render.digest(second)
@@ -258,12 +261,12 @@ def test_what_held_is_said_and_changes_nothing_that_is_done() -> None:
 def test_what_failed_is_not_taken_again_and_the_plan_says_why() -> None:
     first = planned()
     assert first.launcher == "srun"
-    refuted = told(first, holds=False)
-    second = planned(before=(refuted,))
+    failed = told(first, holds=False)
+    second = planned(before=(failed,))
     assert second.launcher == "mpirun"
     text = render.text(second)
-    assert "its proof failed here: 4 ranks were each alone (2026-11-22, run job-7)" in text
-    third = planned(before=(refuted, told(second, holds=False)))
+    assert "its MPI check failed here: 4 ranks were each alone (2026-11-22, run job-7)" in text
+    third = planned(before=(failed, told(second, holds=False)))
     assert third.launcher == "image-mpirun"
 
 
@@ -274,7 +277,7 @@ def test_a_launcher_that_starts_no_rank_is_the_sites_fault(tmp_path: Path) -> No
     assert [each.launcher for each in first.otherwise] == ["mpirun", "image-mpirun"]
     assert "in the job: mpirun (ORTE) 4.1.6, then the image's own launcher" in render.text(first)
     run_id = ended(store, ONE_WORLD, 0, made=first)
-    (store.run(run_id) / "control" / "proof.1.log").write_text(NO_PLUGIN)
+    (store.run(run_id) / "control" / "mpi_check.1.log").write_text(NO_PLUGIN)
     before = mpi_checks.gather(store)
     assert sorted((each.holds, each.of_site) for each in before) == [(False, True), (True, False)]
     text = render.text(planned(before=before, image=make_image(digest="sha256:" + "9" * 64, **FACTS)))
@@ -299,7 +302,7 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
         return msgspec.structs.replace(
             made,
             program=(program,),
-            proof=Command(argv=("bash", "-c", check)),
+            mpi_check=Command(argv=("bash", "-c", check)),
             command=Command(argv=("echo", "ran as", program)),
         )
 
@@ -330,7 +333,7 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
     assert "mpirun (ORTE) 4.1.4 started no rank; trying the next launcher" in done.stderr
     assert "the ranks did not find each other; trying the next" in done.stderr
     (tmp_path / "rung.3.sh").unlink()
-    (tmp_path / "proof.2.log").unlink()
+    (tmp_path / "mpi_check.2.log").unlink()
     alone = start()
     assert alone.returncode == 3
     assert "started no rank" not in alone.stderr, "in a later start of the job that way is not tried again"
@@ -360,7 +363,7 @@ def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:
     )
     job = make_job(topology=Topology(nodes=2, ranks_per_node=2), scheduler="slurm", walltime_s=60)
     first = plan(job, image, make_rootfs(image), site)
-    second = plan(job, image, make_rootfs(image), site, proofs=(told(first, holds=False),))
+    second = plan(job, image, make_rootfs(image), site, mpi_checks=(told(first, holds=False),))
     for made, plugin in ((first, "pmix"), (second, "pmi2")):
         assert "FI_PROVIDER" in environment_of(made.command)
         (launcher,) = (each for each in made.decisions if each.subject == "launcher")
@@ -369,9 +372,9 @@ def test_the_step_that_is_told_is_the_one_that_is_taken() -> None:
 
 
 def test_one_that_was_asked_for_is_refused_with_the_way_to_forget() -> None:
-    refuted = told(planned(), holds=False)
+    failed = told(planned(), holds=False)
     with pytest.raises(PlanError) as raised:
-        planned(before=(refuted,), launcher="srun")
+        planned(before=(failed,), launcher="srun")
     assert raised.value.remedy.startswith("bareboat doctor --fresh")
     assert "4 ranks were each alone" in raised.value.context
 
@@ -388,8 +391,8 @@ def test_one_that_was_asked_for_is_refused_with_the_way_to_forget() -> None:
     ids=["environment", "one node", "one rank", "modules", "image"],
 )
 def test_it_says_nothing_of_other_circumstances(changes: dict[str, Any]) -> None:
-    refuted = told(planned(), holds=False)
-    assert planned(before=(refuted,), **changes).launcher == "srun"
+    failed = told(planned(), holds=False)
+    assert planned(before=(failed,), **changes).launcher == "srun"
 
 
 def test_nor_of_other_engines_and_launchers() -> None:
@@ -403,8 +406,8 @@ def test_nor_of_other_engines_and_launchers() -> None:
 
 
 def test_more_nodes_are_no_other_circumstances() -> None:
-    refuted = told(planned(), holds=False)
-    assert planned(before=(refuted,), topology=Topology(nodes=3, ranks_per_node=4)).launcher == "mpirun"
+    failed = told(planned(), holds=False)
+    assert planned(before=(failed,), topology=Topology(nodes=3, ranks_per_node=4)).launcher == "mpirun"
 
 
 def test_doctor_shows_them() -> None:
@@ -421,4 +424,4 @@ def test_doctor_shows_them() -> None:
 
 def test_the_plan_is_written_with_what_it_claims() -> None:
     made = json.loads(msgspec.json.encode(planned()))
-    assert made["proves"]["step"] == "the scheduler's direct start: srun --mpi=pmix x OpenMPI 4.1.4"
+    assert made["check_subject"]["step"] == "the scheduler's direct start: srun --mpi=pmix x OpenMPI 4.1.4"

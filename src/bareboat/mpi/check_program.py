@@ -1,11 +1,11 @@
-"""The proof that N started ranks are one world of N. A program: one file without dependencies, for the Python
-3.6 or newer of any image.
+"""The MPI check: whether N started ranks are one world of N. A program: one file without dependencies, for
+the Python 3.6 or newer of any image.
 
-    python proof.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
+    python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--tell NAME=VALUE]…
 
 NAME=VALUE: variables by which the library says what way it takes to other nodes; one rank a node sets them.
-Every rank prints one line, `bareboat-proof {"rank": 0, "size": 2, …}`, and ends with 0 when the world has the
-size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
+Every rank prints one line, `bareboat-mpi-check {"rank": 0, "size": 2, …}`, and ends with 0 when the world has
+the size that it should have and a message of a mebibyte went round. It ends with 3 when the world has another
 size: the silent failure, in which every rank believes that it is alone, trains a model of its own and exits
 with 0. With 4 when MPI fails, is not there, or cannot be used by the mpi4py that is; with 1 when it hangs.
 """
@@ -20,7 +20,7 @@ import os
 import sys
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
-MARK = "bareboat-proof "
+MARK = "bareboat-mpi-check "
 
 #: Enough for a message to take the way of large ones: single-copy between processes, rendezvous on a network.
 _WORDS = 2**18
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: "list[str] | None" = None) -> int:
-    parser = argparse.ArgumentParser(description="prove that the ranks are one world")
+    parser = argparse.ArgumentParser(description="check that the ranks are one world")
     parser.add_argument("--size", type=int, required=True, help="how many ranks were started")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
     parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py's, or what the loader finds")
@@ -91,7 +91,7 @@ def _measure(path: "str | None") -> "Measured":
 
 
 def _mpi4py() -> "Any":
-    """Where it is installed it is what the job imports: another way to MPI would prove nothing of it."""
+    """Where it is installed it is what the job imports: another way to MPI would show nothing of it."""
     try:
         from mpi4py import MPI
     except Exception as error:  # of mpi4py's wheels, which look for a libmpi by themselves: RuntimeError

@@ -4,18 +4,18 @@
 
 # Before the first step: do all ranks find each other? A wrong MPI starts N jobs of one rank each. If not, the
 # next launcher is tried, in this allocation, where there is a script for it.
-failed=$BAREBOAT_CONTROL/proof.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
-if [ -e "$failed" ] || ! run proof < /dev/null > "$BAREBOAT_CONTROL/proof.log" 2>&1; then
+failed=$BAREBOAT_CONTROL/mpi_check.$rung.log next=$BAREBOAT_CONTROL/rung.$((rung + 1)).sh
+if [ -e "$failed" ] || ! run check < /dev/null > "$BAREBOAT_CONTROL/mpi_check.log" 2>&1; then
   if [ ! -e "$failed" ]; then
-    tail -n 20 "$BAREBOAT_CONTROL/proof.log" >&2
+    tail -n 20 "$BAREBOAT_CONTROL/mpi_check.log" >&2
     why='the ranks did not find each other'
-    grep -q "$rank_says" "$BAREBOAT_CONTROL/proof.log" || why="$launch"' started no rank'
+    grep -q "$rank_says" "$BAREBOAT_CONTROL/mpi_check.log" || why="$launch"' started no rank'
     [ -e "$next" ] || {
       printf 'bareboat: %s; the job is not started\n' "$why" >&2
       finish 3
     }
     printf 'bareboat: %s; trying the next launcher\n' "$why" >&2
-    mv "$BAREBOAT_CONTROL/proof.log" "$failed"
+    mv "$BAREBOAT_CONTROL/mpi_check.log" "$failed"
   fi
   # shellcheck disable=SC1090
   . "$next"
