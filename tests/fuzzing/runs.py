@@ -18,7 +18,7 @@ from bareboat.cli import console, logs, report, status
 from bareboat.cli.common import Context
 from bareboat.errors import BareboatError
 from bareboat.model import Submission
-from bareboat.runs import mpi_checks, submission, transports
+from bareboat.runs import mpi_checks, state, transports
 from bareboat.store import Store
 from fuzzing import Finding, Reader, Terminal, check_message, check_shown
 from fuzzing.trees import BETWEEN, make, packed
@@ -69,8 +69,8 @@ def read_run(data: bytes, scratch: Path) -> None:
                     each.rename(store.mpi_checks() / ("pending/" + RUN if pending else each.name))
     shown = ""
     with (
-        mock.patch.object(submission, "_SETTLE_S", 0.0),
-        mock.patch.object(submission, "ask", return_value={}),
+        mock.patch.object(state, "_SETTLE_S", 0.0),
+        mock.patch.object(state, "ask", return_value={}),
         mock.patch.object(execute, "run", side_effect=Finding("a program is started")),
     ):
         for json_wanted in (False, True):
@@ -213,7 +213,7 @@ READERS = (
         ),
         modules=(
             "bareboat.cli.status",
-            "bareboat.runs.submission",
+            "bareboat.runs.state",
             "bareboat.study.prove",
             "bareboat.schedulers",
         ),

@@ -17,7 +17,7 @@ from builders import fake_digest
 from bareboat import codec
 from bareboat.cli.main import main
 from bareboat.model import Submission
-from bareboat.runs import submission
+from bareboat.runs import state
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(3)
@@ -89,8 +89,8 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (programs / name).write_text(f'#!/bin/sh\n[ {name} != scancel ] || echo "$*" >> {told}\n')
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
-    monkeypatch.setattr(submission, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(submission.time, "sleep", lambda _: None)
+    monkeypatch.setattr(state, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(state.time, "sleep", lambda _: None)
     return told
 
 

@@ -20,7 +20,7 @@ from bareboat import codec, execute, registry
 from bareboat.cli.main import main
 from bareboat.errors import ToolError, ToolTimeoutError
 from bareboat.model import JobState, Submission
-from bareboat.runs import submission
+from bareboat.runs import state, submission
 from bareboat.store import Store
 
 Run = tuple[int, str, str]
@@ -365,7 +365,7 @@ def test_a_job_of_which_nothing_is_known_is_not_over(
     run_id = submitted(store, scheduler, _JOBS[scheduler])
     if cancelled:
         store.write(store.run(run_id) / "cancelled", b"")
-    (status,) = submission.look(store, [run_id], must_answer=False)
+    (status,) = state.look(store, [run_id], must_answer=False)
     assert (status.state, status.exit_code) == (JobState.UNKNOWN, None)
     assert status.reason
     assert not (store.run(run_id) / "exit_code").exists()
@@ -377,14 +377,14 @@ def test_a_job_of_which_nothing_is_known_is_not_over(
 def test_a_job_beside_an_odd_line_is_found(desk: Desk, store: Store, scheduler: str, fault: str) -> None:
     desk.tools(scheduler, patience_s=5, **dict.fromkeys(_ASKED[scheduler], fault))
     run_id = submitted(store, scheduler, _JOBS[scheduler])
-    (status,) = submission.look(store, [run_id])
+    (status,) = state.look(store, [run_id])
     assert status.state is JobState.RUNNING
 
 
 def test_a_job_that_an_odd_line_hides_is_unknown_with_that_line(desk: Desk, store: Store) -> None:
     desk.tools("slurm", patience_s=5, squeue="odd", sacct="nothing")
     known, hidden = submitted(store, "slurm", "4711"), submitted(store, "slurm", "4799")
-    found = {each.submission.run_id: each for each in submission.look(store, [known, hidden])}
+    found = {each.submission.run_id: each for each in state.look(store, [known, hidden])}
     assert found[known].state is JobState.RUNNING
     assert found[hidden].state is JobState.UNKNOWN
     assert found[hidden].reason.startswith("squeue printed a line that cannot be parsed: Welcome")

@@ -13,7 +13,7 @@ from bareboat import render
 from bareboat.errors import BareboatError
 from bareboat.model import SchedulerFacts
 from bareboat.plan import plan
-from bareboat.runs import submission
+from bareboat.runs import interaction
 from bareboat.schedulers import gridengine, lsf, slurm
 from bareboat.store import Store
 
@@ -51,5 +51,5 @@ def test_schedulers_without_a_way_name_none() -> None:
 def test_a_run_of_an_earlier_version_has_no_script(store: Store) -> None:
     run = store.new_run("train")
     with pytest.raises(BareboatError, match="an earlier version of Bareboat") as raised:
-        submission._shell_words(store, run)
+        interaction._shell_words(store, run)
     assert raised.value.remedy == f"bareboat attach --host {run}"

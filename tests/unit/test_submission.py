@@ -17,7 +17,7 @@ from bareboat.cli.main import main
 from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
-from bareboat.runs import submission
+from bareboat.runs import interaction, records, state, submission
 from bareboat.store import Store
 
 Says = Callable[..., None]
@@ -43,7 +43,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
         write("scancel", scancel)
 
     monkeypatch.setenv("PATH", str(programs), prepend=":")
-    monkeypatch.setattr(submission, "_SETTLE_S", 0.3)
+    monkeypatch.setattr(state, "_SETTLE_S", 0.3)
     answer()
     return answer
 
@@ -99,20 +99,20 @@ def test_an_answer_nobody_understands_leaves_the_run_to_be_looked_for(
     with pytest.raises(ToolError, match="returned no job ID"):
         submission.submit(store, plan(job, None, None, site), site)
     (run,) = submission.submitted(store)
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert status.state is JobState.UNKNOWN
     assert "it returned no job ID" in status.reason
     with pytest.raises(ToolError, match="returned no job ID"):
-        submission.cancel(store, run)
+        interaction.cancel(store, run)
 
 
 def test_the_exit_code_file_is_the_truth(store: Store, says: Says, tmp_path: Path) -> None:
     says(squeue="17|RUNNING|None|c1\n")
     run = make(store, starts="100 c1 17\n", code="0 160\n")
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert (status.state, status.exit_code, status.ended_at_epoch_s) == (JobState.COMPLETED, 0, 160)
     assert asked(tmp_path) == [], "nobody else is asked"
-    record = submission.record(store, status)
+    record = records.record(store, status)
     assert record is not None
     assert (record.wall_s, record.exit_code, record.world_size) == (60.0, 0, 4)
 
@@ -120,16 +120,16 @@ def test_the_exit_code_file_is_the_truth(store: Store, says: Says, tmp_path: Pat
 def test_a_code_that_a_requeue_may_follow_is_believed_when_the_queue_agrees(store: Store, says: Says) -> None:
     run = make(store, starts="100 c1 17\n", code="143 160\n")
     says(squeue="17|PENDING|BeginTime|\n")
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert (status.state, status.exit_code, status.reason) == (JobState.PENDING, None, "BeginTime")
-    assert submission.record(store, status) is None
+    assert records.record(store, status) is None
     says(sacct="17|CANCELLED by 1000|None|c1\n")
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert (status.state, status.exit_code) == (JobState.CANCELLED, 143)
 
 
 @pytest.mark.parametrize(
-    ("said", "state"),
+    ("said", "expected"),
     [
         ("TIMEOUT|TimeLimit", JobState.TIMEOUT),
         ("NODE_FAIL|None", JobState.NODE_FAIL),
@@ -137,22 +137,22 @@ def test_a_code_that_a_requeue_may_follow_is_believed_when_the_queue_agrees(stor
     ],
 )
 def test_why_the_script_was_ended_is_what_the_scheduler_says(
-    store: Store, says: Says, said: str, state: JobState
+    store: Store, says: Says, said: str, expected: JobState
 ) -> None:
     run = make(store, starts="100 c1 17\n", code="143 160\n")
     says(sacct=f"17|{said}|c1\n")
-    (status,) = submission.look(store, [run])
-    assert (status.state, status.exit_code) == (state, 143)
-    record = submission.record(store, status)
+    (status,) = state.look(store, [run])
+    assert (status.state, status.exit_code) == (expected, 143)
+    record = records.record(store, status)
     assert record is not None
     assert record.end is not None
-    assert record.end.state is state
+    assert record.end.state is expected
     says()
-    assert submission.look(store, [run])[0].state is state, "and it is not forgotten"
+    assert state.look(store, [run])[0].state is expected, "and it is not forgotten"
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "state"),
+    ("said", "code", "expected"),
     [
         ("CANCELLED by 0|None", 143, JobState.CANCELLED),
         ("TIMEOUT|TimeLimit", 124, JobState.TIMEOUT),
@@ -164,23 +164,23 @@ def test_why_the_script_was_ended_is_what_the_scheduler_says(
     ],
 )
 def test_a_missing_code_is_explained_by_the_scheduler_once(
-    store: Store, says: Says, said: str, code: int, state: JobState
+    store: Store, says: Says, said: str, code: int, expected: JobState
 ) -> None:
     run = make(store)
     says(sacct=f"17|{said}|c1\n")
-    (status,) = submission.look(store, [run])
-    assert (status.state, status.exit_code) == (state, code)
-    assert state.value in status.reason
+    (status,) = state.look(store, [run])
+    assert (status.state, status.exit_code) == (expected, code)
+    assert expected.value in status.reason
     assert "never started" in status.reason
-    submission.record(store, status)
+    records.record(store, status)
     says()
-    assert submission.look(store, [run])[0].exit_code == code
+    assert state.look(store, [run])[0].exit_code == code
 
 
 def test_one_question_for_all_runs(store: Store, says: Says, tmp_path: Path) -> None:
     runs = [make(store, str(number)) for number in range(1, 6)]
     says(squeue="".join(f"{number}|RUNNING|None|c1\n" for number in range(1, 6)))
-    assert {status.state for status in submission.look(store, runs)} == {JobState.RUNNING}
+    assert {status.state for status in state.look(store, runs)} == {JobState.RUNNING}
     assert asked(tmp_path) == ["squeue"]
 
 
@@ -188,24 +188,24 @@ def test_a_job_that_bareboat_cancelled_and_the_scheduler_forgot(store: Store, sa
     run = make(store)
     says(squeue="17|PENDING|Resources|\n", scancel="exit 1")
     with pytest.raises(ToolError, match="did not cancel"):
-        submission.cancel(store, run)
+        interaction.cancel(store, run)
     says()
-    assert submission.look(store, [run])[0].state is JobState.UNKNOWN
+    assert state.look(store, [run])[0].state is JobState.UNKNOWN
     says(squeue="17|PENDING|Resources|\n")
-    submission.cancel(store, run)
+    interaction.cancel(store, run)
     says()
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert (status.state, status.exit_code) == (JobState.CANCELLED, 143)
     says(scancel="exit 9")
-    submission.record(store, status)
-    submission.cancel(store, run)  # over: nobody is told
+    records.record(store, status)
+    interaction.cancel(store, run)  # over: nobody is told
 
 
 def test_a_job_that_handed_itself_over_anew_is_followed(store: Store, says: Says) -> None:
     run = make(store, starts="100 c1 17\n")
     (store.run(run) / "control" / "agains").write_text("18\n21\n")
     says(squeue="21|RUNNING|None|c2\n17|COMPLETED|None|c1\n")
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert (status.state, status.nodes) == (JobState.RUNNING, "c2")
 
 
@@ -221,18 +221,18 @@ def test_runs_that_no_scheduler_has(store: Store) -> None:
 def test_a_start_that_was_not_written_to_its_end_is_no_reason_to_fail(store: Store, says: Says) -> None:
     run = make(store, starts="100 c1 17\n\n150 c3")
     says(squeue="17|RUNNING|None|c1\n")
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert [start.node for start in status.starts] == ["c1"]
 
 
 def test_the_record_is_one_and_has_every_start(store: Store) -> None:
     run = make(store, starts="100 c1 17\n150 c3 17\n", code="0 200\n")
-    (status,) = submission.look(store, [run])
-    first = submission.record(store, status)
+    (status,) = state.look(store, [run])
+    first = records.record(store, status)
     assert first is not None
     assert [start.node for start in first.starts] == ["c1", "c3"]
     assert first.wall_s == 100.0
-    assert submission.record(store, status) == first
+    assert records.record(store, status) == first
     assert json.loads((store.run(run) / "record.json").read_text())["job_id"] == "17"
 
 
@@ -241,7 +241,7 @@ def test_a_job_whose_script_no_node_could_read(
 ) -> None:
     run = make(store)
     says(sacct="17|FAILED|None|c1\n")
-    (status,) = submission.look(store, [run])
+    (status,) = state.look(store, [run])
     assert (
         f"never started; try: bareboat doctor --compute   # checks that the nodes see {store.root}"
         in status.reason
@@ -274,10 +274,10 @@ def test_a_controller_that_is_restarted_ends_no_wait(
 
 
 def test_a_controller_that_is_gone_does(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submission, "_OUTAGE_S", 0.2)
+    monkeypatch.setattr(interaction, "_OUTAGE_S", 0.2)
     run = make(store, starts="100 c1 17\n")
     with pytest.raises(ToolError, match="squeue does not answer"):
-        submission.wait(store, run, each=lambda _: None, poll_s=0.1, look=_nobody_answers)
+        interaction.wait(store, run, each=lambda _: None, poll_s=0.1, look=_nobody_answers)
 
 
 @pytest.mark.usefixtures("says")
@@ -308,7 +308,7 @@ def test_a_rehearsed_cancel_tells_what_it_would_end(
     assert "scancel" not in asked(tmp_path)
 
 
-def _nobody_answers(_store: Store, _runs: object) -> list[submission.Status]:
+def _nobody_answers(_store: Store, _runs: object) -> list[state.Status]:
     raise ToolError("squeue does not answer")
 
 

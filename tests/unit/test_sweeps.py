@@ -20,7 +20,7 @@ from bareboat.errors import PlanError, ToolError, UsageError
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
-from bareboat.runs import submission, sweeps
+from bareboat.runs import state, submission, sweeps
 from bareboat.schedulers import flux, gridengine, lsf, pbs, slurm
 from bareboat.session import sites
 from bareboat.store import Store
@@ -40,7 +40,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
             path.chmod(0o755)
 
     monkeypatch.setenv("PATH", str(programs), prepend=":")
-    monkeypatch.setattr(submission, "_SETTLE_S", 0.3)
+    monkeypatch.setattr(state, "_SETTLE_S", 0.3)
     answer()
     return answer
 
@@ -98,9 +98,9 @@ def test_an_element_finds_its_point_and_keeps_to_its_folder(store: Store, tmp_pa
     environment = {"PATH": "/usr/bin:/bin", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
     done = subprocess.run([tool("bash"), script], env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    (start,) = submission.starts(store, f"{run}.3")
+    (start,) = state.starts(store, f"{run}.3")
     assert start.job_id == "17_3"
-    (status,) = submission.look(store, [f"{run}.3"])
+    (status,) = state.look(store, [f"{run}.3"])
     assert (status.state, status.exit_code) == (JobState.COMPLETED, 0)
     assert [path.name for path in (store.run(run) / "points").iterdir()] == ["3"]
     # By hand, and without a point's name.
@@ -152,7 +152,7 @@ def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
     log = submission.output_log(store, point)
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", b""), log.read_text()
     assert log.read_text().startswith("c d\n")
-    assert [start.job_id for start in submission.starts(store, point)] == [job_id]
+    assert [start.job_id for start in state.starts(store, point)] == [job_id]
     script = submission.control_folder(store, point) / "job.sh"
     told = words.replace("LOG", str(log)).replace("SCRIPT", str(script))
     assert not told or asked(tmp_path, words.split()[0]) == [told]
@@ -177,7 +177,7 @@ def test_a_sweep_is_told_as_one(store: Store, says: Says, tmp_path: Path) -> Non
     assert (status.state, status.exit_code, status.ended_at_epoch_s is not None) == (
         JobState.FAILED, 9, True,
     )  # fmt: skip
-    records = sweeps.records(store, status)
+    records = sweeps.records_of(store, status)
     assert [record.exit_code for record in records] == [0, 9, 3, 143]
     assert [record.job_id for record in records] == ["17_0", "17_1", "17_2", "17_3"]
     assert (store.run(run) / "points" / "3" / "record.json").exists()

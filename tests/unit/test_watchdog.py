@@ -17,7 +17,7 @@ from bareboat import codec, render
 from bareboat.errors import UsageError
 from bareboat.model import JobState, Plan, Scheduling, Submission, Topology
 from bareboat.plan import plan
-from bareboat.runs import programs, submission
+from bareboat.runs import programs, records, state
 from bareboat.store import Store
 
 
@@ -240,7 +240,7 @@ def test_py_spy_is_copied_to_where_the_nodes_see_it(store: Store, tmp_path: Path
 # --- what is told of a run afterwards -----------------------------------------------------------------------
 
 
-def ended(store: Store, code: int, **files: str) -> submission.Status:
+def ended(store: Store, code: int, **files: str) -> state.Status:
     run = store.new_run("train")
     ranks = store.run(run) / "control"
     (ranks / "watch").mkdir(parents=True)
@@ -258,7 +258,7 @@ def ended(store: Store, code: int, **files: str) -> submission.Status:
     for name, text in files.items():
         folder = ranks if not name.startswith("progress") else store.run(run) / "ranks"
         (folder / name.replace("__", "/")).write_text(text)
-    status = submission._by_its_own_files(store, made)
+    status = state.from_files(store, made)
     assert status is not None
     return status
 
@@ -281,7 +281,7 @@ def test_the_record_has_the_straggler(store: Store) -> None:
         for rank in range(4)
     }
     status = ended(store, 0, **reports)
-    record = submission.record(store, status)
+    record = records.record(store, status)
     assert record is not None
     assert record.straggler is not None
     assert (record.straggler.rank, record.straggler.node, record.straggler.ratio) == (2, "c2", 1.5)

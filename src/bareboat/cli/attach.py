@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with the shell's exit code."""
-    from bareboat.runs import submission, sweeps
+    from bareboat.runs import interaction, sweeps
 
     if context.options.json:
         raise UsageError("attach opens a shell and has no JSON output", remedy="leave --json out")
@@ -29,4 +29,4 @@ def run(context: Context) -> int:
             f"cannot attach to the sweep {run_id}",
             remedy=f"name one of its points: bareboat attach {run_id}.0",
         )
-    return submission.attach(context.store, run_id, host=context.options.host)
+    return interaction.attach(context.store, run_id, host=context.options.host)

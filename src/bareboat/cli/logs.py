@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.runs import submission, sweeps
+    from bareboat.runs import state, submission, sweeps
 
     run_id = newest(context)
     made = submission.read(context.store, run_id)
@@ -69,7 +69,7 @@ def run(context: Context) -> int:
     path = submission.output_log(context.store, run_id)
     if not context.options.follow:
         if not os.path.lexists(path):
-            (status,) = submission.look(context.store, [run_id])
+            (status,) = state.look(context.store, [run_id])
             if status.over:
                 # Not even messages from Slurm, which the nodes write into the same directory.
                 raise StoreError(
@@ -129,9 +129,9 @@ def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | No
 
 
 def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None) -> int:
-    from bareboat.runs import submission
+    from bareboat.runs import interaction, state
 
-    asked, over, outage = 0.0, False, submission.Outage()
+    asked, over, outage = 0.0, False, interaction.Outage()
     position = dict.fromkeys(paths, 0)
     lines = {path: _Lines(rank) if context.options.json else None for path in paths}
     while True:
@@ -143,7 +143,7 @@ def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank:
         if position == before and time.monotonic() - asked > _ASK_S:
             asked = time.monotonic()
             try:
-                (status,) = submission.look(context.store, [run_id])
+                (status,) = state.look(context.store, [run_id])
             except ToolError as error:
                 outage.endure(error)
             else:

@@ -70,7 +70,7 @@ def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
         (status,) = sweeps.look(context.store, [run_id], must_answer=False)
         states |= {each.submission.run_id: each.state.value for each in status.points}
         with contextlib.suppress(StoreError):  # a damaged record is reported below
-            sweeps.records(context.store, status)
+            sweeps.records_of(context.store, status)
     found = []
     for index, name in enumerate(names):
         path, record, state = context.store.run(name) / "record.json", None, states[name]

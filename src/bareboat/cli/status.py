@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bareboat.model import Straggler
     from bareboat.model.fabric import Transport
     from bareboat.model.sweep import Sweep
-    from bareboat.runs.submission import Status
+    from bareboat.runs.state import Status
     from bareboat.store import Store
 
 EXAMPLE = "bareboat status --watch"
@@ -118,7 +118,7 @@ def _recorded(store: Store, status: Status) -> Status:
     from bareboat.runs import sweeps
 
     try:
-        sweeps.records(store, status)
+        sweeps.records_of(store, status)
     except StoreError as error:
         reason = "; ".join(filter(None, (status.reason, error.message)))
         return dataclasses.replace(status, reason=reason, damaged=True)
@@ -127,12 +127,12 @@ def _recorded(store: Store, status: Status) -> Status:
 
 def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
     """The transports between nodes and the warning about them, as far as known."""
-    from bareboat.runs import submission, transports
+    from bareboat.runs import records, transports
 
     if status.points or status.submission.nodes == 1 or not status.starts:
         return (), ""
     with contextlib.suppress(StoreError):
-        record = submission.record(store, status)
+        record = records.record(store, status)
         if record is not None:
             return record.transports, record.fabric_mark
     ways = transports.read(store.run(status.submission.run_id))
@@ -229,10 +229,10 @@ def _told(store: Store, status: Status) -> str:
 
 
 def _slow(store: Store, status: Status) -> Straggler | None:
-    from bareboat.runs import submission
+    from bareboat.runs import records
 
     try:
-        return submission.straggler_of(store, status)
+        return records.straggler_of(store, status)
     except StoreError:  # a damaged record
         return None
 

@@ -34,11 +34,11 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def until_over(context: Context, run_id: str) -> int:
-    from bareboat.runs import submission, sweeps
+    from bareboat.runs import state, submission, sweeps
 
     began = time.monotonic()
 
-    def show(status: submission.Status) -> None:
+    def show(status: state.Status) -> None:
         reason = f" ({status.reason})" if status.reason else ""
         context.progress.say(f"{run_id} {status.state.value}{reason}")
 
@@ -47,7 +47,7 @@ def until_over(context: Context, run_id: str) -> int:
             status = sweeps.wait(context.store, run_id, each=show)
     finally:
         context.progress.end()
-    records = sweeps.records(context.store, status)
+    records = sweeps.records_of(context.store, status)
     assert status.exit_code is not None
     if context.options.json:
         plain = [as_json(record) for record in records]

@@ -29,7 +29,7 @@ from bareboat.probe import fabrics, processor
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import SWITCHES, obstacle_of
-from bareboat.runs import submission
+from bareboat.runs import state, submission
 from bareboat.schedulers import Scheduler
 from bareboat.store import Store
 
@@ -234,7 +234,7 @@ def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str],
 
 
 def _entry(scheduler: Scheduler, number: str) -> QueueEntry | None:
-    return submission.ask(scheduler.NAME, [number]).get(number)
+    return state.ask(scheduler.NAME, [number]).get(number)
 
 
 def _blind(store: Store, login: Site) -> Site:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat import execute
+from bareboat.errors import UsageError
+
+if TYPE_CHECKING:
+    from bareboat.model import Plan, Record, Site, Submission
+    from bareboat.store import Store
+
+#: Shows a command's output and appends it to the file $0; Ctrl-C goes to the command.
+_KEPT = 'set -o pipefail; "$@" 2>&1 | tee -i -a "$0"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,36 @@ def find(environment: Mapping[str, str]) -> Allocation | None:
             nodes = _nodes(environment.get(file, ""))
             return Allocation(scheduler=scheduler, job_id=environment[number], nodes=nodes, here=True)
     return None
+
+
+def run(
+    store: Store,
+    plan: Plan,
+    site: Site,
+    *,
+    environment: Mapping[str, str],
+    started: Callable[[Submission, Allocation], None],
+    stdout_apart: bool = False,
+) -> Record:
+    """Run the job script on the nodes of the scheduler job in which Bareboat runs, and return the run's
+    record. `started`: called before the script starts. `stdout_apart`: what it prints goes to stderr."""
+    from bareboat.runs import mpi_checks, records, submission
+
+    found = find(environment)
+    if found is None or found.scheduler != plan.scheduler:
+        raise UsageError(
+            f"this shell is not in a {plan.scheduler} job, whose nodes run would use",
+            remedy="bareboat submit, or remove scheduler from the job file",
+        )
+    made = submission.begin(store, plan, site, job_id=found.job_id)
+    started(made, found)
+    script = submission.control_folder(store, made.run_id) / "job.sh"
+    log = submission.output_log(store, made.run_id)
+    words = ("bash", "-c", _KEPT + (" >&2" if stdout_apart else ""), str(log))
+    code = execute.run_in_terminal((*words, *found.start, "bash", str(script)))
+    record = records.ended_here(store, made.run_id, code)
+    mpi_checks.expect(store, plan, made.run_id)
+    return record
 
 
 def _nodes(path: str) -> int:

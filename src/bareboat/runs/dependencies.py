@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat.errors import StoreError, UsageError
-from bareboat.runs import submission, sweeps
+from bareboat.runs import state, submission, sweeps
 from bareboat.store import Store
 
 
@@ -21,7 +21,7 @@ def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ..
         else:
             numbers.append(each)
             found.append(each)
-    known = submission.ask(scheduler, numbers)
+    known = state.ask(scheduler, numbers)
     for each in numbers:
         if each not in known:
             raise UsageError(

@@ -1,7 +1,6 @@
-"""Runs of a scheduler: submitted, monitored, cancelled, and recorded.
+"""Submissions: a run's directory with its script, given to a scheduler.
 
-A run's directory is authoritative: `control` is written by the job script on the compute nodes. The scheduler
-is asked only while there is no exit code, and explains a missing one.
+A run's directory is authoritative: `control` is written by the job script on the compute nodes.
 
     submission.json   what was submitted, and to which scheduler       output.log  what the job printed
     cancelled         Bareboat cancelled it                     end.json    the cause of a failed run's end
@@ -14,14 +13,11 @@ is asked only while there is no exit code, and explains a missing one.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
 import re
 import shlex
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,83 +26,23 @@ from msgspec import UNSET
 from bareboat import codec, execute, registry, render
 from bareboat.clock import utc_now
 from bareboat.errors import BareboatError, PlanError, StoreError, Terminated, ToolError, UsageError
-from bareboat.files import untrusted
-from bareboat.hostlist import shortened
-from bareboat.model import (
-    End,
-    JobStart,
-    JobState,
-    Outcome,
-    Plan,
-    QueueEntry,
-    Record,
-    Site,
-    Straggler,
-    Submission,
-)
+from bareboat.model import Outcome, Plan, Site, Submission
 from bareboat.printable import one_line
-from bareboat.render.watchdog import EXIT_CODE as HUNG
-from bareboat.runs import causes, deliveries, directory, mpi_checks, results, transports
-from bareboat.runs.progress import look_for_straggler
-from bareboat.schedulers import Scheduler, job_name, odd_lines, said
+from bareboat.runs import directory, mpi_checks
+from bareboat.schedulers import Scheduler, job_name
 from bareboat.store import Store
 
 log = logging.getLogger("bareboat")
-
-#: The exit codes of runs whose script could not write one.
-_CODES = {
-    JobState.CANCELLED: 143,
-    JobState.PREEMPTED: 143,
-    JobState.TIMEOUT: 124,
-    JobState.OUT_OF_MEMORY: 137,
-    JobState.NODE_FAIL: 70,
-    JobState.FAILED: 1,
-    JobState.COMPLETED: 1,  # by the scheduler's account, but our script did not finish
-}
 #: The script that opens a shell in the job's container; a sweep has it next to job.sh.
 SHELL = "shell.sh"
-#: Controllers restart now and then; a wait of days must survive that.
-_OUTAGE_S = 900.0
 #: A busy controller may take long to accept a job.
 _SUBMISSION_S = 120.0
 _CANCELLATION_S = 30.0
 #: Then a line says what is waited for.
 _NOTICE_S = 5.0
-#: How long a shared file system may take to show what another node wrote.
-_SETTLE_S = 10.0
 #: More than any machine has; limits the length of lists.
 _MOST_RANKS = 10_000_000
-_MOST_REASON = 10_000
-#: The size of the output's end that is searched for the cause.
-_LOG_BYTES = 1 << 16
 _MOST_JOB_ID = 256
-#: EPOCH NODE JOB-ID
-_START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
-_HOST = re.compile(r"[\w.-]{1,255}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """The status of a run. `exit_code` is None until it ends; `reason`: why it waits, or how it ended."""
-
-    submission: Submission
-    state: JobState
-    exit_code: int | None
-    ended_at_epoch_s: int | None = None
-    starts: tuple[JobStart, ...] = ()
-    reason: str = ""
-    nodes: str = ""
-    #: The statuses of a sweep's points, in order.
-    points: tuple[Status, ...] = ()
-    straggler: Straggler | None = None
-    #: Whether one of its files is unreadable; `reason` names it.
-    damaged: bool = False
-    #: The cause of a failure, as far as known.
-    end: End | None = None
-
-    @property
-    def over(self) -> bool:
-        return self.exit_code is not None
 
 
 def control_folder(store: Store, run_id: str) -> Path:
@@ -145,7 +81,7 @@ def describe(plan: Plan, site: Site, run_id: str) -> Submission:
     )
 
 
-def hand_over(scheduler: Scheduler, plan: Plan, script: Path, log: str, *arguments: str) -> str:
+def give_to(scheduler: Scheduler, plan: Plan, script: Path, log: str, *arguments: str) -> str:
     """Submit the script with these arguments; return the job ID. Raises PlanError for a refusal."""
     argv = (*scheduler.submit(str(script), log), *arguments)
     stdin = script.read_text(errors="surrogateescape") if scheduler.SUBMITS_STDIN else None
@@ -195,20 +131,7 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     scheduler = queue_of(plan)
     submission = begin(store, plan, site)
     script = control_folder(store, submission.run_id) / "job.sh"
-    return hand_over_kept(store, scheduler, plan, submission, script)
-
-
-def ended_here(store: Store, run_id: str, code: int) -> Record:
-    """The record of a run whose script was started here and exited with this code."""
-    made = read(store, run_id)
-    status = _by_its_own_files(store, made)
-    if status is None:  # the script was killed, or did not reach its first line
-        store.write(store.run(run_id) / "exit_code", f"{code or 1} {int(time.time())}\n".encode())
-        status = _by_its_own_files(store, made)
-    assert status is not None
-    found = record(store, _with_end(store, status, None))
-    assert found is not None  # the run ended
-    return found
+    return submit_script(store, scheduler, plan, submission, script)
 
 
 def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) -> Submission:
@@ -229,7 +152,7 @@ def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) ->
     return submission
 
 
-def hand_over_kept(
+def submit_script(
     store: Store, scheduler: Scheduler, plan: Plan, submission: Submission, script: Path
 ) -> Submission:
     """Submit, and store the submission with its job ID; a refused run leaves nothing."""
@@ -237,7 +160,7 @@ def hand_over_kept(
     # A stop in between would lose the ID of a queued job.
     with going_on(run_id), execute.interrupts_held():
         try:
-            job_id = hand_over(scheduler, plan, script, str(output_log(store, run_id)))
+            job_id = give_to(scheduler, plan, script, str(output_log(store, run_id)))
         except PlanError:
             store.discard(store.run(run_id))
             raise
@@ -318,431 +241,9 @@ def submitted(store: Store) -> list[str]:
     return [name for name in store.runs() if os.path.lexists(store.run(name) / "submission.json")]
 
 
-def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
-    """The status of runs; each scheduler is asked once for all its runs without an exit code. Unless
-    `must_answer` is false, raises ToolError for a scheduler that does not answer, and StoreError for an
-    unreadable run; otherwise these are unknown. A run with a damaged file is unknown."""
-    found: dict[str, Status] = {}
-    open_runs: dict[str, list[Submission]] = {}
-    numbers: dict[str, str | None] = {}
-    for run_id in run_ids:
-        try:
-            submission = read(store, run_id)
-        except StoreError as error:
-            if must_answer:
-                raise
-            found[run_id] = unreadable(run_id, error)
-            continue
-        try:
-            status = _by_its_own_files(store, submission)
-            numbers[run_id] = job_id_now(store, submission)
-        except StoreError as error:
-            found[run_id] = _damaged(submission, error)
-            continue
-        if status is not None and (status.exit_code == 0 or _is_recorded(store, run_id)):
-            found[run_id] = status
-        else:
-            open_runs.setdefault(submission.scheduler, []).append(submission)
-    for name, submissions in open_runs.items():
-        try:
-            entries = ask(name, [number for s in submissions if (number := numbers[s.run_id]) is not None])
-        except ToolError as error:
-            if must_answer:
-                raise
-            reason = f"{error.message}; try: {error.remedy}"
-            for submission in submissions:
-                found[submission.run_id] = _silent(store, submission, reason)
-            continue
-        for submission in submissions:
-            # A script that is terminated writes a code, and does not know whether it will be restarted.
-            entry = entries.get(numbers[submission.run_id] or "")
-            try:
-                found[submission.run_id] = _explained(store, submission, entry)
-            except StoreError as error:
-                found[submission.run_id] = _damaged(submission, error)
-    return [found[run_id] for run_id in run_ids]
-
-
-def _silent(store: Store, submission: Submission, reason: str) -> Status:
-    try:
-        began = starts(store, submission.run_id)
-    except StoreError as error:
-        return _damaged(submission, error)
-    return Status(submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason)
-
-
-def _damaged(submission: Submission, error: StoreError) -> Status:
-    return Status(
-        submission=submission, state=JobState.UNKNOWN, exit_code=None, reason=error.message, damaged=True
-    )
-
-
-def unreadable(run_id: str, error: StoreError) -> Status:
-    """The status of a run whose submission cannot be read, for a list of runs."""
-    nothing = Submission(
-        run_id=run_id, scheduler="?", job_id=None, name="", nodes=1, world_size=1, engine="", submitted_at="",
-        plan_digest="", image_digest=None, site_digest="",
-    )  # fmt: skip
-    return _damaged(nothing, error)
-
-
-def _by_its_own_files(store: Store, submission: Submission) -> Status | None:
-    """The end of the run as written by the job script, or by Bareboat in its place."""
-    folder = store.run(submission.run_id)
-    control = directory.control(folder)
-    for path in (control / "exit_code", folder / "exit_code"):
-        if (told := directory.ended(path)) is None:
-            continue
-        number, ended_at = told
-        end = _kept_end(folder)
-        # For runs from before end.json existed.
-        because = one_line(directory.text(folder / "ended_because") or "", limit=_MOST_REASON)
-        if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
-            because = f"hung: {hang}"
-        if end is not None and number:
-            state, because = end.state, end.words
-        elif because:
-            state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
-        elif number in (143, 130):
-            state = JobState.CANCELLED
-        else:
-            state = JobState.COMPLETED if number == 0 else JobState.FAILED
-        return Status(
-            submission=submission,
-            state=state,
-            exit_code=number,
-            ended_at_epoch_s=ended_at,
-            starts=starts(store, submission.run_id),
-            reason=because,
-            nodes=shortened(_nodes(store, submission)),
-            end=end if number else None,
-        )
-    return None
-
-
-def _kept_end(folder: Path) -> End | None:
-    """The stored cause of the end. Raises DamagedRunError."""
-    path = folder / "end.json"
-    said = directory.text(path)
-    if said is None:
-        return None
-    try:
-        return codec.from_json(said.encode(), End, what=str(path))
-    except StoreError:
-        raise directory.damaged(path, OSError(0, "it does not hold a cause")) from None
-
-
-def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
-    """The nodes of the newest start, in order; () before a start."""
-    said = directory.text(control_folder(store, submission.run_id) / "hosts") or ""
-    found = tuple(host for host in said.split() if _HOST.fullmatch(host))
-    if len(found) != submission.nodes:  # for one node the script writes no list
-        began = starts(store, submission.run_id)
-        found = (began[-1].node,) if began and submission.nodes == 1 else ()
-    return found
-
-
-def find_straggler(store: Store, submission: Submission) -> Straggler | None:
-    """The slowest of the ranks that report their steps, if one is significantly slow."""
-    nodes, each = _nodes(store, submission), submission.world_size // submission.nodes
-    if not nodes:
-        return None
-    return look_for_straggler(
-        store.run(submission.run_id), tuple(node for node in nodes for _ in range(each))
-    )
-
-
-def straggler_of(store: Store, status: Status) -> Straggler | None:
-    """The slowest rank of a run that continues, or that ended and is recorded."""
-    path = store.run(status.submission.run_id) / "record.json"
-    if status.over and os.path.lexists(path):
-        return store.read(path, Record).straggler
-    return status.straggler
-
-
-def _hang(store: Store, run_id: str) -> str:
-    """The watchdog's finding about a run that it terminated; "" for other runs."""
-    control = control_folder(store, run_id)
-    if not os.path.lexists(control / "watch" / "verdict"):
-        return ""
-    said = directory.text(control / "stacks" / "summary") or "no rank printed or reported anything"
-    return one_line("; ".join(said.splitlines()), limit=_MOST_REASON)
-
-
-def _is_recorded(store: Store, run_id: str) -> bool:
-    return os.path.lexists(store.run(run_id) / "record.json")
-
-
-def job_id_now(store: Store, submission: Submission) -> str | None:
-    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. Raises StoreError for
-    text that is not a job ID, since it becomes part of a command."""
-    path = control_folder(store, submission.run_id) / "agains"
-    words = (directory.text(path) or "").split()
-    if not words:
-        return submission.job_id
-    if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
-        raise directory.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
-    return words[-1]
-
-
 def is_job_id(scheduler: Scheduler, text: str) -> bool:
     """Whether the text is a job ID of the scheduler: only then may it be part of a command."""
     return len(text) <= _MOST_JOB_ID and re.fullmatch(scheduler.JOB_ID_FORM, text, re.ASCII) is not None
-
-
-def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
-    """The starts of a run; incomplete lines, for example from a full file system, are ignored."""
-    said = directory.text(control_folder(store, run_id) / "starts") or ""
-    return tuple(
-        JobStart(at_epoch_s=int(part[1]), node=part[2], job_id=part[3])
-        for line in said.splitlines()
-        if (part := _START.fullmatch(line)) is not None
-    )
-
-
-def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
-    """What the scheduler reports about jobs. If some lines of its answer cannot be parsed, a job that is
-    missing is unknown, not ended."""
-    found: dict[str, QueueEntry] = {}
-    odd: list[str] = []
-    scheduler = registry.scheduler(name)
-    deadline = execute.Deadline()
-    for query in scheduler.queries(job_ids) if job_ids else ():
-        if all(job_id in found for job_id in job_ids):
-            break
-        outcome = execute.run(query.argv, within=deadline)
-        for entry in query.parse(outcome):
-            found.setdefault(entry.job_id, entry)
-        odd += odd_lines(query.argv[0], list(query.odd(outcome)))
-    for job_id in job_ids if odd else ():
-        found.setdefault(job_id, QueueEntry(job_id=job_id, state=JobState.UNKNOWN, reason="; ".join(odd)))
-    return found
-
-
-def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -> Status:
-    """The status of a run without an exit code, from the scheduler's report."""
-    began = starts(store, submission.run_id)
-    if entry is not None and not entry.state.over:
-        return Status(
-            submission=submission, state=entry.state, exit_code=None, starts=began,
-            reason=entry.reason, nodes=entry.nodes,
-            straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
-        )  # fmt: skip
-    folder = store.run(submission.run_id)
-    cancelled = os.path.lexists(folder / "cancelled")
-    deadline = time.monotonic() + (_SETTLE_S if (entry is not None or cancelled) and began else 0.0)
-    while (status := _by_its_own_files(store, submission)) is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-    if status is not None:
-        return _with_end(store, status, entry)
-    if entry is None and not cancelled:
-        reason = f"{submission.scheduler} no longer knows the job, and there is no exit code"
-        if submission.job_id is None:
-            reason = f"it is unknown whether {submission.scheduler} accepted the job: it returned no job ID"
-        return Status(
-            submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
-        )
-    if cancelled and (entry is None or entry.state is JobState.COMPLETED):
-        # Some forget a job that never ran, others report it as completed.
-        entry = QueueEntry(job_id="", state=JobState.CANCELLED)
-    assert entry is not None
-    code = 128 + entry.signal if 0 < entry.signal <= 64 else _CODES.get(entry.state, 1)
-    if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
-        code = _CODES[JobState.CANCELLED]  # whichever signal the scheduler used
-    ended_at = int(time.time())
-    end = _find_end(store, submission, code, ended_at, began, entry=entry, left=False)
-    store.write(folder / "end.json", codec.to_json(end))
-    store.write(folder / "exit_code", f"{code} {ended_at}\n".encode())
-    return Status(
-        submission=submission, state=end.state, exit_code=code, starts=began, reason=end.words,
-        ended_at_epoch_s=ended_at, nodes=shortened(_nodes(store, submission)), end=end,
-    )  # fmt: skip
-
-
-def _with_end(store: Store, status: Status, entry: QueueEntry | None) -> Status:
-    """Add the cause to a failed run, which is found once and stored."""
-    run_id = status.submission.run_id
-    told = status.end is not None or os.path.lexists(store.run(run_id) / "ended_because")
-    if not status.exit_code or told:
-        return status
-    end = _find_end(
-        store, status.submission, status.exit_code, status.ended_at_epoch_s, status.starts,
-        entry=entry, left=True,
-    )  # fmt: skip
-    store.write(store.run(run_id) / "end.json", codec.to_json(end))
-    return dataclasses.replace(status, state=end.state, reason=end.words, end=end)
-
-
-def _find_end(
-    store: Store,
-    submission: Submission,
-    code: int,
-    ended_at: int | None,
-    began: Sequence[JobStart],
-    *,
-    entry: QueueEntry | None,
-    left: bool,
-) -> End:
-    run_id = submission.run_id
-    try:
-        log = untrusted.read_tail(output_log(store, run_id), limit=_LOG_BYTES).decode(errors="replace")
-    except OSError:  # missing, or replaced by the job
-        log = ""
-    end = causes.find(
-        causes.Evidence(
-            scheduler=registry.scheduler(submission.scheduler),
-            code=code,
-            left=left,
-            entry=entry if entry is not None and entry.state.over else None,
-            log=log,
-            cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
-            began=bool(began),
-            starts=len(began),
-            ran_s=ended_at - began[-1].at_epoch_s if began and ended_at else None,
-            walltime_s=submission.walltime_s,
-            hang=_hang(store, run_id) if code == HUNG else "",
-            store=str(store.root),
-        )
-    )
-    assert end is not None  # the code is not 0
-    return end
-
-
-class Outage:
-    """Tolerate a scheduler that does not answer for a while."""
-
-    def __init__(self) -> None:
-        self._began: float | None = None
-
-    def endure(self, error: ToolError) -> None:
-        """Raise the error when it has lasted too long."""
-        if self._began is None:
-            self._began = time.monotonic()
-            log.warning("%s; retrying for %.0f minutes", error.message, _OUTAGE_S / 60)
-        if time.monotonic() - self._began > _OUTAGE_S:
-            raise error
-
-    def end(self) -> None:
-        self._began = None
-
-
-def wait(
-    store: Store,
-    run_id: str,
-    *,
-    each: Callable[[Status], None],
-    poll_s: float = 2.0,
-    look: Callable[[Store, Sequence[str]], list[Status]] = look,
-) -> Status:
-    """Poll until the run ends, and call `each` with every status. Raises ToolError for an unknown run, and
-    when the scheduler does not answer for a quarter of an hour."""
-    unknown = 0
-    outage = Outage()
-    while True:
-        try:
-            (status,) = look(store, [run_id])
-        except ToolError as error:
-            outage.endure(error)
-            time.sleep(poll_s)
-            continue
-        outage.end()
-        each(status)
-        if status.over:
-            return status
-        unknown = unknown + 1 if status.state is JobState.UNKNOWN else 0
-        if unknown * poll_s > 60:
-            raise ToolError(status.reason, remedy=f"bareboat logs {run_id}")
-        time.sleep(poll_s)
-
-
-def record(store: Store, status: Status) -> Record | None:
-    """The run's record, written once when it ended."""
-    if status.exit_code is None:
-        return None
-    submission = status.submission
-    path = store.run(submission.run_id) / "record.json"
-    if os.path.lexists(path):
-        return store.read(path, Record)
-    began = status.starts[0].at_epoch_s if status.starts else status.ended_at_epoch_s or 0
-    ways = transports.read(store.run(submission.run_id))
-    made = Record(
-        study=submission.run_id,
-        run=0,
-        arm=submission.engine,
-        warm_up=False,
-        position=0,
-        started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        exit_code=status.exit_code,
-        wall_s=float((status.ended_at_epoch_s or began) - began),
-        plan_digest=submission.plan_digest,
-        image_digest=submission.image_digest,
-        site_digest=submission.site_digest,
-        world_size=submission.world_size,
-        scheduler=submission.scheduler,
-        job_id=submission.job_id or "",
-        starts=status.starts,
-        ended_because=status.reason,
-        end=status.end,
-        results=results.read(store.run(submission.run_id)),
-        deliveries=deliveries.read(store.run(submission.run_id)),
-        straggler=find_straggler(store, submission),
-        transports=ways,
-        fabric_mark=transports.mark(submission.fabric, ways) if status.starts else "",
-        world_mark=transports.world_mark(store.run(submission.run_id), submission.world_size),
-    )
-    store.write(path, codec.to_json(made))
-    return made
-
-
-def cancel(store: Store, run_id: str) -> None:
-    """Cancel the job, unless it already ended."""
-    (status,) = look(store, [run_id])
-    if status.over:
-        return
-    job_id = job_id_now(store, status.submission)
-    if job_id is None:
-        raise ToolError(status.reason, remedy="find the job in the queue by its name")
-    with contextlib.suppress(StoreError):  # a full disk must not keep the job running
-        store.write(store.run(run_id) / "cancelled", b"")
-    outcome = cancel_by(registry.scheduler(status.submission.scheduler).cancel(job_id))
-    if not outcome.ok:
-        (status,) = look(store, [run_id])
-        if not status.over:
-            (store.run(run_id) / "cancelled").unlink(missing_ok=True)
-            raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
-
-
-def attach(store: Store, run_id: str, *, host: bool = False) -> int:
-    """Open a shell on the job's first node in this terminal, in the job's container or on the node itself;
-    return its exit code."""
-    (status,) = look(store, [run_id])
-    if status.state is not JobState.RUNNING:
-        raise BareboatError(
-            f"{run_id} is {status.state.value}, not running", remedy=f"bareboat status {run_id}"
-        )
-    scheduler = registry.scheduler(status.submission.scheduler)
-    words = None if host else _shell_words(store, run_id)
-    argv = scheduler.attach(job_id_now(store, status.submission) or "", words)
-    if argv is None:
-        way = "" if words is None else f" {shlex.join(words)}"
-        raise BareboatError(
-            f"{scheduler.NAME} cannot open a shell in a running job" + ("" if host else "'s container"),
-            remedy=f"ssh -t {status.starts[-1].node}{way}" if status.starts else f"bareboat status {run_id}",
-        )
-    return execute.run_in_terminal(argv)
-
-
-def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:
-    """The command that opens a shell in a run's container, on a node of its job."""
-    folder = store.run(run_id)
-    own, whole = folder / directory.CONTROL / SHELL, folder.parent.parent / SHELL
-    script = whole if folder.parent.name == "points" and os.path.lexists(whole) else own
-    if not os.path.lexists(script):
-        raise BareboatError(
-            f"an earlier version of Bareboat submitted {run_id} and stored nothing about its container",
-            remedy=f"bareboat attach --host {run_id}",
-        )
-    return ("bash", str(script), run_id, str(folder / directory.CONTROL))
 
 
 def write_shell(store: Store, plan: Plan, folder: Path) -> None:

@@ -21,8 +21,8 @@ from bareboat import codec, execute, registry, render
 from bareboat.errors import PlanError, StoreError, Terminated, ToolError
 from bareboat.model import JobState, Plan, Record, Site, Submission, sweep
 from bareboat.model.sweep import Sweep
-from bareboat.runs import directory, mpi_checks, submission
-from bareboat.runs.submission import Status
+from bareboat.runs import directory, interaction, mpi_checks, records, state, submission
+from bareboat.runs.state import Status
 from bareboat.schedulers import said
 from bareboat.store import Store
 
@@ -55,13 +55,13 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
         store.write(folder / "submission.json", codec.to_json(made))
     script = folder / "job.sh"
     if scheduler.has_arrays(site):
-        return submission.hand_over_kept(store, scheduler, plan, made, script)
+        return submission.submit_script(store, scheduler, plan, made, script)
     for index, point in enumerate(_names(run_id, len(plan.job.sweep.points))):
         log = str(submission.output_log(store, point))
         try:
             with execute.interrupts_held(), store.guarded():
                 store.run(point).mkdir(parents=True)
-                job_id = submission.hand_over(scheduler, plan, script, log, point)
+                job_id = submission.give_to(scheduler, plan, script, log, point)
                 own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id)
                 submission.keep_job_id(store, scheduler, own)
         except (KeyboardInterrupt, Terminated):
@@ -111,7 +111,7 @@ def _names(run_id: str, count: int) -> Iterator[str]:
 
 
 def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
-    """Like `submission.look`, with one status for all points of a sweep."""
+    """Like `state.look`, with one status for all points of a sweep."""
     wanted: dict[str, list[str]] = {}
     damaged: dict[str, Status] = {}
     for run_id in run_ids:
@@ -123,9 +123,9 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
             if must_answer:
                 raise
             wanted[run_id] = []
-            damaged[run_id] = submission.unreadable(run_id, error)
+            damaged[run_id] = state.unreadable(run_id, error)
     each = list(dict.fromkeys(point for names in wanted.values() for point in names))
-    found = dict(zip(each, submission.look(store, each, must_answer=must_answer), strict=True))
+    found = dict(zip(each, state.look(store, each, must_answer=must_answer), strict=True))
     return [
         damaged[run_id]
         if run_id in damaged
@@ -150,11 +150,11 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
     failed = [status for status in found if status.exit_code not in (None, 0)]
     open_states = {status.state for status in found if not status.over}
     if not open_states:
-        state = failed[0].state if failed else JobState.COMPLETED
+        shared = failed[0].state if failed else JobState.COMPLETED
     elif JobState.RUNNING in open_states:
-        state = JobState.RUNNING
+        shared = JobState.RUNNING
     else:
-        state = JobState.PENDING if JobState.PENDING in open_states else JobState.UNKNOWN
+        shared = JobState.PENDING if JobState.PENDING in open_states else JobState.UNKNOWN
     counts = [(f"{sum(status.over for status in found)} of {len(found)} done", True)]
     for text, wanted in (
         ("cancelled", JobState.CANCELLED),
@@ -169,7 +169,7 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
     began = [start for status in found for start in status.starts[:1]]
     return Status(
         submission=made,
-        state=state,
+        state=shared,
         exit_code=None if open_states else (failed[0].exit_code if failed else 0),
         ended_at_epoch_s=None if open_states else max(status.ended_at_epoch_s or 0 for status in found),
         starts=tuple(sorted(began, key=lambda start: start.at_epoch_s)),
@@ -179,13 +179,13 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
 
 
 def wait(store: Store, run_id: str, *, each: Callable[[Status], None], poll_s: float = 2.0) -> Status:
-    """Like `submission.wait`, until the last point ended."""
-    return submission.wait(store, run_id, each=each, poll_s=poll_s, look=look)
+    """Like `interaction.wait`, until the last point ended."""
+    return interaction.wait(store, run_id, each=each, poll_s=poll_s, look=look)
 
 
-def records(store: Store, status: Status) -> list[Record]:
+def records_of(store: Store, status: Status) -> list[Record]:
     """The records of a run, or of a sweep's points, that ended."""
-    made = [submission.record(store, each) for each in (status.points or (status,))]
+    made = [records.record(store, each) for each in (status.points or (status,))]
     return [record for record in made if record is not None]
 
 
@@ -195,13 +195,13 @@ def cancel(store: Store, run_id: str) -> None:
     found = find(store, run_id)
     made = submission.read(store, run_id)
     if found is None:
-        submission.cancel(store, run_id)
+        interaction.cancel(store, run_id)
         return
     if made.job_id is None:
         own = [p for p in points(store, run_id) if os.path.lexists(store.run(p) / "submission.json")]
         # Without any, the array's job ID is unknown: the first point reports that.
         for name in own or [f"{run_id}.0"]:
-            submission.cancel(store, name)
+            interaction.cancel(store, name)
         return
     scheduler = registry.scheduler(made.scheduler)
     (status,) = look(store, [run_id])
@@ -209,9 +209,9 @@ def cancel(store: Store, run_id: str) -> None:
     for point in left:
         store.write(store.run(point.run_id) / "cancelled", b"")
     outcome = submission.cancel_by(scheduler.cancel(made.job_id))
-    moved = [point for point in left if submission.job_id_now(store, point) != point.job_id]
+    moved = [point for point in left if state.job_id_now(store, point) != point.job_id]
     for point in moved:
-        submission.cancel(store, point.run_id)
+        interaction.cancel(store, point.run_id)
     if not outcome.ok:
         (status,) = look(store, [run_id])
         still = [each.submission.run_id for each in status.points if not each.over]

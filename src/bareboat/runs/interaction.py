@@ -1,0 +1,122 @@
+"""What users do with submitted runs: wait for them, cancel them, open a shell in them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+
+from bareboat import execute, registry
+from bareboat.errors import BareboatError, StoreError, ToolError
+from bareboat.model import JobState
+from bareboat.runs import directory
+from bareboat.runs.state import Status, job_id_now, look
+from bareboat.runs.submission import SHELL, cancel_by
+from bareboat.schedulers import said
+from bareboat.store import Store
+
+log = logging.getLogger("bareboat")
+
+#: Controllers restart now and then; a wait of days must survive that.
+_OUTAGE_S = 900.0
+
+
+class Outage:
+    """Tolerate a scheduler that does not answer for a while."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+
+    def endure(self, error: ToolError) -> None:
+        """Raise the error when it has lasted too long."""
+        if self._began is None:
+            self._began = time.monotonic()
+            log.warning("%s; retrying for %.0f minutes", error.message, _OUTAGE_S / 60)
+        if time.monotonic() - self._began > _OUTAGE_S:
+            raise error
+
+    def end(self) -> None:
+        self._began = None
+
+
+def wait(
+    store: Store,
+    run_id: str,
+    *,
+    each: Callable[[Status], None],
+    poll_s: float = 2.0,
+    look: Callable[[Store, Sequence[str]], list[Status]] = look,
+) -> Status:
+    """Poll until the run ends, and call `each` with every status. Raises ToolError for an unknown run, and
+    when the scheduler does not answer for a quarter of an hour."""
+    unknown = 0
+    outage = Outage()
+    while True:
+        try:
+            (status,) = look(store, [run_id])
+        except ToolError as error:
+            outage.endure(error)
+            time.sleep(poll_s)
+            continue
+        outage.end()
+        each(status)
+        if status.over:
+            return status
+        unknown = unknown + 1 if status.state is JobState.UNKNOWN else 0
+        if unknown * poll_s > 60:
+            raise ToolError(status.reason, remedy=f"bareboat logs {run_id}")
+        time.sleep(poll_s)
+
+
+def cancel(store: Store, run_id: str) -> None:
+    """Cancel the job, unless it already ended."""
+    (status,) = look(store, [run_id])
+    if status.over:
+        return
+    job_id = job_id_now(store, status.submission)
+    if job_id is None:
+        raise ToolError(status.reason, remedy="find the job in the queue by its name")
+    with contextlib.suppress(StoreError):  # a full disk must not keep the job running
+        store.write(store.run(run_id) / "cancelled", b"")
+    outcome = cancel_by(registry.scheduler(status.submission.scheduler).cancel(job_id))
+    if not outcome.ok:
+        (status,) = look(store, [run_id])
+        if not status.over:
+            (store.run(run_id) / "cancelled").unlink(missing_ok=True)
+            raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
+
+
+def attach(store: Store, run_id: str, *, host: bool = False) -> int:
+    """Open a shell on the job's first node in this terminal, in the job's container or on the node itself;
+    return its exit code."""
+    (status,) = look(store, [run_id])
+    if status.state is not JobState.RUNNING:
+        raise BareboatError(
+            f"{run_id} is {status.state.value}, not running", remedy=f"bareboat status {run_id}"
+        )
+    scheduler = registry.scheduler(status.submission.scheduler)
+    words = None if host else _shell_words(store, run_id)
+    argv = scheduler.attach(job_id_now(store, status.submission) or "", words)
+    if argv is None:
+        way = "" if words is None else f" {shlex.join(words)}"
+        raise BareboatError(
+            f"{scheduler.NAME} cannot open a shell in a running job" + ("" if host else "'s container"),
+            remedy=f"ssh -t {status.starts[-1].node}{way}" if status.starts else f"bareboat status {run_id}",
+        )
+    return execute.run_in_terminal(argv)
+
+
+def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:
+    """The command that opens a shell in a run's container, on a node of its job."""
+    folder = store.run(run_id)
+    own, whole = folder / directory.CONTROL / SHELL, folder.parent.parent / SHELL
+    script = whole if folder.parent.name == "points" and os.path.lexists(whole) else own
+    if not os.path.lexists(script):
+        raise BareboatError(
+            f"an earlier version of Bareboat submitted {run_id} and stored nothing about its container",
+            remedy=f"bareboat attach --host {run_id}",
+        )
+    return ("bash", str(script), run_id, str(folder / directory.CONTROL))

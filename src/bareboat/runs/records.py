@@ -1,0 +1,100 @@
+"""The record of a run that ended, written once."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from bareboat import codec
+from bareboat.errors import StoreError
+from bareboat.model import MemorySample, Record, Straggler
+from bareboat.runs import deliveries, results, state, transports
+from bareboat.runs.state import Status
+from bareboat.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What only the process that started the run could measure. `memory` and `peak_memory_bytes`: resident,
+    of all processes of the run."""
+
+    started_at: str
+    wall_s: float
+    memory: tuple[MemorySample, ...]
+    peak_memory_bytes: int
+    load_1min: float
+
+
+def ended_here(store: Store, run_id: str, code: int) -> Record:
+    """The record of a run whose script was started here and exited with this code."""
+    found = record(store, state.ended_here(store, run_id, code))
+    assert found is not None  # the run ended
+    return found
+
+
+def straggler_of(store: Store, status: Status) -> Straggler | None:
+    """The slowest rank of a run that continues, or that ended and is recorded."""
+    path = store.run(status.submission.run_id) / "record.json"
+    if status.over and os.path.lexists(path):
+        return store.read(path, Record).straggler
+    return status.straggler
+
+
+def record(store: Store, status: Status, measured: Measured | None = None) -> Record | None:
+    """The run's record, written once when it ended."""
+    if status.exit_code is None:
+        return None
+    made = status.submission
+    folder = store.run(made.run_id)
+    path = folder / "record.json"
+    if os.path.lexists(path):
+        return store.read(path, Record)
+    began = status.starts[0].at_epoch_s if status.starts else status.ended_at_epoch_s or 0
+    if measured is None:
+        measured = Measured(
+            started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+            wall_s=float((status.ended_at_epoch_s or began) - began),
+            memory=(),
+            peak_memory_bytes=0,
+            load_1min=0.0,
+        )
+    ways = transports.read(folder)
+    found = Record(
+        study=made.run_id,
+        run=0,
+        arm=made.engine,
+        warm_up=False,
+        position=0,
+        started_at=measured.started_at,
+        exit_code=status.exit_code,
+        wall_s=measured.wall_s,
+        plan_digest=made.plan_digest,
+        image_digest=made.image_digest,
+        site_digest=made.site_digest,
+        world_size=made.world_size,
+        memory=measured.memory,
+        memory_kind="rss" if measured.memory else "pss",
+        peak_memory_bytes=measured.peak_memory_bytes,
+        load_1min=measured.load_1min,
+        scheduler=made.scheduler,
+        job_id=made.job_id or "",
+        starts=status.starts,
+        ended_because=status.reason,
+        end=status.end,
+        results=results.read(folder),
+        deliveries=deliveries.read(folder),
+        straggler=status.straggler or state.find_straggler(store, made),
+        transports=ways,
+        fabric_mark=transports.mark(made.fabric, ways) if status.starts else "",
+        world_mark=transports.world_mark(folder, made.world_size),
+    )
+    try:
+        store.write(path, codec.to_json(found))
+    except StoreError as error:
+        message = (
+            f"{error.message}: the job ended with exit code {status.exit_code}, but its record was not "
+            "written"
+        )
+        raise StoreError(message, context=error.context, remedy=error.remedy) from None
+    return found

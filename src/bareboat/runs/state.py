@@ -1,0 +1,358 @@
+"""The status of runs: from the files in a run's directory, and from the scheduler where they do not suffice.
+
+The scheduler is asked only while there is no exit code, and explains a missing one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bareboat import codec, execute, registry
+from bareboat.errors import StoreError, ToolError
+from bareboat.files import untrusted
+from bareboat.hostlist import shortened
+from bareboat.model import End, JobStart, JobState, QueueEntry, Straggler, Submission
+from bareboat.printable import one_line
+from bareboat.render.watchdog import EXIT_CODE as HUNG
+from bareboat.runs import causes, directory
+from bareboat.runs.progress import look_for_straggler
+from bareboat.runs.submission import control_folder, is_job_id, output_log, read
+from bareboat.schedulers import odd_lines
+from bareboat.store import Store
+
+#: The exit codes of runs whose script could not write one.
+_CODES = {
+    JobState.CANCELLED: 143,
+    JobState.PREEMPTED: 143,
+    JobState.TIMEOUT: 124,
+    JobState.OUT_OF_MEMORY: 137,
+    JobState.NODE_FAIL: 70,
+    JobState.FAILED: 1,
+    JobState.COMPLETED: 1,  # by the scheduler's account, but our script did not finish
+}
+#: How long a shared file system may take to show what another node wrote.
+_SETTLE_S = 10.0
+_MOST_REASON = 10_000
+#: The size of the output's end that is searched for the cause.
+_LOG_BYTES = 1 << 16
+#: EPOCH NODE JOB-ID
+_START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) ([\w.\[\]ƒ-]{1,256})", re.ASCII)
+_HOST = re.compile(r"[\w.-]{1,255}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The status of a run. `exit_code` is None until it ends; `reason`: why it waits, or how it ended."""
+
+    submission: Submission
+    state: JobState
+    exit_code: int | None
+    ended_at_epoch_s: int | None = None
+    starts: tuple[JobStart, ...] = ()
+    reason: str = ""
+    nodes: str = ""
+    #: The statuses of a sweep's points, in order.
+    points: tuple[Status, ...] = ()
+    straggler: Straggler | None = None
+    #: Whether one of its files is unreadable; `reason` names it.
+    damaged: bool = False
+    #: The cause of a failure, as far as known.
+    end: End | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.exit_code is not None
+
+
+def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
+    """The status of runs; each scheduler is asked once for all its runs without an exit code. Unless
+    `must_answer` is false, raises ToolError for a scheduler that does not answer, and StoreError for an
+    unreadable run; otherwise these are unknown. A run with a damaged file is unknown."""
+    found: dict[str, Status] = {}
+    open_runs: dict[str, list[Submission]] = {}
+    numbers: dict[str, str | None] = {}
+    for run_id in run_ids:
+        try:
+            submission = read(store, run_id)
+        except StoreError as error:
+            if must_answer:
+                raise
+            found[run_id] = unreadable(run_id, error)
+            continue
+        try:
+            status = from_files(store, submission)
+            numbers[run_id] = job_id_now(store, submission)
+        except StoreError as error:
+            found[run_id] = _damaged(submission, error)
+            continue
+        if status is not None and (status.exit_code == 0 or _is_recorded(store, run_id)):
+            found[run_id] = status
+        else:
+            open_runs.setdefault(submission.scheduler, []).append(submission)
+    for name, submissions in open_runs.items():
+        try:
+            entries = ask(name, [number for s in submissions if (number := numbers[s.run_id]) is not None])
+        except ToolError as error:
+            if must_answer:
+                raise
+            reason = f"{error.message}; try: {error.remedy}"
+            for submission in submissions:
+                found[submission.run_id] = _silent(store, submission, reason)
+            continue
+        for submission in submissions:
+            # A script that is terminated writes a code, and does not know whether it will be restarted.
+            entry = entries.get(numbers[submission.run_id] or "")
+            try:
+                found[submission.run_id] = _explained(store, submission, entry)
+            except StoreError as error:
+                found[submission.run_id] = _damaged(submission, error)
+    return [found[run_id] for run_id in run_ids]
+
+
+def _silent(store: Store, submission: Submission, reason: str) -> Status:
+    try:
+        began = starts(store, submission.run_id)
+    except StoreError as error:
+        return _damaged(submission, error)
+    return Status(submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason)
+
+
+def _damaged(submission: Submission, error: StoreError) -> Status:
+    return Status(
+        submission=submission, state=JobState.UNKNOWN, exit_code=None, reason=error.message, damaged=True
+    )
+
+
+def unreadable(run_id: str, error: StoreError) -> Status:
+    """The status of a run whose submission cannot be read, for a list of runs."""
+    nothing = Submission(
+        run_id=run_id, scheduler="?", job_id=None, name="", nodes=1, world_size=1, engine="", submitted_at="",
+        plan_digest="", image_digest=None, site_digest="",
+    )  # fmt: skip
+    return _damaged(nothing, error)
+
+
+def from_files(store: Store, submission: Submission) -> Status | None:
+    """The end of the run as written by the job script, or by Bareboat in its place."""
+    folder = store.run(submission.run_id)
+    control = directory.control(folder)
+    for path in (control / "exit_code", folder / "exit_code"):
+        if (told := directory.ended(path)) is None:
+            continue
+        number, ended_at = told
+        end = _kept_end(folder)
+        # For runs from before end.json existed.
+        because = one_line(directory.text(folder / "ended_because") or "", limit=_MOST_REASON)
+        if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
+            because = f"hung: {hang}"
+        if end is not None and number:
+            state, because = end.state, end.words
+        elif because:
+            state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
+        elif number in (143, 130):
+            state = JobState.CANCELLED
+        else:
+            state = JobState.COMPLETED if number == 0 else JobState.FAILED
+        return Status(
+            submission=submission,
+            state=state,
+            exit_code=number,
+            ended_at_epoch_s=ended_at,
+            starts=starts(store, submission.run_id),
+            reason=because,
+            nodes=shortened(_nodes(store, submission)),
+            end=end if number else None,
+        )
+    return None
+
+
+def _kept_end(folder: Path) -> End | None:
+    """The stored cause of the end. Raises DamagedRunError."""
+    path = folder / "end.json"
+    said = directory.text(path)
+    if said is None:
+        return None
+    try:
+        return codec.from_json(said.encode(), End, what=str(path))
+    except StoreError:
+        raise directory.damaged(path, OSError(0, "it does not hold a cause")) from None
+
+
+def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
+    """The nodes of the newest start, in order; () before a start."""
+    said = directory.text(control_folder(store, submission.run_id) / "hosts") or ""
+    found = tuple(host for host in said.split() if _HOST.fullmatch(host))
+    if len(found) != submission.nodes:  # for one node the script writes no list
+        began = starts(store, submission.run_id)
+        found = (began[-1].node,) if began and submission.nodes == 1 else ()
+    return found
+
+
+def find_straggler(store: Store, submission: Submission) -> Straggler | None:
+    """The slowest of the ranks that report their steps, if one is significantly slow."""
+    nodes, each = _nodes(store, submission), submission.world_size // submission.nodes
+    if not nodes:
+        return None
+    return look_for_straggler(
+        store.run(submission.run_id), tuple(node for node in nodes for _ in range(each))
+    )
+
+
+def _hang(store: Store, run_id: str) -> str:
+    """The watchdog's finding about a run that it terminated; "" for other runs."""
+    control = control_folder(store, run_id)
+    if not os.path.lexists(control / "watch" / "verdict"):
+        return ""
+    said = directory.text(control / "stacks" / "summary") or "no rank printed or reported anything"
+    return one_line("; ".join(said.splitlines()), limit=_MOST_REASON)
+
+
+def _is_recorded(store: Store, run_id: str) -> bool:
+    return os.path.lexists(store.run(run_id) / "record.json")
+
+
+def job_id_now(store: Store, submission: Submission) -> str | None:
+    """The current job ID: where the scheduler cannot requeue, a job resubmits itself. Raises StoreError for
+    text that is not a job ID, since it becomes part of a command."""
+    path = control_folder(store, submission.run_id) / "agains"
+    words = (directory.text(path) or "").split()
+    if not words:
+        return submission.job_id
+    if not is_job_id(registry.scheduler(submission.scheduler), words[-1]):
+        raise directory.damaged(path, OSError(0, f"{one_line(words[-1], limit=40)!r} is not a job ID"))
+    return words[-1]
+
+
+def starts(store: Store, run_id: str) -> tuple[JobStart, ...]:
+    """The starts of a run; incomplete lines, for example from a full file system, are ignored."""
+    said = directory.text(control_folder(store, run_id) / "starts") or ""
+    return tuple(
+        JobStart(at_epoch_s=int(part[1]), node=part[2], job_id=part[3])
+        for line in said.splitlines()
+        if (part := _START.fullmatch(line)) is not None
+    )
+
+
+def ask(name: str, job_ids: list[str]) -> dict[str, QueueEntry]:
+    """What the scheduler reports about jobs. If some lines of its answer cannot be parsed, a job that is
+    missing is unknown, not ended."""
+    found: dict[str, QueueEntry] = {}
+    odd: list[str] = []
+    scheduler = registry.scheduler(name)
+    deadline = execute.Deadline()
+    for query in scheduler.queries(job_ids) if job_ids else ():
+        if all(job_id in found for job_id in job_ids):
+            break
+        outcome = execute.run(query.argv, within=deadline)
+        for entry in query.parse(outcome):
+            found.setdefault(entry.job_id, entry)
+        odd += odd_lines(query.argv[0], list(query.odd(outcome)))
+    for job_id in job_ids if odd else ():
+        found.setdefault(job_id, QueueEntry(job_id=job_id, state=JobState.UNKNOWN, reason="; ".join(odd)))
+    return found
+
+
+def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -> Status:
+    """The status of a run without an exit code, from the scheduler's report."""
+    began = starts(store, submission.run_id)
+    if entry is not None and not entry.state.over:
+        return Status(
+            submission=submission, state=entry.state, exit_code=None, starts=began,
+            reason=entry.reason, nodes=entry.nodes,
+            straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
+        )  # fmt: skip
+    folder = store.run(submission.run_id)
+    cancelled = os.path.lexists(folder / "cancelled")
+    deadline = time.monotonic() + (_SETTLE_S if (entry is not None or cancelled) and began else 0.0)
+    while (status := from_files(store, submission)) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if status is not None:
+        return with_cause(store, status, entry)
+    if entry is None and not cancelled:
+        reason = f"{submission.scheduler} no longer knows the job, and there is no exit code"
+        if submission.job_id is None:
+            reason = f"it is unknown whether {submission.scheduler} accepted the job: it returned no job ID"
+        return Status(
+            submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
+        )
+    if cancelled and (entry is None or entry.state is JobState.COMPLETED):
+        # Some forget a job that never ran, others report it as completed.
+        entry = QueueEntry(job_id="", state=JobState.CANCELLED)
+    assert entry is not None
+    code = 128 + entry.signal if 0 < entry.signal <= 64 else _CODES.get(entry.state, 1)
+    if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
+        code = _CODES[JobState.CANCELLED]  # whichever signal the scheduler used
+    ended_at = int(time.time())
+    end = _find_end(store, submission, code, ended_at, began, entry=entry, left=False)
+    store.write(folder / "end.json", codec.to_json(end))
+    store.write(folder / "exit_code", f"{code} {ended_at}\n".encode())
+    return Status(
+        submission=submission, state=end.state, exit_code=code, starts=began, reason=end.words,
+        ended_at_epoch_s=ended_at, nodes=shortened(_nodes(store, submission)), end=end,
+    )  # fmt: skip
+
+
+def ended_here(store: Store, run_id: str, code: int) -> Status:
+    """The status of a run whose script was started here and exited with this code."""
+    made = read(store, run_id)
+    status = from_files(store, made)
+    if status is None:  # the script was killed, or did not reach its first line
+        store.write(store.run(run_id) / "exit_code", f"{code or 1} {int(time.time())}\n".encode())
+        status = from_files(store, made)
+    assert status is not None
+    return with_cause(store, status, None)
+
+
+def with_cause(store: Store, status: Status, entry: QueueEntry | None) -> Status:
+    """Add the cause to a failed run, which is found once and stored."""
+    run_id = status.submission.run_id
+    told = status.end is not None or os.path.lexists(store.run(run_id) / "ended_because")
+    if not status.exit_code or told:
+        return status
+    end = _find_end(
+        store, status.submission, status.exit_code, status.ended_at_epoch_s, status.starts,
+        entry=entry, left=True,
+    )  # fmt: skip
+    store.write(store.run(run_id) / "end.json", codec.to_json(end))
+    return dataclasses.replace(status, state=end.state, reason=end.words, end=end)
+
+
+def _find_end(
+    store: Store,
+    submission: Submission,
+    code: int,
+    ended_at: int | None,
+    began: Sequence[JobStart],
+    *,
+    entry: QueueEntry | None,
+    left: bool,
+) -> End:
+    run_id = submission.run_id
+    try:
+        log = untrusted.read_tail(output_log(store, run_id), limit=_LOG_BYTES).decode(errors="replace")
+    except OSError:  # missing, or replaced by the job
+        log = ""
+    end = causes.find(
+        causes.Evidence(
+            scheduler=registry.scheduler(submission.scheduler),
+            code=code,
+            left=left,
+            entry=entry if entry is not None and entry.state.over else None,
+            log=log,
+            cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
+            began=bool(began),
+            starts=len(began),
+            ran_s=ended_at - began[-1].at_epoch_s if began and ended_at else None,
+            walltime_s=submission.walltime_s,
+            hang=_hang(store, run_id) if code == HUNG else "",
+            store=str(store.root),
+        )
+    )
+    assert end is not None  # the code is not 0
+    return end
