@@ -1,3 +1,44 @@
-"""Bareboat: any image, any cluster, no admin, no edits; and the cost measured."""
+"""Bareboat: any image, any cluster, no admin, no edits; and the cost measured.
+
+job = bareboat.Job(["python", "train.py"], nodes=3, ranks_per_node=2)
+print(job.plan())
+run = job.submit(partition="gpu").wait()
+print(run.exit_code, run.log(rank=0))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bareboat.api.images import capture, pull
+    from bareboat.api.job import Job, Plan, Sweep, sweep
+    from bareboat.api.run import Run, SweepRun, TimedOut
+    from bareboat.api.study import Study
+    from bareboat.errors import BareboatError
 
 __version__ = "0.1.0"
+
+#: Loaded when first used: the command line needs none of them.
+_PLACES = {
+    **dict.fromkeys(("Job", "Plan", "Sweep", "sweep"), "bareboat.api.job"),
+    **dict.fromkeys(("Run", "SweepRun", "TimedOut"), "bareboat.api.run"),
+    "Study": "bareboat.api.study",
+    **dict.fromkeys(("capture", "pull"), "bareboat.api.images"),
+    "BareboatError": "bareboat.errors",
+}
+__all__ = [
+    "BareboatError", "Job", "Plan", "Run", "Study", "Sweep", "SweepRun", "TimedOut", "__version__", "capture",
+    "pull", "sweep",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -28,6 +28,12 @@ class BareboatError(Exception):
         if code is not None:
             self.code = code
 
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to it
+        """Python shows these below the message in a traceback (PEP 678)."""
+        remedy = f"try: {self.remedy}" if self.remedy else ""
+        return [text for text in (self.context, remedy) if text]
+
 
 class UsageError(BareboatError):
     """The command line, a job file or a setting is wrong; nothing was done. `key`: the job file's key, with

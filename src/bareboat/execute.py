@@ -598,6 +598,9 @@ def termination_raised() -> Iterator[None]:
 @contextlib.contextmanager
 def interrupts_left_to_child() -> Iterator[None]:
     """Inside, Ctrl-C goes to the job script, which shares our terminal; wait for it to clean up."""
+    if not _gets_signals():
+        yield
+        return
     before = signal.signal(signal.SIGINT, _nothing)
     try:
         yield
@@ -609,6 +612,9 @@ def interrupts_left_to_child() -> Iterator[None]:
 def interrupts_held() -> Iterator[None]:
     """Inside, SIGINT, SIGTERM and SIGHUP are delayed to the end, also for commands that are run. They are
     dropped when the body fails, since its error is reported instead."""
+    if not _gets_signals():
+        yield
+        return
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {number: signal.signal(number, lambda caught, _: came.append(caught)) for number in numbers}
@@ -622,6 +628,11 @@ def interrupts_held() -> Iterator[None]:
             signal.signal(number, handler)
     for held in dict.fromkeys(came):
         signal.raise_signal(held)
+
+
+def _gets_signals() -> bool:
+    """Whether Python's signal handlers run in this thread, and can be set from it."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _nothing(_number: int, _frame: object) -> None:

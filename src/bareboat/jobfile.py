@@ -47,19 +47,19 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
     Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
     """
     name = "".join(c if c.isprintable() else "-" for c in path.stem)
-    return _job(TomlFile(path), settings, folder=path.resolve().parent, name=name, image=image)
+    return _job(TomlFile(path), settings, folder=path.resolve().parent, called=name, image=image)
 
 
-def job_of_values(values: dict[str, Any], settings: Settings, *, folder: Path, called: str) -> Job:
-    """The job of a job file's keys that were given otherwise, as `called`. Paths are relative to `folder`.
+def job_of_values(values: dict[str, Any], settings: Settings, *, folder: Path, source: str) -> Job:
+    """The job of a job file's keys that a `source` other than a file gives. Paths are relative to `folder`.
     Raises UsageError."""
-    return _job(Document(values, called), settings, folder=folder)
+    return _job(Document(values, source), settings, folder=folder)
 
 
 def _job(
-    file: Document, settings: Settings, *, folder: Path, name: str | None = None, image: str | None = None
+    file: Document, settings: Settings, *, folder: Path, called: str | None = None, image: str | None = None
 ) -> Job:
-    """The job of these keys. `name`: its default; None: its program's."""
+    """The job of these keys. `called`: its name where no key gives one; None: its program's."""
     values = file.values
     file.check_keys(values, _KEYS)
     for name, kind in _TABLES.items():
@@ -111,7 +111,7 @@ def _job(
 
     try:
         return Job(
-            name=given("name", str, name or _name(command, image)),
+            name=given("name", str, called or _name(command, image)),
             command=command,
             entrypoint=entrypoint,
             workdir=workdir,

@@ -20,8 +20,7 @@ from bareboat.files import untrusted
 from bareboat.runs import directory
 
 if TYPE_CHECKING:
-    from bareboat.model import Submission
-    from bareboat.store import Store
+    pass
 
 EXAMPLE = "bareboat logs -f digits-20261120-101500"
 _POLL_S = 0.5
@@ -41,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.runs import state, submission, sweeps
+    from bareboat.runs import output, state, submission, sweeps
 
     run_id = newest(context)
     made = submission.read(context.store, run_id)
@@ -54,7 +53,7 @@ def run(context: Context) -> int:
             )
         return _of_points(sweeps.logs(context.store, run_id), _Lines() if options.json else None)
     if options.rank is not None:
-        paths = _of_rank(context.store, made, options.rank)
+        paths = output.of_rank(context.store, made, options.rank)
         if options.follow:
             code = _follow(context, run_id, paths, options.rank)
         else:
@@ -181,22 +180,3 @@ def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = Tru
         lines.end()
     sys.stdout.flush()
     return position
-
-
-def _of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
-    """The paths of the rank's output and errors."""
-    from bareboat.runs import submission
-
-    if not 0 <= rank < made.world_size:
-        raise UsageError(
-            f"{made.run_id} has no rank {rank}: it has {made.world_size} ranks",
-            remedy=f"--rank N, from 0 to {made.world_size - 1}",
-        )
-    # Written by the script, or by the ranks inside their container.
-    folders = [submission.control_folder(store, made.run_id), store.run(made.run_id) / directory.RANKS]
-    names = [f"{rank}.out", f"{rank}.err"]
-    by_ranks = not any(os.path.lexists(folders[0] / "logs" / name) for name in names)
-    logs = folders[by_ranks] / "logs"
-    if os.path.islink(logs):
-        raise StoreError(f"{logs} is a symbolic link", remedy=f"ls -l {logs}   # then remove it")
-    return [logs / name for name in names]

@@ -57,7 +57,7 @@ def run(
     site: Site,
     *,
     environment: Mapping[str, str],
-    started: Callable[[Submission, Allocation], None],
+    started: Callable[[Submission, Allocation], None] = lambda _submission, _allocation: None,
     stdout_apart: bool = False,
 ) -> Record:
     """Run the job script on the nodes of the scheduler job in which Bareboat runs, and return the run's

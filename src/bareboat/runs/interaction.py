@@ -22,6 +22,10 @@ log = logging.getLogger("bareboat")
 
 #: Controllers restart now and then; a wait of days must survive that.
 _OUTAGE_S = 900.0
+#: A run that nobody knows: the scheduler may not show it yet.
+_UNKNOWN_S = 60.0
+#: The time between two looks at a run.
+POLL_S = 2.0
 
 
 class Outage:
@@ -42,33 +46,55 @@ class Outage:
         self._began = None
 
 
+class Waiting:
+    """Looks after a run until it ends. `each`: called with every status."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        *,
+        each: Callable[[Status], None] = lambda _status: None,
+        look: Callable[[Store, Sequence[str]], list[Status]] = look,
+    ) -> None:
+        self._store, self._run_id, self._each, self._look = store, run_id, each, look
+        self._outage = Outage()
+        self._unknown_since: float | None = None
+
+    def ended(self) -> Status | None:
+        """The run's status once it ended, else None. Raises ToolError for a run that has been unknown for a
+        minute, and when the scheduler has not answered for a quarter of an hour."""
+        try:
+            (status,) = self._look(self._store, [self._run_id])
+        except ToolError as error:
+            self._outage.endure(error)
+            return None
+        self._outage.end()
+        self._each(status)
+        if status.over:
+            return status
+        if status.state is not JobState.UNKNOWN:
+            self._unknown_since = None
+        elif self._unknown_since is None:
+            self._unknown_since = time.monotonic()
+        elif time.monotonic() - self._unknown_since > _UNKNOWN_S:
+            raise ToolError(status.reason, remedy=f"bareboat logs {self._run_id}")
+        return None
+
+
 def wait(
     store: Store,
     run_id: str,
     *,
     each: Callable[[Status], None],
-    poll_s: float = 2.0,
+    poll_s: float = POLL_S,
     look: Callable[[Store, Sequence[str]], list[Status]] = look,
 ) -> Status:
-    """Poll until the run ends, and call `each` with every status. Raises ToolError for an unknown run, and
-    when the scheduler does not answer for a quarter of an hour."""
-    unknown = 0
-    outage = Outage()
-    while True:
-        try:
-            (status,) = look(store, [run_id])
-        except ToolError as error:
-            outage.endure(error)
-            time.sleep(poll_s)
-            continue
-        outage.end()
-        each(status)
-        if status.over:
-            return status
-        unknown = unknown + 1 if status.state is JobState.UNKNOWN else 0
-        if unknown * poll_s > 60:
-            raise ToolError(status.reason, remedy=f"bareboat logs {run_id}")
+    """Wait until the run ends."""
+    waiting = Waiting(store, run_id, each=each, look=look)
+    while (status := waiting.ended()) is None:
         time.sleep(poll_s)
+    return status
 
 
 def cancel(store: Store, run_id: str) -> None:

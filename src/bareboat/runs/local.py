@@ -35,7 +35,12 @@ def run(store: Store, plan: Plan, site: Site, *, stdout_apart: bool = False) -> 
 
 
 def run_sweep(
-    store: Store, plan: Plan, site: Site, *, each: Callable[[int], None], stdout_apart: bool = False
+    store: Store,
+    plan: Plan,
+    site: Site,
+    *,
+    each: Callable[[int], None] = lambda _index: None,
+    stdout_apart: bool = False,
 ) -> tuple[str, list[Record]]:
     """Run one point after another, and call `each` with the number of a point before it. A failed point does
     not stop the others; Ctrl-C does. Returns the sweep's name and the records of the points that ran."""

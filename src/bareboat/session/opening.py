@@ -11,7 +11,7 @@ from bareboat.store import Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bareboat.config import Ask, Settings
+    from bareboat.config import Settings
     from bareboat.session import Reporter, Session
 
 
@@ -21,18 +21,19 @@ def open_session(
     folder: Path,
     environment: Mapping[str, str],
     reporter: Reporter,
-    ask: Ask | None = None,
+    looks: bool = False,
 ) -> Session:
     """A session with the settings in force in the directory `folder`. Raises UsageError, StoreError."""
     from bareboat.session import Session
 
-    settings = config.resolve(flags, folder=folder, environment=environment, ask=ask)
+    settings = config.resolve(flags, folder=folder, environment=environment)
     return Session(
         store=open_store(settings, environment),
         settings=settings,
         reporter=reporter,
         environment=environment,
         folder=str(folder),
+        looks=looks,
     )
 
 

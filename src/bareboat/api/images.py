@@ -1,0 +1,58 @@
+"""Images: captured from the environment, pulled from a registry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from bareboat.api import opened
+from bareboat.session import images, preparation
+from bareboat.store import check_name
+
+if TYPE_CHECKING:
+    from bareboat.model import Image
+
+
+def capture(
+    *,
+    python: str | os.PathLike[str] | None = None,
+    include: Sequence[str | os.PathLike[str]] = (),
+    compiler: bool = False,
+    programs: Sequence[str] = (),
+    name: str | None = None,
+) -> Image:
+    """Store the active Python environment as an image, or that of the interpreter `python`. `include`: more
+    files; `compiler`: this machine's; `programs`: of this machine; `name`: of the image in the store."""
+    from bareboat.model import CaptureRequest
+
+    if name is not None:
+        check_name(name)
+    session = opened.session()
+    request = CaptureRequest(
+        python=None if python is None else os.path.abspath(python),
+        include=tuple(os.path.abspath(path) for path in include),
+        compiler=compiler or UNSET,
+        programs=tuple(programs) or UNSET,
+    )
+    image = preparation.capture(session, request)
+    if name is not None:
+        session.store.name_image(name, image.digest)
+    return image
+
+
+def pull(reference: str, *, name: str | None = None) -> Image:
+    """Bring an image into the store, if the signature policy accepts it: `debian:12`, `oci-archive:FILE` and
+    what else `bareboat image pull` takes."""
+    from bareboat.images.transfer import locate
+
+    if name is not None:
+        check_name(name)
+    session = opened.session()
+    found = locate.read(reference, folder=session.folder)
+    image = images.pull(session, found, images.access(session), machine=os.uname().machine).image
+    if name is not None:
+        session.store.name_image(name, image.digest)
+    return image

@@ -1,0 +1,225 @@
+"""A job: what to run, how often, with what; planned, run, submitted and measured from here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import jobfile, model, render
+from bareboat.api import opened
+from bareboat.api.keys import JobKeys, nested
+from bareboat.errors import UsageError
+from bareboat.session import Prepared, Purpose, Session, planning, preparation
+from bareboat.session.defaults import with_settings
+from bareboat.toml import TomlFile
+
+if TYPE_CHECKING:
+    from bareboat.api.run import Run, SweepRun
+    from bareboat.api.study import Study
+
+
+_EXAMPLE = "bareboat.sweep(job, lr=[0.1, 0.01])"
+
+
+class Job:
+    """What to run. The keyword arguments are the keys of a job file (`JobKeys`); paths are relative to the
+    working directory.
+
+    A job is only a description: nothing is checked before `plan`, `run`, `submit` or `prove`. Each of these
+    takes further keys, which override the job's. Settings come from the same files and variables as on the
+    command line. All raise BareboatError, whose `remedy` says what to do.
+    """
+
+    def __init__(self, command: Sequence[str] | str | None = None, **keys: Unpack[JobKeys]) -> None:
+        self._values = nested(keys)
+        if command is not None:
+            self._values["command"] = command if isinstance(command, str) else list(command)
+        self._file: Path | None = None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Job:
+        """The job of a job file, whose paths are relative to its directory. Raises UsageError."""
+        job = cls()
+        job._file = Path(path).resolve()
+        job._values = TomlFile(job._file).values
+        return job
+
+    def replace(self, **keys: Unpack[JobKeys]) -> Job:
+        """The job with these keys instead of its own."""
+        job = Job()
+        job._values = dict(self._values)
+        for key, value in nested(keys).items():
+            is_table = key in ("topology", "scheduling")
+            job._values[key] = {**self._values.get(key, {}), **value} if is_table else value
+        job._file = self._file
+        return job
+
+    def __repr__(self) -> str:
+        return f"Job({', '.join(f'{key}={value!r}' for key, value in self._values.items())})"
+
+    def plan(self, **keys: Unpack[JobKeys]) -> Plan:
+        """What would be done, and why. Nothing is captured, pulled or started."""
+        session = opened.session(looks=True)
+        prepared = self.replace(**keys)._prepared(session, Purpose.PLAN)
+        return Plan(planning.plan(session, prepared))
+
+    def run(self, **keys: Unpack[JobKeys]) -> Run:
+        """Run the job on this machine, or on the nodes of the scheduler job around this process, to its end.
+        Its output goes to this process's standard output."""
+        from bareboat.api.run import run
+
+        return run(*self._single(self.replace(**keys))._planned(Purpose.RUN))
+
+    def submit(self, **keys: Unpack[JobKeys]) -> Run:
+        """Submit the job to the scheduler."""
+        from bareboat.api.run import submit
+
+        return submit(*self._single(self.replace(**keys))._planned(Purpose.SUBMIT))
+
+    def prove(self, **keys: Unpack[JobKeys]) -> Study:
+        """Measure what the container costs the job, against bare metal."""
+        from bareboat.api.study import prove
+
+        session = opened.session()
+        return prove(session, self.replace(**keys)._prepared(session, Purpose.PROVE))
+
+    async def plan_async(self, **keys: Unpack[JobKeys]) -> Plan:
+        """Like `plan`, for asyncio."""
+        return await asyncio.to_thread(self.plan, **keys)
+
+    async def run_async(self, **keys: Unpack[JobKeys]) -> Run:
+        """Like `run`, for asyncio. Cancelling the task does not end the job."""
+        return await asyncio.to_thread(self.run, **keys)
+
+    async def submit_async(self, **keys: Unpack[JobKeys]) -> Run:
+        """Like `submit`, for asyncio."""
+        return await asyncio.to_thread(self.submit, **keys)
+
+    @staticmethod
+    def _single(job: Job) -> Job:
+        if "sweep" in job._values:
+            raise UsageError("the job is a sweep", remedy="bareboat.sweep(job)")
+        return job
+
+    def _read(self, session: Session) -> model.Job:
+        if self._file is not None and self._values == TomlFile(self._file).values:
+            return jobfile.read_job(self._file, session.settings)  # whose errors name lines
+        folder, values, source = Path(session.folder), self._values, "bareboat.Job"
+        if self._file is not None:
+            folder, values = self._file.parent, {"name": self._file.stem, **self._values}
+            source = f"bareboat.Job.read({str(self._file)!r})"
+        return jobfile.job_of_values(values, session.settings, folder=folder, source=source)
+
+    def _prepared(self, session: Session, purpose: Purpose, *, at_once: int | None = None) -> Prepared:
+        queues = purpose in (Purpose.PLAN, Purpose.SUBMIT)
+        job = with_settings(self._read(session), session.settings, scheduler=queues)
+        if at_once is not None and job.sweep is not UNSET:
+            job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
+        return preparation.prepare(session, job, purpose)
+
+    def _planned(
+        self, purpose: Purpose, *, at_once: int | None = None
+    ) -> tuple[Session, Prepared, model.Plan]:
+        session = opened.session()
+        prepared = self._prepared(session, purpose, at_once=at_once)
+        plan = planning.plan(session, prepared)
+        for warning in plan.warnings:
+            session.reporter.warn(warning)
+        return session, prepared, plan
+
+
+class Sweep:
+    """A job at many points: every combination of the values of each name, which the command refers to as
+    {name}. `points`: the points themselves, instead. Without either, the points of the job's own [sweep]."""
+
+    def __init__(
+        self, job: Job, *, points: Sequence[dict[str, Any]] | None = None, **values: Sequence[Any]
+    ) -> None:
+        if points is not None and values:
+            raise UsageError("a sweep has values or points, not both", remedy=_EXAMPLE)
+        if points is not None or values:
+            job = job.replace(sweep={"points": points} if points is not None else values)
+        elif "sweep" not in job._values:
+            raise UsageError("the sweep has no values", remedy=_EXAMPLE)
+        self._job = job
+
+    def plan(self, **keys: Unpack[JobKeys]) -> Plan:
+        """What would be done at each point, and why."""
+        return self._job.plan(**keys)
+
+    def run(self, **keys: Unpack[JobKeys]) -> SweepRun:
+        """Run the points on this machine, one after another."""
+        from bareboat.api.run import run_sweep
+
+        return run_sweep(*self._job.replace(**keys)._planned(Purpose.RUN))
+
+    def submit(self, *, at_once: int | None = None, **keys: Unpack[JobKeys]) -> SweepRun:
+        """Submit all points, of which at most `at_once` run at a time: as one array job where the scheduler
+        has these."""
+        from bareboat.api.run import submit_sweep
+
+        return submit_sweep(*self._job.replace(**keys)._planned(Purpose.SUBMIT, at_once=at_once))
+
+
+def sweep(job: Job, *, points: Sequence[dict[str, Any]] | None = None, **values: Sequence[Any]) -> Sweep:
+    """The job at every combination of these values, or at these points."""
+    return Sweep(job, points=points, **values)
+
+
+class Plan:
+    """Everything that would be done for a job, with the reasons. `str` gives the text of `bareboat plan`."""
+
+    def __init__(self, plan: model.Plan) -> None:
+        self._plan = plan
+
+    @property
+    def decisions(self) -> tuple[model.Decision, ...]:
+        """Each choice with its reason, and the alternatives with the reasons against them."""
+        return self._plan.decisions
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._plan.warnings
+
+    @property
+    def engine(self) -> str:
+        return self._plan.engine
+
+    @property
+    def launcher(self) -> str:
+        return self._plan.launcher
+
+    @property
+    def scheduler(self) -> str:
+        return self._plan.scheduler
+
+    @property
+    def digest(self) -> str:
+        """Equal for plans that do the same."""
+        return render.digest(self._plan)
+
+    def __str__(self) -> str:
+        return render.text(self._plan)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from bareboat.study.page import table, tag
+
+        rows = [
+            (
+                each.subject,
+                each.choice,
+                each.reason,
+                "; ".join(f"{other.choice}: {other.reason}" for other in each.rejected),
+            )
+            for each in self.decisions
+        ]
+        shown = table("Plan", ("", "choice", "because", "rejected"), rows, texts=4)
+        return shown + "".join(tag("p", f"warning: {warning}") for warning in self.warnings)

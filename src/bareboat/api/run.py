@@ -1,0 +1,159 @@
+"""Runs: followed, waited for, cancelled, read."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from msgspec import UNSET
+
+from bareboat import registry
+from bareboat.api import opened
+from bareboat.errors import BareboatError
+from bareboat.runs import allocation, interaction, local, output, records, submission, sweeps
+
+if TYPE_CHECKING:
+    from bareboat.model import JobState, Plan, Record
+    from bareboat.model.sweep import Sweep as Points
+    from bareboat.runs.state import Status
+    from bareboat.session import Prepared, Session
+    from bareboat.store import Store
+
+
+class TimedOut(BareboatError):
+    """A run did not end within the time that the caller had for it. The run continues."""
+
+
+class Run:
+    """One run: of this machine, of a scheduler, or one point of a sweep, whose `values` it has."""
+
+    def __init__(self, store: Store, run_id: str, values: Mapping[str, str] | None = None) -> None:
+        self._store = store
+        self.id = run_id
+        self.values = dict(values or {})
+
+    @classmethod
+    def find(cls, name: str) -> Run:
+        """The run of this name, else the newest run of the job of this name. Raises UsageError."""
+        store = opened.session().store
+        found = cls(store, store.newest_of(name) or name)
+        submission.read(store, found.id)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and (self._store.root, self.id) == (other._store.root, other.id)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def status(self) -> Status:
+        """What is known of the run now: its files are read, and the scheduler is asked if they do not say."""
+        (found,) = sweeps.look(self._store, [self.id])
+        return found
+
+    @property
+    def state(self) -> JobState:
+        return self.status().state
+
+    @property
+    def exit_code(self) -> int | None:
+        """None until the run ended."""
+        return self.status().exit_code
+
+    @property
+    def record(self) -> Record | None:
+        """What was measured and found out; None until the run ended."""
+        return records.record(self._store, self.status())
+
+    def log(self, *, rank: int | None = None) -> str:
+        """What the job printed so far, or one rank's output and then its error output. Raises StoreError
+        where there is nothing."""
+        return output.read(self._store, self.id, rank=rank)
+
+    def wait(self, timeout_s: float | None = None) -> Self:
+        """Wait until the run ends. Raises TimedOut after `timeout_s` seconds; ToolError for a run that nobody
+        knows, and when the scheduler does not answer for a quarter of an hour."""
+        waiting, limit = self._waiting(), _limit(timeout_s)
+        while waiting.ended() is None:
+            time.sleep(self._pause(limit))
+        return self
+
+    async def wait_async(self, timeout_s: float | None = None) -> Self:
+        """Like `wait`, for asyncio. Cancelling the task leaves the run as it is."""
+        waiting, limit = self._waiting(), _limit(timeout_s)
+        while await asyncio.to_thread(waiting.ended) is None:
+            await asyncio.sleep(self._pause(limit))
+        return self
+
+    def _waiting(self) -> interaction.Waiting:
+        return interaction.Waiting(self._store, self.id, look=sweeps.look)
+
+    def _pause(self, limit: float) -> float:
+        """How long to wait before the next look. Raises TimedOut."""
+        left = limit - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"{self.id} continues: the wait is over", remedy=f"bareboat wait {self.id}")
+        return min(left, interaction.POLL_S)
+
+    def cancel(self) -> None:
+        """End the run, unless it is over."""
+        sweeps.cancel(self._store, self.id)
+
+
+class SweepRun(Run):
+    """The run of a sweep, which is a sequence of its points' runs."""
+
+    def __init__(self, store: Store, run_id: str, points: Points) -> None:
+        super().__init__(store, run_id)
+        self._points = points
+
+    def __len__(self) -> int:
+        return len(self._points.points)
+
+    def __getitem__(self, index: int) -> Run:
+        number = range(len(self))[index]
+        return Run(self._store, sweeps.points(self._store, self.id)[number], self._points.values(number))
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self[index] for index in range(len(self)))
+
+    @property
+    def record(self) -> NoReturn:
+        raise AttributeError("a sweep has a record for each of its points: [run.record for run in sweep]")
+
+
+def _limit(timeout_s: float | None) -> float:
+    return math.inf if timeout_s is None else time.monotonic() + timeout_s
+
+
+def run(session: Session, prepared: Prepared, plan: Plan) -> Run:
+    """Run the job here to its end."""
+    if plan.scheduler != registry.HERE:
+        record = allocation.run(session.store, plan, prepared.site, environment=session.environment)
+    else:
+        record = local.run(session.store, plan, prepared.site)
+    return Run(session.store, record.study)
+
+
+def run_sweep(session: Session, prepared: Prepared, plan: Plan) -> SweepRun:
+    """Run the points here, one after another."""
+    assert plan.job.sweep is not UNSET
+    run_id, _ = local.run_sweep(session.store, plan, prepared.site)
+    return SweepRun(session.store, run_id, plan.job.sweep)
+
+
+def submit(session: Session, prepared: Prepared, plan: Plan) -> Run:
+    made = submission.submit(session.store, plan, prepared.site)
+    return Run(session.store, made.run_id)
+
+
+def submit_sweep(session: Session, prepared: Prepared, plan: Plan) -> SweepRun:
+    assert plan.job.sweep is not UNSET
+    made = sweeps.submit(session.store, plan, prepared.site)
+    return SweepRun(session.store, made.run_id, plan.job.sweep)

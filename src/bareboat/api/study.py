@@ -1,0 +1,99 @@
+"""Studies: what a container costs a job, against bare metal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.api import opened
+from bareboat.files import outputs
+from bareboat.session import planning
+from bareboat.study import analysis as analyses
+from bareboat.study import prove as measuring
+
+if TYPE_CHECKING:
+    from bareboat import model
+    from bareboat.model import Record
+    from bareboat.session import Prepared, Session
+    from bareboat.store import Store
+    from bareboat.study.analysis import Analysis, Metric
+    from bareboat.study.statistics import Verdict
+
+
+class Study:
+    """A finished study: its verdict, and every measured value behind it."""
+
+    def __init__(self, store: Store, study: model.Study) -> None:
+        self._store = store
+        self._study = study
+        self.id = study.id
+
+    @classmethod
+    def find(cls, name: str) -> Study:
+        """The study of this name. Raises UsageError."""
+        store = opened.session().store
+        return cls(store, measuring.read_study(store, name))
+
+    def __repr__(self) -> str:
+        return f"Study({self.id!r}: {self.sentence})"
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The record of each run of each arm, warm-up first."""
+        return measuring.read_records(self._store, self._study)
+
+    @property
+    def analysis(self) -> Analysis:
+        """Everything that follows from the records."""
+        return analyses.analyse(self._study, self.records)
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the primary metric."""
+        return self.analysis.primary.comparison.verdict
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, with the ratio and its interval."""
+        return self.analysis.sentence
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """Each quantity in both arms, with the ratio of the container to bare metal and its interval."""
+        return self.analysis.metrics
+
+    def write_report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as one HTML page, which loads nothing from the network. Raises UsageError,
+        StoreError."""
+        found = outputs.check(os.fspath(path))
+        outputs.write(found, self._page().encode())
+        return found
+
+    def _page(self) -> str:
+        from bareboat.study.report import render_report
+
+        return render_report([(self._study, self.records, self.analysis)])
+
+    def _repr_html_(self) -> str:
+        from bareboat.study.page import escape, table, tag
+
+        rows = [
+            (
+                f"{metric.name}{f', {metric.unit}' if metric.unit else ''}",
+                f"{metric.comparison.ratio:.3f}",
+                f"[{metric.comparison.low:.3f}, {metric.comparison.high:.3f}]",
+                metric.comparison.verdict.value,
+            )
+            for metric in self.metrics
+        ]
+        shown = table("Container against bare metal", ("metric", "ratio", "interval", "verdict"), rows)
+        return tag("p", tag("b", escape(self.sentence))) + shown
+
+
+def prove(session: Session, prepared: Prepared) -> Study:
+    """Design the study, measure, and return it."""
+    plans = planning.arms(session, prepared)
+    study = measuring.design_study(session.store, prepared.job, plans, prepared.image, prepared.site)
+    return Study(session.store, measuring.conduct(session.store, study, say=session.reporter.say))
