@@ -1,0 +1,139 @@
+"""The Python API: its keys, errors and displays. Jobs of a real cluster are in tests/cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+from builders import fake_digest
+
+import bareboat
+from bareboat import codec
+from bareboat.api.keys import JobKeys, nested
+from bareboat.model import Job, Scheduling, Submission, Topology
+from bareboat.runs import interaction
+from bareboat.store import Store
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def test_the_keys_are_those_of_a_job_file() -> None:
+    tables = {"topology", "scheduling"}
+    of_a_file = {*Job.__struct_fields__, *Topology.__struct_fields__, *Scheduling.__struct_fields__}
+    assert {*JobKeys.__annotations__, "command"} == of_a_file - tables
+
+
+def test_keys_of_tables_are_put_into_them_in_toml_s_types(tmp_path: Path) -> None:
+    assert nested({"nodes": 2, "after": ("a",), "workdir": tmp_path, "environment": {"A": "1"}}) == {
+        "topology": {"nodes": 2}, "scheduling": {"after": ["a"]}, "workdir": str(tmp_path),
+        "environment": {"A": "1"},
+    }  # fmt: skip
+
+
+def test_the_package_imports_nothing_before_it_is_used() -> None:
+    words = "import sys, bareboat; print([n for n in sys.modules if n.startswith('bareboat.')])"
+    said = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
+    assert [name for name in bareboat.__all__ if getattr(bareboat, name, None) is None] == []
+    with pytest.raises(AttributeError, match="no attribute 'Jobs'"):
+        getattr(bareboat, "Jobs")  # noqa: B009
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_plan_tells_its_decisions_as_text_and_as_html() -> None:
+    plan = bareboat.Job(["true"], engine="native", environment={"A": "<b>"}).plan()
+    assert (plan.engine, plan.launcher, plan.scheduler) == ("native", "single", "local")
+    assert "because asked for" in str(plan)
+    assert {"engine", "launcher", "scheduler"} <= {each.subject for each in plan.decisions}
+    html = plan._repr_html_()
+    assert "asked for" in html
+    assert "<b>" not in html
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_plan_for_asyncio_is_the_same() -> None:
+    job = bareboat.Job("true", engine="native")
+    assert asyncio.run(job.plan_async()).digest == job.plan().digest
+
+
+@pytest.mark.usefixtures("folder")
+def test_errors_show_their_remedy_below_the_message() -> None:
+    with pytest.raises(bareboat.BareboatError, match=r"topology\.nodes is 0") as caught:
+        bareboat.Job(["true"], nodes=0).plan()
+    shown = "".join(traceback.format_exception_only(caught.value))
+    assert "bareboat.Job" in shown
+    assert "try: set nodes = " in shown
+    with pytest.raises(bareboat.BareboatError, match="unknown key 'node'"):
+        bareboat.Job(["true"], node=1).plan()  # type: ignore[call-arg]
+
+
+def test_a_job_file_s_paths_are_relative_to_it_and_keys_override_it(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "train.toml").write_text('command = "true"\nengine = "native"\n[topology]\nnodes = 1\n')
+    job = bareboat.Job.read("sub/train.toml")
+    for plan in (job.plan(), job.plan(ranks_per_node=1)):
+        assert (plan._plan.job.name, plan._plan.job.workdir) == ("train", str(folder / "sub"))
+    (folder / "sub" / "train.toml").write_text('command = "true"\nnodes = 1\n')
+    with pytest.raises(bareboat.BareboatError) as caught:
+        bareboat.Job.read("sub/train.toml").plan()
+    assert caught.value.context == f"{folder}/sub/train.toml, line 2"
+
+
+@pytest.mark.usefixtures("folder")
+def test_settings_apply_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAREBOAT_ENGINE", "native")
+    assert bareboat.Job(["true"]).plan().engine == "native"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_sweep_is_not_a_single_job() -> None:
+    job = bareboat.Job(["echo", "{lr}"], engine="native")
+    with pytest.raises(bareboat.BareboatError, match="the sweep has no values"):
+        bareboat.sweep(job)
+    with pytest.raises(bareboat.BareboatError, match="not both"):
+        bareboat.sweep(job, points=[{"lr": 1}], lr=[1])
+    with pytest.raises(bareboat.BareboatError, match="the job is a sweep"):
+        job.replace(sweep={"lr": [1]}).run()
+
+
+def test_a_wait_can_have_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler is a program that always says that the job runs."""
+    programs = folder.parent / "bin"
+    programs.mkdir()
+    (programs / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setattr(interaction, "POLL_S", 0.05)
+    store = Store(folder.parent / "store")
+    run_id = store.new_run("train")
+    (store.run(run_id) / "control").mkdir()
+    made = Submission(
+        run_id=run_id, scheduler="slurm", job_id="17", name="train", nodes=1, world_size=1, engine="native",
+        submitted_at="2026-11-22T03:00:00Z", plan_digest=fake_digest("1"), image_digest=None,
+        site_digest=fake_digest("2"),
+    )  # fmt: skip
+    store.write(store.run(run_id) / "submission.json", codec.to_json(made))
+    run = bareboat.Run.find("train")
+    assert run.id == run_id
+    with pytest.raises(bareboat.TimedOut, match="continues"):
+        run.wait(timeout_s=0.2)
+    with pytest.raises(bareboat.TimedOut, match="continues"):
+        asyncio.run(run.wait_async(timeout_s=0.2))
+    (store.run(run_id) / "control" / "exit_code").write_text("0 160\n")
+    assert run.wait(timeout_s=20).exit_code == 0
+    assert asyncio.run(run.wait_async(timeout_s=0)).exit_code == 0
+    with pytest.raises(bareboat.BareboatError, match="no output"):
+        run.log()
+    (store.run(run_id) / "output.log").write_text("hello\n")
+    assert run.log() == "hello\n"
