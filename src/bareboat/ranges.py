@@ -101,7 +101,7 @@ def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
     kind = f"{allowed} ({allowed.unit})" if allowed.unit else f"{allowed}"
     if allowed.unit and value is None:
         kind = f"{kind}, or {units.SUCH_AS[allowed.unit]}" if bare else units.SUCH_AS[allowed.unit]
-    example = allowed.example if bare else units.written(int(allowed.example), allowed.unit)
+    example = allowed.example if bare else units.written(float(allowed.example), allowed.unit)
     if unclear.instead and allowed.holds(_amount(unclear.instead, allowed, bare=False)):
         example = unclear.instead
     if name.startswith("-"):

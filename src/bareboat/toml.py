@@ -55,6 +55,7 @@ class Document:
         self.values = values
         self.name = name
         self._check_numbers()
+        self._read_units()
 
     def line(self, *_keys: str) -> int | None:
         """The line, from 1, on which the key is first set; None when it is missing, or nothing has lines."""
@@ -116,15 +117,16 @@ class Document:
                     remedy=f"set {keys[-1]} = 1; write text for a command in quotes",
                 )
 
-    def _read_units(self, table: dict[str, Any], *parents: str) -> None:
+    def _read_units(self) -> None:
         """Replace each size and time that is written with a unit by its number."""
-        for last, value in table.items():
-            key = ".".join((*parents, last))
-            if isinstance(value, dict):
-                self._read_units(value, *parents, last)
-            elif isinstance(value, str) and key in ranges.RANGES and ranges.RANGES[key].unit:
+        for key, allowed in ranges.RANGES.items():
+            *parents, last = key.split(".")
+            table: Any = self.values
+            for name in parents:
+                table = table.get(name) if isinstance(table, dict) else None
+            if allowed.unit and isinstance(table, dict) and isinstance(table.get(last), str):
                 try:
-                    table[last] = ranges.parse(key, value, name=key, bare=False)
+                    table[last] = ranges.parse(key, table[last], name=key, bare=False)
                 except UsageError as error:
                     raise self.placed(error, *parents, last) from None
 

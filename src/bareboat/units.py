@@ -58,14 +58,14 @@ def parse(text: str, unit: str) -> int | float:
     return _milliseconds(text) / (1000 if unit == "s" else 86_400_000)
 
 
-def written(value: int, unit: str) -> str:
+def written(value: float, unit: str) -> str:
     """The amount as text, in the largest unit that divides it."""
-    names = {f"{letter}iB": 1024**power for power, letter in enumerate("KMGTP", 1)} | {"B": 1}
-    if unit != "bytes":
-        value *= 1000 if unit == "s" else 86_400_000
-        names = {known[0]: length for known, length in reversed(_MILLISECONDS)}
-    name = max((name for name in names if value % names[name] == 0), key=names.__getitem__)
-    return f"{value // names[name]}{name}"
+    amount = round(value * {"bytes": 1, "s": 1000, "days": 86_400_000}[unit])
+    names = {known[0]: length for known, length in _MILLISECONDS}
+    if unit == "bytes":
+        names = {f"{letter}iB": 1024**power for power, letter in enumerate("KMGTP", 1)} | {"B": 1}
+    name = max((name for name in names if amount % names[name] == 0), key=names.__getitem__)
+    return f"{amount // names[name]}{name}"
 
 
 def _bytes(text: str) -> int:

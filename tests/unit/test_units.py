@@ -126,6 +126,7 @@ def test_a_job_file_takes_units_where_it_takes_numbers(tmp_path: Path) -> None:
         ('walltime_s = "0.5s"', "walltime_s is '0.5s'; it must be a", "set walltime_s = "),
         ('walltime_s = "99999w"', "walltime_s is '99999w'; it must be a whole number from 1 to 100",
          "set walltime_s = "),
+        ('prove.window_s = "many"', "prove.window_s is 'many'; it must be", 'set window_s = "200ms"'),
         ('walltime_s = ""', "walltime_s is ''; it must be", "set walltime_s = "),
         ('scheduling.mem_per_node_bytes = "64gb"',
          "scheduling.mem_per_node_bytes is '64gb', which could mean GiB",
