@@ -173,8 +173,11 @@ def job_of_command(
 
 
 def _name(command: Sequence[str], image: str) -> str:
-    """A job's name from its program, or from its image."""
-    name = os.path.basename(command[0]) if command else os.path.basename(image).partition("@")[0]
+    """A job's name from its script or program, or from its image."""
+    if command:
+        name = os.path.basename(_script(tuple(command)) or command[0]).removesuffix(".py")
+    else:
+        name = os.path.basename(image).partition("@")[0]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command"
 
 
@@ -219,11 +222,7 @@ def check_script(
         raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
     if workdir is None or wrapped:
         return
-    script = None
-    if "/" in command[0]:
-        script = command[0]
-    elif _STARTS_SCRIPT.fullmatch(command[0]) and "-m" not in command[:2] and "-c" not in command[:2]:
-        script = next((word for word in command[1:] if word.endswith(".py")), None)
+    script = _script(command)
     if script is not None and script.startswith("/") and image != _CAPTURE:
         return  # it may be in the image
     if script is not None and not os.path.exists(os.path.join(workdir, script)):
@@ -232,6 +231,15 @@ def check_script(
             f"{one_line(script)} not found in {one_line(workdir)}",
             remedy=f"ls {shlex.quote(folder)}   # then correct the command or workdir",
         )
+
+
+def _script(command: tuple[str, ...]) -> str | None:
+    """The path that the command starts; None where it starts a program by its name."""
+    if "/" in command[0]:
+        return command[0]
+    if _STARTS_SCRIPT.fullmatch(command[0]) and "-m" not in command[:2] and "-c" not in command[:2]:
+        return next((word for word in command[1:] if word.endswith(".py")), None)
+    return None
 
 
 def _workdir(file: Document, folder: Path) -> str | None:

@@ -188,7 +188,6 @@ class TomlFile(Document):
         except (ValueError, RecursionError) as error:
             raise self._not_toml(error) from None
         super().__init__(values, str(path))
-        self._read_units(self.values)
 
     def line(self, *keys: str) -> int | None:
         """The line, from 1, on which the key is first set; None when it is missing."""

@@ -154,7 +154,14 @@ def test_help_reads_no_settings_and_starts_no_process(arguments: list[str]) -> N
 
 
 def test_no_verb_is_refused(bareboat: Bareboat) -> None:
-    refused(bareboat(), "VERB")
+    said = bareboat()
+    assert (said.code, said.out) == (2, "")
+    lines = said.err.splitlines()
+    first = [line.split("  ")[1].split() for line in lines if line.startswith("  bareboat ")]
+    assert len(first) == 4
+    assert {words[1] for words in first} < {*VERBS}
+    assert lines[-1].startswith("  try: bareboat --help")
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from bareboat import config
 from bareboat.cli import console
-from bareboat.cli.main import main
+from bareboat.cli.common import Context
+from bareboat.cli.job import read_job
+from bareboat.cli.main import _parse, main
 from bareboat.errors import PlanError, ToolError
+from bareboat.model import Job, Topology
 from bareboat.printable import excerpt
+from bareboat.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +43,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
 @pytest.mark.parametrize(
     ("words", "message", "remedy"),
     [
-        ("run train.py", "train.py is a Python script, not a job file", "bareboat run -- python train.py"),
+        ("run train.py", "train.py not found in ", "ls "),
+        ("run train.py --help", "train.py not found in ", "ls "),
         ("run python train.py", "python is a program, not a job file", "bareboat run -- python train.py"),
         ("prove --repeats 3 --engine native python train.py --epochs 3",
          "python is a program, not a job file",
@@ -52,12 +58,18 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("image push --plan-http a b",
          "bareboat image push has no flag --plan-http; did you mean --plain-http?",
          "bareboat image push --help"),
-        ("run --nodes 2 a.toml", "bareboat run has no flag --nodes; it is a key of the job file",
-         "write in the job file: nodes = 2   # below [topology]"),
-        ("submit --ntasks-per-node=4 a.toml", "bareboat submit has no flag --ntasks-per-node",
-         "write in the job file: ranks_per_node = 4   # below [topology]"),
-        ("submit --time 01:00:00 a.toml", "bareboat submit has no flag --time",
-         "write in the job file: walltime_s = 3600"),
+        ("run --warning-s 60 a.toml", "bareboat run has no flag --warning-s; it is a key of the job file",
+         "write in the job file: warning_s = 60   # below [scheduling]"),
+        ("submit --ntasks-per-node=4 a.toml",
+         "bareboat submit has no flag --ntasks-per-node; it is --ranks-per-node here", "--ranks-per-node 4"),
+        ("submit -c 4 a.toml", "bareboat submit has no flag -c; it is --cpus-per-rank here",
+         "--cpus-per-rank 4"),
+        ("submit --time 30 a.toml", "--time is '30', without a unit; it must be a time such as 2h30m",
+         "--time 30m"),
+        ("run -t 30:00 train.py", "--time is '30:00', which could mean minutes and seconds, or hours",
+         "--time 30m"),
+        ("plan --mem 64000 a.toml", "--mem is '64000', without a unit", "--mem 64000M"),
+        ("prove -N 0 a.toml", "--nodes is '0'; it must be a whole number from 1 to 1,000,000", "--nodes 1"),
         ("image ls --nodes 2", "bareboat image ls has no flag --nodes", "bareboat image ls --help"),
         ("run --noses 2 a.toml", "bareboat run has no flag --noses", "bareboat run --help"),
         ("rnu a.toml", "bareboat has no verb 'rnu'; did you mean 'run'?", "bareboat run --help"),
@@ -228,3 +240,64 @@ def test_short_output_is_shown_as_it_is() -> None:
     assert excerpt("a" * 200) == ["a" * 200]
     assert excerpt("a" * 150 + "b" * 150) == ["a" * 100 + "…" + "b" * 99]
     assert len(excerpt("x\n" * 21)) == 20
+
+
+# --------------------------------------------------------------------------------------------------
+# a script in the place of a job file, and flags over the job
+
+
+def parsed(*words: str) -> tuple[str | None, list[str]]:
+    """The job file and the command that the words mean."""
+    options = _parse([*words])
+    return options.file, options.command
+
+
+@pytest.mark.parametrize("verb", ["run", "submit", "plan", "prove"])
+@pytest.mark.parametrize(
+    ("words", "file", "command"),
+    [
+        ("job.toml", "job.toml", []),
+        ("train.py", None, ["python3", "train.py"]),
+        ("-N 2 --engine=native train.py --epochs 3", None, ["python3", "train.py", "--epochs", "3"]),
+        ("--json train.py --json -q --help", None, ["python3", "train.py", "--json", "-q", "--help"]),
+        ("./a/train.py job.toml --bogus", None, ["python3", "./a/train.py", "job.toml", "--bogus"]),
+        ("train.py -- -x", None, ["python3", "train.py", "--", "-x"]),
+        ("train.py --", None, ["python3", "train.py", "--"]),
+        ("-t 2h -- python train.py", None, ["python", "train.py"]),
+        ("--image train.py job.toml", "job.toml", []),
+        ("-- sh -c -- x.py", None, ["sh", "-c", "--", "x.py"]),
+    ],
+)
+def test_what_follows_a_script_is_the_scripts(
+    verb: str, words: str, file: str | None, command: list[str]
+) -> None:
+    assert parsed(verb, *words.split()) == (file, command)
+
+
+def test_a_script_may_get_empty_arguments() -> None:
+    assert parsed("run", "train.py", "--name", "") == (None, ["python3", "train.py", "--name", ""])
+
+
+@pytest.mark.parametrize("verb", ["run", "submit", "plan", "prove"])
+def test_flags_go_over_the_job_file(verb: str) -> None:
+    Path("job.toml").write_text(
+        'command = ["true"]\nwalltime_s = 60\n[topology]\nnodes = 3\nranks_per_node = 2\n'
+        '[scheduling]\nmem_per_node_bytes = "1 GiB"\npartition = "cpu"\n'
+    )
+    words = [verb, "-N", "4", "--gpus-per-rank", "1", "-t", "1-12:00:00", "-p", "gpu", "-A", "physics"]
+    job = job_of(*words, "job.toml")
+    assert job.topology == Topology(nodes=4, ranks_per_node=2, gpus_per_rank=1)
+    assert (job.walltime_s, job.scheduling.mem_per_node_bytes) == (129_600, 2**30)
+    assert (job.scheduling.partition, job.scheduling.account) == ("gpu", "physics")
+    Path("train.py").touch()
+    job = job_of(verb, "--ranks-per-node=2", "--cpus-per-rank", "8", "--mem", "16GiB", "train.py", "--mem=1")
+    assert job.topology == Topology(ranks_per_node=2, cpus_per_rank=8)
+    assert job.scheduling.mem_per_node_bytes == 2**34
+    assert (job.name, job.command) == ("train", ("python3", "train.py", "--mem=1"))
+
+
+def job_of(*words: str) -> Job:
+    options = _parse([*words])
+    environment = {"HOME": "/nowhere", "BAREBOAT_STORE": "/nowhere"}
+    settings = config.resolve(vars(options), folder=None, environment=environment)
+    return read_job(Context(options, settings, Store(settings.store), console.Progress(quiet=True)))

@@ -51,7 +51,7 @@ def test_words_are_those_of_the_glossary(page: Path) -> None:
 
 def test_commands_have_the_verbs_and_flags_that_pages_name(page: Path) -> None:
     for line in re.findall(r"(?:^(?:\$ )?|`)bareboat ([a-z][^`\n#;&|]*)", page.read_text(), re.MULTILINE):
-        words = line.partition(" -- ")[0].split()
+        words = re.split(r" -- |(?<=\.py) ", line)[0].split()
         assert words[0] in VERBS, line
         parser, rest = parser_of(words)
         flags = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}

@@ -577,7 +577,7 @@ def test_a_file_that_is_not_text(folder: Path, content: bytes) -> None:
 def test_a_command_becomes_a_job_of_one_process(folder: Path) -> None:
     job = job_of_command(["python", "train.py"], settings(folder, {"seed": 5}), workdir=str(folder))
     assert job == Job(
-        name="python", command=("python", "train.py"), workdir=str(folder), prove=ProveRequest(seed=5)
+        name="train", command=("python", "train.py"), workdir=str(folder), prove=ProveRequest(seed=5)
     )
 
 

@@ -31,6 +31,8 @@ _MISTAKES = (
 
 
 _LONGEST_FIRST_LINE = 1000
+#: Starts a Python script. Not every environment and image has the name `python`.
+PYTHON = "python3"
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,13 +42,20 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         given = list(args or ())
+        script: list[str] = []
         if self._subparsers is None:
+            given, script = self._split_script(given)
+            self._check_empty(given)
             self._check_command(given)
             self._check_flags(given)
+        else:
+            self._check_empty(given[:1])
         found, left = super().parse_known_args(given, namespace)
         if left:
             self._check_flags(left)
             raise UsageError(f"{self.prog}: too many arguments: {left[0]!r}", remedy=self._example())
+        if script:
+            found.python_script = script
         return found, left
 
     def error(self, message: str) -> NoReturn:
@@ -86,19 +95,48 @@ class Parser(argparse.ArgumentParser):
     def _takes_a_job(self) -> bool:
         return any("-- COMMAND" in str(action.metavar) for action in self._actions)
 
-    def _check_command(self, words: list[str]) -> None:
-        """Raise UsageError for a command without `--` before it, such as `bareboat run train.py`."""
-        if not self._takes_a_job():
-            return
+    def _first(self, words: list[str]) -> int:
+        """The index of the first word that is neither a flag nor a flag's value."""
         at = 0
         while at < len(words) and words[at].startswith("-"):
             action = self._option_string_actions.get(words[at])
             at += 1 if action is None or action.nargs == 0 else 2
+        return at
+
+    def _split_script(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Bareboat's own arguments, and the command of a Python script in the place of a job file: all
+        arguments after the script belong to it."""
+        at = self._first(words) if self._takes_a_job() else len(words)
+        if at < len(words) and words[at].endswith(".py"):
+            return words[:at], [PYTHON, *words[at:]]
+        return words, []
+
+    def _check_command(self, words: list[str]) -> None:
+        """Raise UsageError for a command without `--` before it, such as `bareboat run ./train.sh`."""
+        if not self._takes_a_job():
+            return
+        at = self._first(words)
         what = _not_a_job(words[at]) if at < len(words) else None
         if what is not None:
             said, program = what
             meant = shlex.join([*self.prog.split(), *words[:at], "--", *program, *words[at + 1 :]])
             raise UsageError(f"{words[at]} {said}, not a job file", remedy=meant[:1000])
+
+    def _check_empty(self, words: list[str]) -> None:
+        """Raise UsageError for an empty value, usually from an environment variable that is not set."""
+        for at, word in enumerate(words):
+            flag, equals, value = word.partition("=") if word.startswith("--") else ("", "=", word)
+            if not equals or value.strip():
+                continue
+            if not flag and at and words[at - 1].startswith("-"):
+                flag = words[at - 1]
+            raise UsageError(
+                f"{flag or 'an argument'} is empty; check that your environment variables are set",
+                context=shlex.join([*self.prog.split(), *words])[:1000],
+                remedy=f"give {flag} a value, or remove it"
+                if flag
+                else "remove it, or set the environment variable",
+            )
 
     def _check_flags(self, words: Sequence[str]) -> None:
         for at, word in enumerate(words):
@@ -108,6 +146,11 @@ class Parser(argparse.ArgumentParser):
             if flag not in self._option_string_actions:
                 following = words[at + 1] if at + 1 < len(words) else ""
                 value = word.partition("=")[2] or ("" if following.startswith("-") else following)
+                if (other := _ALIASES.get(flag, "")) in self._option_string_actions:
+                    raise UsageError(
+                        f"{self.prog} has no flag {flag}; it is {other} here",
+                        remedy=f"{other} {shlex.quote(value[:100]) if value else '…'}",
+                    )
                 meant = _as_key(flag, value) if self._takes_a_job() else None
                 if meant is not None:
                     raise UsageError(
@@ -129,53 +172,36 @@ def number(flag: str, key: str = "") -> Callable[[str], Any]:
     return lambda text: ranges.parse(key or flag, text, name=flag)
 
 
-def check_empty(argv: Sequence[str]) -> None:
-    """Raise UsageError for an empty value, usually from an environment variable that is not set."""
-    for at, word in enumerate(argv):
-        flag, equals, value = word.partition("=") if word.startswith("--") else ("", "=", word)
-        if not equals or value.strip():
-            continue
-        if not flag and at and argv[at - 1].startswith("-"):
-            flag = argv[at - 1]
-        raise UsageError(
-            f"{flag or 'an argument'} is empty; check that your environment variables are set",
-            context=f"{shlex.join(['bareboat', *argv])[:1000]}",
-            remedy=f"give {flag} a value, or remove it"
-            if flag
-            else "remove it, or set the environment variable",
-        )
+def amount(flag: str, key: str) -> Callable[[str], Any]:
+    """The parser of a flag's size or time, which requires a unit."""
+    return lambda text: ranges.parse(key, text, name=flag, bare=False)
 
 
-#: What other tools call it -> the job file's key.
+#: What other tools, and job files, call it -> the flag.
 _ALIASES = {
-    "N": "nodes", "ntasks_per_node": "ranks_per_node", "ppn": "ranks_per_node",
-    "cpus_per_task": "cpus_per_rank", "gpus_per_task": "gpus_per_rank", "time": "walltime_s",
-    "mem": "mem_per_node_bytes",
-}  # fmt: skip
-_IN_SECONDS_OR_BYTES = ("walltime_s", "mem_per_node_bytes")
+    **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node", "--ppn"), "--ranks-per-node"),
+    **dict.fromkeys(("--cpus-per-task", "-c"), "--cpus-per-rank"),
+    "--gpus-per-task": "--gpus-per-rank",
+    **dict.fromkeys(("--walltime", "--walltime-s"), "--time"),
+    **dict.fromkeys(("--memory", "--mem-per-node", "--mem-per-node-bytes"), "--mem"),
+    "--queue": "--partition",
+    "--project": "--account",
+}
 
 
 def _as_key(flag: str, value: str) -> str | None:
     """The job file's form of the flag; None where it has no such key."""
-    from bareboat.model import Scheduling, Topology  # here, because every start imports this module
+    from bareboat.model import Scheduling  # here, because every start imports this module
 
-    asked = flag.lstrip("-").replace("-", "_")
-    name = _ALIASES.get(asked, asked)
-    tables = {"topology": Topology.__struct_fields__, "scheduling": Scheduling.__struct_fields__}
-    table = next((table for table, keys in tables.items() if name in keys), "")
-    if not table and name != "walltime_s":
+    name = flag.lstrip("-").replace("-", "_")
+    if name not in Scheduling.__struct_fields__:
         return None
-    is_number = re.fullmatch(r"[0-9]{1,18}", value) and (asked == name or name not in _IN_SECONDS_OR_BYTES)
-    shown = (
-        value if is_number else {"walltime_s": "3600", "mem_per_node_bytes": "64_000_000_000"}.get(name, "…")
-    )
-    return f"write in the job file: {name} = {shown}" + (f"   # below [{table}]" if table else "")
+    shown = value if re.fullmatch(r"[0-9]{1,18}", value) else "…"
+    return f"write in the job file: {name} = {shown}   # below [scheduling]"
 
 
 def _not_a_job(word: str) -> tuple[str, list[str]] | None:
     """What the argument is instead of a job file, and the command that starts it; None if it may be one."""
-    if word.endswith(".py"):
-        return "is a Python script", ["python", word]
     if word.endswith(".sh"):
         return "is a shell script", [word]
     if word.endswith(".toml"):

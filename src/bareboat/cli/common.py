@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from bareboat.cli import console
-from bareboat.cli.command_line import number
+from bareboat.cli.command_line import amount, number
 
 if TYPE_CHECKING:  # `bareboat --help` builds every parser and must stay fast on login nodes
     from bareboat.config import Settings
@@ -76,12 +76,17 @@ SCHEDULING = (
 )  # fmt: skip
 
 
+def add_queue(parser: argparse.ArgumentParser) -> None:
+    """Add the scheduler flags that most jobs need."""
+    parser.add_argument("-p", "--partition", metavar="NAME", help="partition or queue")
+    parser.add_argument("-A", "--account", metavar="NAME", help="account or project to charge")
+
+
 def add_scheduling(parser: argparse.ArgumentParser) -> None:
     """Add the scheduler flags; each overrides the job file."""
+    parser.add_argument("--scheduler", metavar="NAME", help="submit to this scheduler")
+    add_queue(parser)
     for name, meaning in (
-        ("scheduler", "submit to this scheduler"),
-        ("partition", "partition or queue"),
-        ("account", "account or project to charge"),
         ("qos", "quality of service"),
         ("reservation", "reservation to run in"),
         ("constraint", "required node features"),
@@ -132,8 +137,12 @@ def add_python(parser: argparse.ArgumentParser) -> None:
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the job, and the flags that go over it."""
     parser.add_argument(
-        "file", metavar="FILE | -- COMMAND", nargs="?", help="job file (TOML), or a command after --"
+        "file",
+        metavar="FILE | SCRIPT.py … | -- COMMAND",
+        nargs="?",
+        help="job file (TOML), a Python script with its arguments, or a command after --",
     )
     parser.add_argument(
         "--image",
@@ -145,4 +154,25 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         help="pass this environment variable to the job; its value is never stored",
+    )
+    for flags, meaning in (
+        (("-N", "--nodes"), "number of nodes"),
+        (("--ranks-per-node",), "processes on each node"),
+        (("--cpus-per-rank",), "processor cores of each process"),
+        (("--gpus-per-rank",), "GPUs of each process"),
+    ):
+        key = f"topology.{flags[-1][2:].replace('-', '_')}"
+        parser.add_argument(*flags, metavar="N", type=number(flags[-1], key), help=meaning)
+    parser.add_argument(
+        "-t",
+        "--time",
+        metavar="TIME",
+        type=amount("--time", "walltime_s"),
+        help="time limit, such as 2h30m or 1-12:00:00",
+    )
+    parser.add_argument(
+        "--mem",
+        metavar="SIZE",
+        type=amount("--mem", "scheduling.mem_per_node_bytes"),
+        help="memory on each node, such as 16GiB",
     )

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bareboat.errors import UsageError
 from bareboat.session.defaults import with_settings
 
 if TYPE_CHECKING:
+    import argparse
+
     from bareboat.cli.common import Context
     from bareboat.model import Job
 
+#: The flags that are keys of the job file's [topology].
+TOPOLOGY = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank")
+
 
 def read_job(context: Context) -> Job:
-    """The job of FILE or `-- COMMAND`, with the flags applied."""
+    """The job of FILE, `SCRIPT.py …` or `-- COMMAND`, with the flags applied."""
     import msgspec
 
     from bareboat import jobfile
@@ -31,7 +36,8 @@ def read_job(context: Context) -> Job:
             command or (), context.settings, workdir=os.getcwd(), image=options.image
         )
     else:
-        raise UsageError("nothing to run", remedy="give a job file, or a command after --")
+        raise UsageError("nothing to run", remedy="give a job file, a Python script, or a command after --")
+    job = _with_resources(job, options)
     if named := getattr(options, "env_from", None):
         names = tuple(dict.fromkeys((*job.environment_from, *named)))
         job = msgspec.structs.replace(job, environment_from=names)
@@ -49,3 +55,16 @@ def read_job(context: Context) -> Job:
             job, capture=msgspec.structs.replace(job.capture, python=os.path.abspath(options.python))
         )
     return job
+
+
+def _with_resources(job: Job, options: argparse.Namespace) -> Job:
+    """The job with the flags' nodes, ranks, time and memory."""
+    import msgspec
+
+    given = {name: value for name in TOPOLOGY if (value := getattr(options, name)) is not None}
+    changes: dict[str, Any] = {"topology": msgspec.structs.replace(job.topology, **given)}
+    if options.mem is not None:
+        changes["scheduling"] = msgspec.structs.replace(job.scheduling, mem_per_node_bytes=options.mem)
+    if options.time is not None:
+        changes["walltime_s"] = options.time
+    return msgspec.structs.replace(job, **changes)

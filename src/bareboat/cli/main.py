@@ -37,23 +37,30 @@ VERBS = {
     "trust": "trust a project's settings, or a store in a shared directory",
 }
 
+#: What `bareboat` alone prints. The exit code is that of a mistake: a script may have lost the arguments.
+FIRST = f"""\
+Bareboat {__version__}: run any environment on any cluster, rootless, and measure
+the container's cost.
+
+  bareboat doctor                   show what works here and how to fix the rest
+  bareboat run train.py             run a script in a container
+  bareboat prove train.py           measure what the container costs
+  bareboat submit -N 2 train.py     submit it to the cluster's scheduler
+
+  try: bareboat --help   # lists all verbs; bareboat VERB --help: its flags"""
+
 
 def main(argv: list[str]) -> int:
     """Run one command; return the exit code."""
-    argv, command = _split(argv)
+    if not argv:
+        console.note(FIRST)
+        return UsageError.code
     console.log_to_stderr()
     store = None
     try:
-        command_line.check_empty(argv)
-        _check_order(argv)
-        options = _parser(argv).parse_args(argv)
-        options.command = command
+        options = _parse(argv)
         if options.verbose:
             logging.getLogger("bareboat").setLevel(logging.DEBUG)
-        if command and options.verb not in ("prove", "run", "plan", "submit"):
-            raise UsageError(
-                f"{options.verb} does not take a command after --", remedy=f"bareboat {options.verb} --help"
-            )
         if options.verb == "trust":  # it must work where settings are not trusted
             return int(_module("trust").run(options))
         from bareboat import config, execute
@@ -124,12 +131,20 @@ def _note_stop(how: str, error: BaseException) -> None:
     console.note(f"\nbareboat: {how}; {'; '.join(left)}")
 
 
-def _split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments before the first `--`, and the command after it."""
-    if "--" not in argv:
-        return argv, []
-    at = argv.index("--")
-    return argv[:at], argv[at + 1 :]
+def _parse(argv: list[str]) -> argparse.Namespace:
+    """The arguments, with the job's command as `command`: what follows `--`, or a Python script with all that
+    follows it."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    own, rest = argv[:at], argv[at:]
+    _check_order(own)
+    options = _parser(own).parse_args(own)
+    script = getattr(options, "python_script", None)
+    options.command = [*script, *rest] if script else rest[1:]
+    if options.command and options.verb not in ("prove", "run", "plan", "submit"):
+        raise UsageError(
+            f"{options.verb} does not take a command after --", remedy=f"bareboat {options.verb} --help"
+        )
+    return options
 
 
 def _check_order(argv: list[str]) -> None:

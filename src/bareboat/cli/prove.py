@@ -15,21 +15,23 @@ from bareboat.cli.common import (
     add_engine,
     add_job,
     add_python,
+    add_queue,
     add_root,
     add_trust,
 )
-from bareboat.cli.job import read_job
+from bareboat.cli.job import TOPOLOGY, read_job
 from bareboat.errors import BareboatError, Terminated, UsageError
 from bareboat.files import outputs
 from bareboat.model import Job, Plan, Study
 from bareboat.session import Purpose, planning, preparation
 
-EXAMPLE = "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 -- python train.py"
+EXAMPLE = "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 train.py"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_job(parser)
+    add_queue(parser)
     add_engine(parser)
     add_python(parser)
     add_root(parser)
@@ -112,6 +114,11 @@ def _check_unchanged(options: argparse.Namespace, study: Study) -> None:
         "writable": job.writable,
         "python": job.capture.python,
         "command": list(job.command),
+        **{name: getattr(job.topology, name) for name in TOPOLOGY},
+        "time": job.walltime_s,
+        "mem": job.scheduling.mem_per_node_bytes,
+        "partition": job.scheduling.partition,
+        "account": job.scheduling.account,
         "env_from": [name for name in options.env_from or () if name in job.environment_from],
         **{name: getattr(job.prove, name) for name in ("repeats", "margin", "confidence", "seed")},
     }

@@ -17,6 +17,7 @@ from bareboat.cli.common import (
     add_engine,
     add_job,
     add_python,
+    add_queue,
     add_root,
     add_trust,
 )
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
     from bareboat.model.sweep import Sweep
     from bareboat.runs import allocation
 
-EXAMPLE = "bareboat run examples/digits.toml"
+EXAMPLE = "bareboat run examples/digits.toml\n  bareboat run --ranks-per-node 2 train.py"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_job(parser)
+    add_queue(parser)
     add_engine(parser)
     add_python(parser)
     add_root(parser)

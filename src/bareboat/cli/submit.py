@@ -21,7 +21,7 @@ from bareboat.cli.common import (
 from bareboat.cli.job import read_job
 from bareboat.session import Purpose, planning, preparation
 
-EXAMPLE = "bareboat submit examples/digits.toml --partition gpu"
+EXAMPLE = "bareboat submit examples/digits.toml -p gpu\n  bareboat submit -N 2 -t 2h30m train.py"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

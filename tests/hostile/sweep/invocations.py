@@ -125,6 +125,10 @@ _FLOATS = {
     "empty": "", "a word": "much", "not a number": "nan", "infinite": "inf", "negative": "-1",
     "too large": "1e400",
 }  # fmt: skip
+_AMOUNTS = {
+    "TIME": {"no unit": "30", "unclear": "30:00", "negative": "-1h", "too long": "99999w", "a size": "2G"},
+    "SIZE": {"no unit": "64000", "unclear": "64gb", "negative": "-1G", "too large": "99999P", "a time": "2h"},
+}
 _OUTPUTS = ("output", "save")
 _BYTES_OUT = {("image save", "file")}
 #: Words that are looked up: a near one must be refused, too.
@@ -139,6 +143,8 @@ def _values(command: str, action: argparse.Action) -> dict[str, str]:
         return {"empty": "", "a near word": first + "x", "in capitals": first.upper(), "long": LONG}
     if metavar in ("N", "BYTES"):
         return _INTEGERS
+    if metavar in _AMOUNTS:
+        return {**_TEXTS, **_AMOUNTS[metavar]}
     if metavar in ("X", "DAYS"):
         return _FLOATS
     if action.dest in _OUTPUTS or (command, action.dest) in _BYTES_OUT:
@@ -276,7 +282,7 @@ def of_the_command_line() -> Iterator[Case]:
             "nothing to run": (),
             "an empty command": ("--", ""),
             "no command after --": ("--",),
-            "a script as a job file": ("train.py",),
+            "a missing script in its place": ("gone.py", "--epochs", "3"),
             "a program as a job file": ("python", "train.py"),
             "a missing script": ("--", "python", "gone.py"),
             "a missing program": ("--engine", "native", "--", "no-such-program"),
