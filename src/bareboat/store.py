@@ -5,10 +5,11 @@
     parts/sha256/HEX         a partial download, kept to resume it
     flat/sha256/HEX/         an unpacked image: a tree of hard links
     roots/sha256/HEX/KEY/    the tree of jobs with mounts on paths that the image lacks: tree/, with the mount
-                             points, and bound: its directories that are mounted from the flat tree
+                             points, and how it is made of the flat tree
     relinked/sha256/HEX/     the same with relative links, for engines that cannot mount
     packed/sha256/HEX/       an image as one file: image.sif, image.squashfs, or image.tar for compute nodes,
-                             with image.KIND.json about it
+                             with image.KIND.json about it; own/KEY/: for jobs with mounts on paths that the
+                             image lacks
     blobs/sha256/HEX         image manifests and configs, indexes that pins need, and compressed layers that
                              the user kept
     images/sha256/HEX.json   facts about an image
@@ -175,9 +176,11 @@ class Store:
     def tool(self, name: str) -> Path:
         return self.tools / name
 
-    def packed(self, digest: str, kind: str) -> Path:
-        """The image as one file of a kind, next to its facts and mount directories."""
-        return self.root / "packed" / _place(digest) / f"image.{kind}"
+    def packed(self, digest: str, kind: str, own: str = "") -> Path:
+        """The image as one file of a kind, next to its facts and mount directories; `own`: the key of a file
+        with the mount points of some jobs."""
+        folder = self.root / "packed" / _place(digest)
+        return (folder / "own" / own if own else folder) / f"image.{kind}"
 
     def blob(self, digest: str) -> Path:
         return self.root / "blobs" / _place(digest)

@@ -22,10 +22,11 @@ from processes import left_after
 
 from bareboat import registry, render
 from bareboat.errors import PlanError
+from bareboat.images.deployment import roots
 from bareboat.images.formats import pack
 from bareboat.images.formats.sif import read_sif
 from bareboat.images.layers import layer
-from bareboat.model import Job, Mount, Plan, Site
+from bareboat.model import Job, Mount, Plan, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
 
@@ -62,11 +63,15 @@ class Lab:
             "form": "file",
         }  # fmt: skip
         job = Job(**(facts | changes))
-        made = plan(job, self.captured.image, self.captured.rootfs(self.site), self.site)
+        store, image, rootfs = self.captured.store, self.captured.image, self.captured.rootfs(self.site)
+
+        def again(found: Rootfs) -> Plan:
+            return plan(job, image, found, self.site)
+
+        made = again(rootfs)
         assert made.packs is not None
         assert not made.needs_flat
-        pack.provide(self.captured.store, self.captured.image, made.packs, made.mount_points)
-        return made
+        return roots.settle(store, image, rootfs, made, again)
 
     def script(self, *command: str, **changes: Any) -> Path:
         path = self.folder / "job.sh"
@@ -188,16 +193,17 @@ def digest(lab: Lab) -> str:
     return pack.sha256(lab.captured.store.packed(lab.captured.image.digest, kind))
 
 
-def test_it_is_packed_once_and_again_only_for_a_place_that_it_lacks(lab: Lab, tmp_path: Path) -> None:
-    made = lab.plan("true")
-    path = Path(lab.captured.store.packed(lab.captured.image.digest, made.packs or ""))
-    first = path.stat().st_ino
-    lab.plan("false")
-    assert path.stat().st_ino == first
-    asked = (Mount(source=str(tmp_path), target=f"/somewhere/new-{lab.engine}"),)
-    pack.provide(lab.captured.store, lab.captured.image, made.packs or "", asked)
-    assert path.stat().st_ino != first
-    assert lab.run("test", "-d", f"/somewhere/new-{lab.engine}").returncode == 0
+def test_a_job_sees_its_own_mount_points_and_none_of_another_job(lab: Lab, tmp_path: Path) -> None:
+    kind = registry.engine(lab.engine).FILES[0]
+    (tmp_path / "file").touch()
+    look = "import os; print(os.path.isfile('/y'), os.path.isdir('/y'))"
+    assert lab.says(look, mounts=(Mount(source=str(tmp_path / "file"), target="/y"),)) == "True False"
+    assert lab.says(look, mounts=(Mount(source=str(tmp_path), target="/y"),)) == "False True"
+    assert lab.says(look) == "False False"
+    packed = {path: path.stat().st_ino for path in pack.files(lab.captured.store, lab.captured.image.digest)}
+    files = [path for path in packed if path.suffix == f".{kind}"]
+    lab.says(look, mounts=(Mount(source=str(tmp_path), target="/y"),))
+    assert {path: path.stat().st_ino for path in files} == {path: packed[path] for path in files}
     trees = [lab.captured.store.layer(each.diff_id) for each in lab.captured.image.layers]
     assert [layer.digest_tree(str(tree))[0] for tree in trees] == [
         each.diff_id for each in lab.captured.image.layers

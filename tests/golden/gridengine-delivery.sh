@@ -28,6 +28,7 @@ site_modules=(cuda/12.4)
 image_archive=/scratch/ada/bareboat/packed/image.tar
 image_name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 image_shared=/scratch/ada/bareboat/flat/sha256
+image_own=''
 BAREBOAT_TREES=/tmp/bareboat-4711/flat image_inodes=32389
 world_pauses_s=(2 2 2 2 2 5 5 10 15 15 30 30 60 120 300)
 
@@ -365,6 +366,9 @@ need /scratch/ada/bareboat/packed/image.tar 'the archive of the image' 'bareboat
 # The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
 # What containers are made of lies in $BAREBOAT_TREES; or in $image_shared, where it cannot be brought.
 image_tree=$BAREBOAT_TREES/$image_name image_lock='' unpacking=''
+# With mount points that only this job needs, it has a tree of its own ($image_own in the store).
+BAREBOAT_OWN_TREE=${image_own%/tree}
+BAREBOAT_OWN_TREE=$image_tree.own-${BAREBOAT_OWN_TREE##*/}
 read -r boot < /proc/sys/kernel/random/boot_id
 
 image_is_whole() { # unpacked to the end, and since the machine started: what a crash leaves may have holes
@@ -378,9 +382,11 @@ told_delivery() { # $1: unpacked, found or shared; $2: seconds
 
 read_shared() { # $1: why the image cannot be on this node
   printf 'bareboat: the image is NOT copied to this node%s; it is read from the store: %s\n' "$HERE" "$1" >&2
-  BAREBOAT_TREES=$image_shared
+  use_store
   told_delivery shared 0
 }
+
+use_store() { BAREBOAT_TREES=$image_shared BAREBOAT_OWN_TREE=$image_own; }
 
 own_folder() { # $1: a folder that is ours alone, made if it is not there; fails where it cannot be made
   local seen
@@ -411,10 +417,10 @@ own_folders() { # the user's folder in the node's scratch, and in it that for tr
 remove_image() { # $1: a tree; its lock is held alone
   # First, so that nobody takes the rest for whole.
   rm -f "$1.whole" "$1.errors"
-  rm -rf "$1" "$1.part" 2> /dev/null || {
+  rm -rf "$1" "$1.part" "$1".own-* 2> /dev/null || {
     # Directories that their owner may not write.
-    find "$1" "$1.part" -type d ! -perm -700 -exec chmod u+rwx {} + 2> /dev/null
-    rm -rf "$1" "$1.part"
+    find "$1" "$1.part" "$1".own-* -type d ! -perm -700 -exec chmod u+rwx {} + 2> /dev/null
+    rm -rf "$1" "$1.part" "$1".own-*
   }
 }
 
@@ -437,20 +443,63 @@ sweep_images() { # remove the trees that nobody uses, but for that of the lock $
   rmdir "${BAREBOAT_TREES%/*}"/* "${BAREBOAT_TREES%/*}" 2> /dev/null
 }
 
-make_image_places() { # where jobs mount something: the image has nothing there
-  local place path
+make_place() { # $1: a directory (d) or a file (f), where something is mounted; $2: its path
+  if [ -L "$2" ] || [ ! -e "$2" ]; then
+    mkdir -p "${2%/*}" 2> /dev/null
+    [ -w "${2%/*}" ] || chmod u+rwx "${2%/*}" || return
+    [ ! -L "$2" ] || rm "$2"
+    case $1 in
+      d) mkdir -p "$2" ;;
+      *) : >> "$2" ;;
+    esac
+  fi
+}
+
+make_image_places() { # where every job mounts something: the image has nothing there
+  local place
   while IFS= read -r -d '' place; do # d/a/folder or f/a/file
-    path=$image_tree${place:1}
-    if [ -L "$path" ] || [ ! -e "$path" ]; then
-      mkdir -p "${path%/*}" 2> /dev/null
-      [ -w "${path%/*}" ] || chmod u+rwx "${path%/*}" || return
-      [ ! -L "$path" ] || rm "$path"
-      case $place in
-        d*) mkdir -p "$path" ;;
-        *) : >> "$path" ;;
-      esac || return
-    fi
+    make_place "${place:0:1}" "$image_tree${place:1}" || return
   done < "$image_archive.places"
+}
+
+make_own_tree() { # of links to the image's, by the store's list; once for all jobs with such mounts
+  local part=$BAREBOAT_OWN_TREE.$BASHPID
+  [ -n "$image_own" ] && [ ! -d "$BAREBOAT_OWN_TREE" ] || return 0
+  if mkdir -m 700 "$part" && fill_own_tree "$part" 2> /dev/null; then
+    mv -T "$part" "$BAREBOAT_OWN_TREE" 2> /dev/null
+  fi
+  rm -rf "$part" 2> /dev/null
+  [ -d "$BAREBOAT_OWN_TREE" ] # or another job was quicker
+}
+
+fill_own_tree() { # $1: the new tree
+  local entry path folder='' links=() folders=() count=0
+  while IFS= read -r -d '' entry; do # a letter, which images/deployment/roots.py explains, and a path
+    path=${entry:2}
+    case $entry in
+      l/*) links+=("$image_tree/$path") && continue ;;
+      b/*) mkdir "$1/$path" && continue ;;
+    esac
+    link_into "$1/$folder" || return
+    case $entry in
+      a/*) cp -al "$image_tree/." "$1" ;;
+      n/*)
+        folders[count++]=$path folder=$path
+        [ -d "$1/$path" ] || mkdir -m 700 "$1/$path"
+        ;;
+      *) make_place "${entry:0:1}" "$1/$path" ;;
+    esac || return
+  done < "${image_own%/tree}/how"
+  while ((count-- > 0)); do
+    path=${folders[count]}
+    chmod --reference="$image_tree/$path" "$1/$path" && touch -r "$image_tree/$path" "$1/$path" || return
+  done
+}
+
+link_into() { # $1: a directory, for the paths in `links`, of which there may be too many for one command
+  [ "${#links[@]}" -gt 0 ] || return 0
+  printf '%s\0' "${links[@]}" | xargs -0 cp -al -t "$1" -- || return
+  links=()
 }
 
 unpack_image() { # sets why when it cannot be
@@ -524,6 +573,7 @@ bring_image() { # have it on this node, with its lock shared; or read the store'
     [ "$attempt" -lt 50 ] || why="no lock can be had in $BAREBOAT_TREES"
   done
   [ -n "$why" ] || make_image_places || why="what is mounted can have no place in $image_tree"
+  [ -n "$why" ] || make_own_tree || why="$BAREBOAT_OWN_TREE cannot be made"
   if [ -n "$why" ]; then
     drop_image
     read_shared "$why"

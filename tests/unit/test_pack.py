@@ -92,15 +92,34 @@ def test_equal_images_give_equal_bytes_wherever_they_are(tmp_path: Path) -> None
     assert len(digests) == 1
 
 
-def test_a_place_that_it_lacks_has_it_packed_again_with_those_that_it_had(store: Store, image: Image) -> None:
-    path = pack.provide(store, image, "squashfs", [folder("/data/a")])
+def test_a_usual_place_that_it_lacks_has_it_packed_again_with_those_that_it_had(
+    store: Store, image: Image
+) -> None:
+    path = pack.provide(store, image, "squashfs", [folder("/home/a")])
     first = path.stat().st_ino
-    pack.provide(store, image, "squashfs", [folder("/data/b")])
+    pack.provide(store, image, "squashfs", [folder("/home/b")])
     assert path.stat().st_ino != first
-    assert {"/data/a", "/data/b"} <= listed(path).keys()
+    assert {"/home/a", "/home/b"} <= listed(path).keys()
     again = path.stat().st_ino
-    pack.provide(store, image, "squashfs", [folder("/data/a"), folder("/data/b")])
+    pack.provide(store, image, "squashfs", [folder("/home/a"), folder("/home/b")])
     assert path.stat().st_ino == again
+
+
+def test_jobs_with_mount_points_of_their_own_have_a_file_of_their_own(store: Store, image: Image) -> None:
+    usual = [folder("/home/ada")]
+    base = pack.provide(store, image, "squashfs", usual)
+    file = pack.provide(store, image, "squashfs", usual, [Mount(source="/etc/hosts", target="/y")])
+    assert (listed(file)["/y"][:1], "/home/ada" in listed(file)) == ("-", True)
+    other = pack.provide(store, image, "squashfs", usual, [folder("/y"), folder("/opt/env")])
+    assert listed(other)["/y"][:1] == "d"
+    assert "/y" not in listed(pack.provide(store, image, "squashfs", usual))
+    assert len({base, file, other}) == 3
+    assert {base, file, other} == set(pack.files(store, image.digest))
+    first = other.stat().st_ino
+    assert pack.provide(store, image, "squashfs", usual, [folder("/opt/env"), folder("/y")]) == other
+    assert other.stat().st_ino == first
+    # What the image has needs no file of its own.
+    assert pack.provide(store, image, "squashfs", usual, [folder("/opt/env")]) == base
 
 
 def test_the_layers_and_the_flat_tree_stay_what_they_are(store: Store, image: Image) -> None:
@@ -113,7 +132,7 @@ def test_the_layers_and_the_flat_tree_stay_what_they_are(store: Store, image: Im
 
 def test_a_place_where_the_image_has_a_file_is_refused(store: Store, image: Image) -> None:
     with pytest.raises(PlanError, match="cannot be mounted at /opt/env/b"):
-        pack.provide(store, image, "squashfs", [folder("/opt/env/b")])
+        pack.provide(store, image, "squashfs", (), [folder("/opt/env/b")])
     assert not store.packed(image.digest, "squashfs").exists()
     assert list((store.root / "tmp").iterdir()) == []
 

@@ -12,7 +12,7 @@ from stored import image_of
 
 from bareboat.errors import PlanError
 from bareboat.images.deployment import roots
-from bareboat.model import EngineFacts, Image, JoinedTree, Mount, Plan, Rootfs
+from bareboat.model import EngineFacts, Image, Mount, OwnTree, Plan, Rootfs
 from bareboat.plan import plan
 from bareboat.store import Store
 
@@ -49,7 +49,7 @@ def listing(top: Path) -> list[str]:
 
 def test_a_job_without_mounts_of_its_own_shows_the_flat_tree(store: Store, image: Image) -> None:
     made, used = settled(store, image, "bubblewrap", Mount(source="/", target="/srv"))
-    assert used.joined is None
+    assert used.own is None
     assert str(store.flat(image.digest)) in made.command.argv
     assert not store.roots(image.digest).exists()
 
@@ -63,9 +63,8 @@ def test_large_directories_are_mounted_and_small_ones_linked(
     before = listing(flat)
     file = Mount(source=str(tmp_path / "file"), target="/y")
     made, used = settled(store, image, "bubblewrap", file, Mount(source="/", target="/usr/share/data"))
-    assert isinstance(used.joined, JoinedTree)
-    assert used.joined.bound == ("usr/lib",)
-    tree = Path(used.joined.path)
+    assert used.own == OwnTree(path=used.own.path if used.own else "", bound=("usr/lib",))
+    tree = Path(used.own.path)
     assert (tree / "y").is_file()
     assert (tree / "usr/share/data").is_dir()
     assert os.readlink(tree / "bin") == "usr/bin"
@@ -77,20 +76,21 @@ def test_large_directories_are_mounted_and_small_ones_linked(
     assert listing(flat) == before
     folder = Mount(source="/", target="/y")
     _, other = settled(store, image, "bubblewrap", folder)
-    assert other.joined is not None
-    assert Path(other.joined.path, "y").is_dir()
+    assert other.own is not None
+    assert Path(other.own.path, "y").is_dir()
     assert settled(store, image, "bubblewrap", folder)[1] == other
 
 
 def test_other_engines_get_a_whole_tree(store: Store, image: Image) -> None:
     made, used = settled(store, image, "charliecloud", Mount(source="/", target="/data", writable=True))
-    assert used.joined is None
-    tree = Path(used.flat)
+    assert used.own is not None
+    assert used.own.bound is None
+    tree = Path(used.own.path)
     assert tree.is_relative_to(store.roots(image.digest))
     assert listing(tree / "usr/lib") == listing(store.flat(image.digest) / "usr/lib")
     assert (tree / "data").is_dir()
     assert not (store.flat(image.digest) / "data").exists()
-    assert used.flat in made.command.argv
+    assert used.own.path in made.command.argv
 
 
 def test_what_the_image_has_cannot_become_something_else(store: Store, image: Image) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from builders import fake_digest
+from tools import tool
 
 from bareboat import codec
 from bareboat.errors import StoreError, UsageError
@@ -26,7 +27,7 @@ from bareboat.images.layers.flatten import make_flat
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.unpack import unpack
 from bareboat.images.upkeep import State, contents
-from bareboat.model import Image, Layer, PackedFile, Pin, StoredLayer
+from bareboat.model import Image, Layer, Mount, PackedFile, Pin, StoredLayer
 from bareboat.store import Store
 
 DAY_S = 86_400
@@ -362,6 +363,24 @@ def test_images_go_only_when_nobody_calls_them_and_they_are_old(store: Store) ->
     }
     for image in (named, pinned, young):
         assert upkeep.verify(store, store.image(image.digest)).ok
+
+
+def test_files_for_mounts_are_verified_counted_and_collected(store: Store) -> None:
+    image = put_image(store, [put_layer(store, a="1")])
+    tool("mksquashfs")
+    base = pack.provide(store, image, "squashfs")
+    before = upkeep.usage(store).packed.size_bytes
+    own = pack.provide(store, image, "squashfs", (), [Mount(source="/", target="/y")])
+    assert upkeep.usage(store).packed.size_bytes >= before + own.stat().st_size
+    own.write_bytes(own.read_bytes()[:-1] + b"x")
+    verified = upkeep.verify(store, image)
+    assert verified.packed == (f"the squashfs file {own} was changed",)
+    assert str(own) in verified.remedy
+    assert upkeep.collect_garbage(store).freed == ()
+    os.utime(own.parent, (0, 0))
+    (freed,) = upkeep.collect_garbage(store).freed
+    assert (freed.kind, freed.name) == ("file for mounts", image.digest)
+    assert (own.exists(), base.exists()) == (False, True)
 
 
 def test_what_a_pull_in_progress_claims_stays(store: Store) -> None:

@@ -180,12 +180,12 @@ class Held(Struct, frozen=True, kw_only=True):
     is_folder: bool
 
 
-class JoinedTree(Struct, frozen=True, kw_only=True):
-    """A tree with places of one job's mounts (`path`); `bound`: directories of it, by their paths without the
-    first slash, that are mounted from the image's flat tree."""
+class OwnTree(Struct, frozen=True, kw_only=True):
+    """A tree with the mount points of one job (`path`). `bound`: directories of it, by their paths without
+    the first slash, that are mounted from the image's flat tree; None: it is the whole image."""
 
     path: str
-    bound: tuple[str, ...] = ()
+    bound: tuple[str, ...] | None = None
 
 
 class Rootfs(Struct, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     content in directories that become scratch. `drivers`: vendor of a GPU driver of the site -> the directory
     of links to its files. `host_mpis`: library of a host's MPI -> that MPI, prepared for this image.
     `exposed`: the job's writable mounts that show the store: source -> its path in the store, "." for a
-    source in the store. `joined`: the tree that replaces the flat one, where the job needs mount points that
+    source in the store. `own`: the tree that replaces the flat one, where the job needs mount points that
     the image lacks."""
 
     layers: dict[str, str]
@@ -207,4 +207,4 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     held: tuple[Held, ...] = ()
     host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
     exposed: dict[str, str] = field(default_factory=dict)
-    joined: JoinedTree | None = None
+    own: OwnTree | None = None

@@ -60,13 +60,15 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """How the image's tree gets to a node: `archive`, a tar of it in the store, is unpacked as
     `folder`/`name`, once for all jobs of the user there. Where that fails, the tree `name` of the directory
     `shared` is read. `inodes`: the number that it needs. The command refers to the directory by the variable
-    BAREBOAT_TREES."""
+    BAREBOAT_TREES. `own`: the job's own tree in the store, of which each node makes one from `name`; the
+    command refers to it by BAREBOAT_OWN_TREE."""
 
     archive: str
     folder: str
     shared: str
     name: str
     inodes: int
+    own: str | UnsetType = UNSET
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -75,8 +77,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     `keeps_output`: each rank's output is kept separately, in logs/RANK.out and .err below the run's
     directory. `needs_flat`: the image must be unpacked before the run, with a mount point at each of the
     targets `mount_points` (a directory or a file, like its source); `own_points` are in a separate tree,
-    since other jobs lack them. `relinked`: use the tree with relative links. `packs`: the kind of file to
-    pack the image as instead, with those mount points.
+    since other jobs lack them; `inner_points`: some of these are in directories that the container gets from
+    that tree. `relinked`: use the tree with relative links. `packs`: the kind of file to pack the image as
+    instead, with those mount points.
     """
 
     job: Job
@@ -93,6 +96,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     packs: str | None = None
     mount_points: tuple[Mount, ...] = ()
     own_points: tuple[Mount, ...] = ()
+    inner_points: bool = False
     keeps_output: bool = False
     start: Start = Start.NODES
     #: The words of the program that starts the ranks (Start.PROGRAM); the command of a rank follows them.

@@ -233,6 +233,8 @@ def _under(
             _NO_LAUNCHER,
         )
     about_world = choose_world(job, launcher)
+    points = mount_points(container, all_places=enclosure.mount_points)
+    own, inner = own_points(container, points)
     return Plan(
         job=job,
         image_digest=image.digest if image is not None and engine.CONTAINS else None,
@@ -274,8 +276,9 @@ def _under(
         needs_flat=container.flat is not None,
         relinked=enclosure.relinked,
         packs=None if container.packed is None else container.packed.rpartition(".")[2],
-        mount_points=(*mount_points(container, all_places=enclosure.mount_points), *places(container)),
-        own_points=own_points(container) if enclosure.mount_points else (),
+        mount_points=(*points, *places(container)),
+        own_points=own,
+        inner_points=inner,
         keeps_output=launcher.KEEPS_OUTPUT,
         secret=True if SECRET in launch.passed.names else UNSET,
         start=launcher.START,

@@ -56,7 +56,11 @@ def make_container(
     if job.writable:
         _check_stackable(engine, image, rootfs)
     kind, why_packed = _file_kind(job, image, site, engine)
+    own = None if job.writable or kind is not None else rootfs.own
+    joined = None if own is None or own.bound is None else own
     root = rootfs.flat if kind is None else rootfs.packed[kind]
+    if own is not None and joined is None:
+        root = own.path
     scratch = () if job.writable else scratch_folders(site)
     mounts = [*_own_folder(job), *job.mounts]
     asked = [mount.target for mount in mounts]
@@ -96,9 +100,8 @@ def make_container(
     mounts += (*gpu.mounts, *bound)
     guards, about_store = store_guard.guards(mounts, rootfs, engine)
     mounts += guards
-    joined = None if job.writable or kind is not None else rootfs.joined
     if joined is not None:
-        mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound]
+        mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound or ()]
     # Outer before inner: a mount never hides one below it.
     mounts.sort(key=lambda mount: mount.target.split("/"))
     container = Container(
@@ -296,17 +299,16 @@ def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]
     return tuple(mount for _, mount in sorted(places.items()))
 
 
-def own_points(container: Container) -> tuple[Mount, ...]:
-    """Of the mount points, those that other jobs of the image do not have: what lies in no other mount."""
-    if container.flat is None:
-        return ()
+def own_points(container: Container, points: tuple[Mount, ...]) -> tuple[tuple[Mount, ...], bool]:
+    """Of the mount points, those that other jobs of the image do not have; and whether one lies in a
+    directory that is mounted out of the image."""
+    if container.root is None:
+        return (), False
+    root = planned(container.root)
     usual = {"/dev", "/proc", "/sys", *container.scratch, *HOST_FILES, "/etc/passwd", "/etc/group"}
-    around = {*usual, *(mount.target for mount in container.mounts)}
-    return tuple(
-        mount
-        for mount in sorted(container.planned_mounts, key=lambda mount: mount.target)
-        if mount.target not in usual and not any(lies_under(mount.target, other) for other in around)
-    )
+    own = tuple(point for point in points if point.target not in usual)
+    shown = [each.source for each in container.planned_mounts if lies_under(each.source, root)]
+    return own, any(lies_under(root + point.target, folder) for point in own for folder in shown)
 
 
 def _check_stackable(engine: Engine, image: Image, rootfs: Rootfs) -> None:

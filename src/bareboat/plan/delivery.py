@@ -31,8 +31,8 @@ from bareboat.plan.container import lies_under
 from bareboat.schedulers import Scheduler
 
 _SCRATCH = "/tmp"
-#: The folder of the node's trees, or of the store's where there is none on the node.
-_TREES = "BAREBOAT_TREES"
+#: The folder of the node's trees, or of the store's where there is none on the node; and the job's own tree.
+_TREES, _OWN_TREE = "BAREBOAT_TREES", "BAREBOAT_OWN_TREE"
 
 
 def choose_delivery(
@@ -77,9 +77,10 @@ def choose_delivery(
                 remedy="leave one of them out",
             )
         return shared("writable = true stacks the image's layers where they are")
-    flat = planned(container.flat)
+    flat = rootfs.relinked if enclosure.relinked else rootfs.flat
     above, _, name = flat.rpartition("/")
-    if not enclosure.reads_tree and not any(lies_in(each.source, above) for each in container.planned_mounts):
+    shown = planned(container.flat)
+    if not enclosure.reads_tree and not any(lies_in(each.source, shown) for each in container.planned_mounts):
         return shared("the engine reads no tree of the store")
     obstacle = _obstacle(job, flat, scratch)
     if obstacle is not None:
@@ -110,6 +111,7 @@ def choose_delivery(
         shared=above,
         name=name,
         inodes=image.inodes,
+        own=UNSET if rootfs.own is None else rootfs.own.path,
     )
     return delivery, (decision,)
 
@@ -135,7 +137,11 @@ def archive_needed(delivery: Delivery | UnsetType) -> tuple[Requirement, ...]:
 def on_the_node(container: Container, delivery: Delivery) -> Container:
     """The container with the trees that the node has in place of the store's."""
 
+    own = None if delivery.own is UNSET else delivery.own
+
     def moved(path: str) -> NodePath | None:
+        if own is not None and lies_in(path, own):
+            return NodePath(_OWN_TREE, path.removeprefix(own), path)
         if not lies_in(path, delivery.shared):
             return None
         return NodePath(_TREES, path.removeprefix(delivery.shared), path)

@@ -7,6 +7,8 @@ unpacks or removes has it alone. The file goes with the tree: who got the lock l
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from bareboat.model import Delivery
 from bareboat.render import words
 
@@ -17,5 +19,6 @@ def values(delivery: Delivery) -> str:
         words.values(image_archive=delivery.archive)
         + words.values(image_name=delivery.name)
         + words.values(image_shared=delivery.shared)
+        + words.values(image_own="" if delivery.own is UNSET else delivery.own)
         + words.values(BAREBOAT_TREES=delivery.folder, image_inodes=delivery.inodes)
     )

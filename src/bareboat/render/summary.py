@@ -18,7 +18,7 @@ def digest(plan: Plan) -> str:
     it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
     # Of the mount points, `own_points` are a part.
-    for name in ("check_subject", "notes", "otherwise", "own_points", "shell"):
+    for name in ("check_subject", "notes", "otherwise", "own_points", "inner_points", "shell"):
         facts.pop(name, None)
     return codec.digest(facts)
 

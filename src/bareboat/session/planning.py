@@ -34,31 +34,18 @@ def plan(session: Session, prepared: Prepared) -> Plan:
     made = plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program)
     if rootfs is None:
         return made
-    if made.needs_flat:
+    if made.needs_flat or made.packs is not None:
         from bareboat.images.deployment import roots
 
-        if not store.flat(image.digest).is_dir():
-            reporter.say("unpacking the image")
-        made = roots.settle(
-            store,
-            image,
-            rootfs,
-            made,
-            lambda rootfs: plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program),
-        )
-        reporter.end()
-    if made.delivery is not UNSET:
-        from bareboat.images.deployment import flat_tar
-
         try:
-            flat_tar.provide(store, image, made.mount_points, relinked=made.relinked, progress=reporter.bytes)
-        finally:
-            reporter.end()
-    if made.packs is not None:
-        from bareboat.images.formats import pack
-
-        try:
-            pack.provide(store, image, made.packs, made.mount_points, progress=reporter.bytes)
+            made = roots.settle(
+                store,
+                image,
+                rootfs,
+                made,
+                lambda rootfs: plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program),
+                progress=reporter.bytes,
+            )
         finally:
             reporter.end()
     return made

@@ -48,12 +48,7 @@ def run_here(
     )  # fmt: skip
     rootfs = present(store, image, site, job, scratch_folder=str(folder))
     made = plan(job, image, rootfs, site)
-    if made.needs_flat:
-        made = roots.settle(store, image, rootfs, made, lambda rootfs: plan(job, image, rootfs, site))
-    if made.packs is not None:
-        from bareboat.images.formats import pack
-
-        pack.provide(store, image, made.packs, made.mount_points)
+    made = roots.settle(store, image, rootfs, made, lambda rootfs: plan(job, image, rootfs, site))
     script, starter, log = folder / "run.sh", folder / "start.sh", folder / "run.log"
     script.write_bytes(os.fsencode(render.script(made)))
     starter.write_text(f'renice -n 10 $$ >/dev/null 2>&1\nexec bash {shlex.quote(str(script))} "$1"\n')

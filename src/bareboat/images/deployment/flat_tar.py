@@ -2,8 +2,8 @@
 
 Not compressed: on a node gunzip takes longer (some 190 MB/s) than a cluster's file system takes to hand over
 what it saves, and zstd is not on every node. Modes, times and hard links are kept, since Python compares a
-source's time with what its compiled form was made of. What jobs need as places for their mounts is listed
-beside the tar, and grows with the jobs; the tar is written once.
+source's time with what its compiled form was made of. The mount points that every job needs are listed beside
+the tar, which is written once: they differ between users (the home directory).
 """
 
 from __future__ import annotations

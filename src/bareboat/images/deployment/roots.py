@@ -1,13 +1,16 @@
-"""The root file system of a job that mounts where the image has nothing: a tree of its own, with the places.
+"""The root file system of a job that mounts where the image has nothing: its own, with the mount points.
 
-All jobs of an image share its flat tree. Places that one job needs would stay in it: the others would find an
-empty file there, or could not mount a directory. So the job gets another tree. For an engine that joins
-trees it holds the directories that lead to its mounts, and large ones are mounted from the flat tree; for the
-others it is all of the image once more, of hard links. Equal mounts use the same tree.
+All jobs of an image share its flat tree, or its packed file. Mount points of one job would stay in it: the
+others would find an empty file there, or could not mount a directory. So the job gets another tree. For an
+engine that joins trees it holds the directories that lead to its mounts, and large ones are mounted from the
+flat tree; for the others it is all of the image once more, of hard links. Equal mounts use the same tree.
+
+Nodes with a copy of the image make the tree themselves, by a list beside it (runtime/image.sh).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,32 +23,54 @@ from bareboat import registry
 from bareboat.images.layers.copies import FOLDER, copy_entry
 from bareboat.images.layers.flatten import NO_LINK, copy_metadata, flatten, make_flat
 from bareboat.images.layers.places import make_mount_points, resolve
-from bareboat.model import Image, JoinedTree, Mount, Plan, Rootfs
+from bareboat.images.progress import Progress
+from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
 from bareboat.store import Store
 
 #: A directory with fewer entries below it is linked; a mount of a larger one costs less than that.
 _SMALL = 200
+#: The list of how the tree is made: entries ended by NUL, each a letter and a path. `a/`: all of the image;
+#: `n`: a directory that is made anew; `l`: what is linked into it; `b`: a directory that is mounted from the
+#: flat tree; then `d` and `f`: directories and files that are mount points.
+_HOW = "how"
 
 
 def settle(
-    store: Store, image: Image, rootfs: Rootfs, made: Plan, plan_again: Callable[[Rootfs], Plan]
+    store: Store,
+    image: Image,
+    rootfs: Rootfs,
+    made: Plan,
+    plan_again: Callable[[Rootfs], Plan],
+    *,
+    progress: Progress = lambda *_: None,
 ) -> Plan:
-    """Make the tree that the plan needs. Returns the plan; planned again where the job has a tree of its own.
+    """Make what the plan runs the image from: a tree, the archive of one, or a file. Returns the plan, made
+    again for a job with a tree or a file of its own.
 
-    Raises PlanError for a mount that can have no place.
+    Raises PlanError for a mount that can have no place, StoreError where there is no room.
     """
-    if made.delivery is not msgspec.UNSET:  # nodes have trees of their own
-        make_flat(store, image, made.mount_points, relinked=made.relinked)
-        return made
     shared = tuple(mount for mount in made.mount_points if mount not in made.own_points)
+    if made.packs is not None:
+        from bareboat.images.formats import pack
+
+        file = str(pack.provide(store, image, made.packs, shared, made.own_points, progress=progress))
+        if file == rootfs.packed[made.packs]:
+            return made
+        return plan_again(msgspec.structs.replace(rootfs, packed={**rootfs.packed, made.packs: file}))
+    if not made.needs_flat:
+        return made
+    if not store.flat(image.digest).is_dir():
+        progress("unpacking the image", 0, 0)
     flat = make_flat(store, image, shared, relinked=made.relinked)
+    if made.delivery is not msgspec.UNSET:
+        from bareboat.images.deployment import flat_tar
+
+        flat_tar.provide(store, image, shared, relinked=made.relinked, progress=progress)
     if all(_has_place(flat, mount) for mount in made.own_points):
         return made
-    joined = bool(getattr(registry.engine(made.engine), "JOINS", False))
-    tree = _provide(store, image, flat, made.mount_points, joined=joined)
-    if joined:
-        return plan_again(msgspec.structs.replace(rootfs, joined=tree))
-    return plan_again(msgspec.structs.replace(rootfs, flat=tree.path, relinked=tree.path))
+    joined = not made.inner_points and bool(getattr(registry.engine(made.engine), "JOINS", False))
+    own = _provide(store, image, flat, made.mount_points, joined=joined)
+    return plan_again(msgspec.structs.replace(rootfs, own=own))
 
 
 def _has_place(tree: Path, mount: Mount) -> bool:
@@ -56,44 +81,58 @@ def _has_place(tree: Path, mount: Mount) -> bool:
     return True
 
 
-def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> JoinedTree:
+def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> OwnTree:
     places = sorted((mount.target, os.path.isdir(mount.source)) for mount in points)
-    key = hashlib.sha256(json.dumps([flat.parts[-3:], joined, places]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([flat.parts[-3:], joined, places, 2]).encode()).hexdigest()[:16]
     final = store.roots(image.digest) / key
     if not final.is_dir():
         with store.scratch() as scratch:
             tree = scratch / "made/tree"
             tree.mkdir(parents=True)
-            bound: list[str] = []
+            at = [(resolve(flat, mount), os.path.isdir(mount.source)) for mount in points]
+            how: list[str] = []
             if joined:
-                inside = {os.path.relpath(resolve(flat, mount), flat) for mount in points}
-                _join(flat, tree, "", inside, bound)
+                _join(flat, tree, "", {os.path.relpath(place, flat) for place, _ in at}, how)
             else:
+                how.append("a/")
                 flatten([flat], tree)
             make_mount_points(tree, points)
-            (scratch / "made/bound").write_bytes(b"".join(os.fsencode(each) + b"\0" for each in bound))
+            how += [f"{'d' if is_folder else 'f'}/{os.path.relpath(place, flat)}" for place, is_folder in at]
+            (scratch / "made" / _HOW).write_bytes(b"".join(os.fsencode(each) + b"\0" for each in how))
             store.publish(scratch / "made", final)
-    found = (final / "bound").read_bytes().split(b"\0")[:-1]
-    return JoinedTree(path=str(final / "tree"), bound=tuple(sorted(map(os.fsdecode, found))))
+    with contextlib.suppress(OSError):  # of another member of the group
+        os.utime(final)  # for `image gc`, which removes what is not used any more
+    if not joined:
+        return OwnTree(path=str(final / "tree"))
+    listed = map(os.fsdecode, (final / _HOW).read_bytes().split(b"\0"))
+    bound = sorted(each.removeprefix("b/") for each in listed if each.startswith("b/"))
+    return OwnTree(path=str(final / "tree"), bound=tuple(bound))
 
 
-def _join(flat: Path, tree: Path, folder: str, places: set[str], bound: list[str]) -> None:
-    """Fill one directory of the tree; `bound` gets those that are to be mounted."""
+def _join(flat: Path, tree: Path, folder: str, places: set[str], how: list[str]) -> None:
+    """Fill one directory of the tree; `how` gets what is done."""
     source, target = os.open(flat / folder, FOLDER), os.open(tree / folder, FOLDER)
+    how.append(f"n/{folder}")
+    inner = []
     try:
         with os.scandir(source) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
                 if not entry.is_dir(follow_symlinks=False):
                     _link(source, target, entry.name)
-                elif any(place.startswith(f"{path}/") for place in places):
+                    how.append(f"l/{path}")
+                    continue
+                if any(place.startswith(f"{path}/") for place in places):
                     os.mkdir(entry.name, 0o700, dir_fd=target)
-                    _join(flat, tree, path, places, bound)
+                    inner.append(path)
                 elif path not in places and _is_small(str(flat / path)):
                     flatten([flat / path], tree / path)
+                    how.append(f"l/{path}")
                 else:
                     os.mkdir(entry.name, 0o755, dir_fd=target)
-                    bound += [] if path in places else [path]
+                    how += [] if path in places else [f"b/{path}"]
+        for path in inner:
+            _join(flat, tree, path, places, how)
         copy_metadata(source, target)
     finally:
         os.close(source)

@@ -1,32 +1,35 @@
 """An image as one file, for file systems on which every inode counts: a SIF, or a squashfs.
 
 Nothing can be made in such a file when a job starts, so what the engine mounts over must have its place
-there: the usual places are made when it is packed, and those of the job that it is packed for. A job that
-needs others has it packed again, with all that were known. Equal places of an image give equal bytes.
+there: the usual places are made when it is packed. Other jobs would see those that only one job needs, so
+jobs with such mounts get a file of their own: a copy of the image, as nothing less can be mounted. Equal
+places of an image give equal bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bareboat import codec, place
+from bareboat import codec, digests, place
 from bareboat.engines import HOST_FILES
 from bareboat.engines.packed import write_sif
 from bareboat.errors import PlanError, StoreError
 from bareboat.files.trees import remove_tree
 from bareboat.images import lease
 from bareboat.images.formats.squash import make_squashfs
+from bareboat.images.inside.view import View
 from bareboat.images.layers import layer
 from bareboat.images.layers.flatten import copy, flatten
 from bareboat.images.layers.places import make_mount_points
 from bareboat.images.progress import Progress
 from bareboat.model import Image, Mount, PackedFile
-from bareboat.store import Store
+from bareboat.store import FILE_KINDS, Store
 
 _FOLDERS = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/home")
 _FILES = (*HOST_FILES, "/etc/passwd", "/etc/group")
@@ -39,32 +42,62 @@ def provide(
     image: Image,
     kind: str,
     mount_points: Sequence[Mount] = (),
+    own_points: Sequence[Mount] = (),
     *,
     progress: Progress = lambda *_: None,
 ) -> Path:
-    """The image as a file of this kind with these places, packed now if there is none.
+    """The image as a file of this kind with these mount points, packed now if there is none. Where the image
+    lacks one of `own_points`, which other jobs do not have, it is a file for jobs with just these.
 
     Raises PlanError for a mount that can have no place, ImageError where there is no mksquashfs, StoreError
     where there is no room.
     """
-    path = store.packed(image.digest, kind)
     wanted = {mount.target: os.path.isdir(mount.source) for mount in mount_points}
+    own = {mount.target: os.path.isdir(mount.source) for mount in own_points}
+    key = ""
+    if not _has_all(store, image, own):
+        key = hashlib.sha256(json.dumps(sorted(own.items())).encode()).hexdigest()[:16]
+        wanted |= own
+    path = store.packed(image.digest, kind, key)
 
     def serves() -> bool:
         found = about(path)
         return found is not None and wanted.items() <= found.places.items()
 
-    if serves():
-        return path
-    with store.guarded():
-        name = f"packed-{path.parent.name}-{kind}"
-        with lease.hold(
-            store.lease(name), until=serves, waiting=lambda who: progress(f"waiting for {who}", 0, 0)
-        ) as mine:
-            if mine:
-                known = about(path)
-                _pack(store, image, path, {**(known.places if known else {}), **wanted}, progress)
+    if not serves():
+        with store.guarded():
+            name = f"packed-{digests.hexed(image.digest)}-{key}{kind}"
+            with lease.hold(
+                store.lease(name), until=serves, waiting=lambda who: progress(f"waiting for {who}", 0, 0)
+            ) as mine:
+                if mine:
+                    known = about(path)
+                    _pack(store, image, path, {**(known.places if known else {}), **wanted}, progress)
+    if key:
+        with contextlib.suppress(OSError):  # of another member of the group
+            os.utime(path.parent)  # for `image gc`, which removes what is not used any more
     return path
+
+
+def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
+    """Whether the image has these paths, directories or not, and no link on the way to them."""
+    if not places:
+        return True
+    view = View([store.layer(each.diff_id) for each in image.layers])
+    found = {target: view.find(target) for target in places}
+    return all(
+        (there := found[target]) is not None
+        and there.path == target
+        and (there.node.kind == "folder") == is_folder
+        for target, is_folder in places.items()
+    )
+
+
+def files(store: Store, digest: str) -> list[Path]:
+    """The packed files of an image, those of some jobs among them, whole or not."""
+    top = store.packed(digest, "sif").parent
+    paths = [folder / f"image.{kind}" for folder in (top, *top.glob("own/*")) for kind in FILE_KINDS]
+    return [path for path in paths if path.exists() and facts_of(path).exists()]
 
 
 def about(path: Path) -> PackedFile | None:

@@ -25,6 +25,8 @@ from bareboat.store import VERSION, Store, owner
 
 #: A blob that nobody has fetched on for so long is not going to be finished; nor is a pull.
 _PARTS_KEPT_DAYS = 7.0
+#: Trees and files with the mount points of some jobs are kept so long after the last of these was submitted.
+_OWN_KEPT_DAYS = 90.0
 #: An image's documents are written moments before its entry.
 _BLOBS_YOUNG_DAYS = 1 / 24
 
@@ -33,8 +35,8 @@ _serials = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """One thing that was removed, or would be: `kind` is image, layer, flat tree, packed image, blob, part,
-    capture, lease or unfinished work."""
+    """One thing that was removed, or would be: `kind` is image, layer, flat tree, packed image, tree or file
+    for mounts, blob, part, capture, lease or unfinished work."""
 
     kind: str
     name: str
@@ -105,6 +107,7 @@ def collect_garbage(
         else:
             freed += _sweep_layers(store, images, dry_run=dry_run)
             freed += _sweep_flat_and_blobs(store, images, now_ns, dry_run=dry_run)
+            freed += _sweep_own(store, images, now_ns, dry_run=dry_run)
         freed += _sweep_captures(store, gone, dry_run=dry_run)
         freed += _sweep_old(store, now_ns, dry_run=dry_run)
     return Collected(freed=tuple(freed), kept=tuple(kept))
@@ -295,6 +298,20 @@ def _sweep_flat_and_blobs(
             freed.append(Freed(kind="blob", name=digest, amount=file_amount(path)))
             if not dry_run:
                 _discard(store, path)
+    return freed
+
+
+def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: bool) -> list[Freed]:
+    """Trees and packed files with mount points of jobs that nobody has submitted for long."""
+    freed = []
+    for image in images:
+        trees = [("tree for mounts", path) for path in store.roots(image.digest).glob("*")]
+        files = [("file for mounts", path) for path in store.packed(image.digest, "sif").parent.glob("own/*")]
+        for kind, path in sorted([*trees, *files]):
+            if contents.age_days(path, now_ns) > _OWN_KEPT_DAYS and _obstacle(path) is None:
+                freed.append(Freed(kind=kind, name=image.digest, amount=walked(path, linked=False)))
+                if not dry_run:
+                    _discard(store, path)
     return freed
 
 

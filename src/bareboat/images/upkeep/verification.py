@@ -15,7 +15,7 @@ from bareboat.images.layers import layer as canonical
 from bareboat.images.progress import Progress
 from bareboat.images.upkeep import contents
 from bareboat.model import Image, Layer
-from bareboat.store import FILE_KINDS, Store
+from bareboat.store import Store
 
 
 class State(StrEnum):
@@ -75,24 +75,23 @@ def verify(store: Store, image: Image, *, progress: Progress = lambda *_: None) 
     found = Verified(digest=image.digest, layers=tuple(checks), documents=documents)
     remedy = "" if found.ok else store.how_to_get(image)
     if packed and not remedy:
-        files = " ".join(shlex.quote(str(store.packed(image.digest, kind))) for kind in packed)
+        files = " ".join(shlex.quote(str(path)) for path in packed)
         remedy = f"rm {files}   # it is packed again when a job needs it"
-    details = tuple(f"the {kind} file {detail}" for kind, detail in packed.items())
+    details = tuple(
+        f"the {path.name.removeprefix('image.')} file {detail}" for path, detail in packed.items()
+    )
     return replace(found, packed=details, remedy=remedy)
 
 
-def _damaged_packed(store: Store, image: Image) -> dict[str, str]:
-    """Kind of file -> what is wrong with it. One without its facts is no packed image yet."""
+def _damaged_packed(store: Store, image: Image) -> dict[Path, str]:
+    """Packed file -> what is wrong with it. One without its facts is no packed image yet."""
     found = {}
-    for kind in FILE_KINDS:
-        path = store.packed(image.digest, kind)
-        if not path.exists() or not pack.facts_of(path).exists():
-            continue
+    for path in pack.files(store, image.digest):
         known = pack.about(path)
         if known is None:
-            found[kind] = f"{path} is not what was written there"
+            found[path] = f"{path} is not what was written there"
         elif pack.sha256(path) != known.sha256:
-            found[kind] = f"{path} was changed"
+            found[path] = f"{path} was changed"
     return found
 
 

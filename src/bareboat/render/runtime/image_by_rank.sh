@@ -4,12 +4,12 @@
 
 use_image() { # which the part --bring has brought
   if { exec {image_lock}< "$image_tree.lock"; } 2> /dev/null; then
-    flock -s "$image_lock" && is_lock_of "$image_tree" "$image_lock" && image_is_whole && return
+    flock -s "$image_lock" && is_lock_of "$image_tree" "$image_lock" && image_is_whole && make_own_tree && return
     exec {image_lock}<&-
     image_lock=
   fi
   case $(tail -n 1 "$BAREBOAT_CONTROL/deliveries.$BAREBOAT_HOST" 2> /dev/null) in
-    *" shared "*) BAREBOAT_TREES=$image_shared ;;
+    *" shared "*) use_store ;;
     *) read_shared 'it does not exist any more' ;;
   esac
 }
