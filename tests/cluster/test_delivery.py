@@ -56,6 +56,22 @@ def test_jobs_share_what_the_first_of_them_brought_and_the_last_removes_it(desk:
     assert on_nodes(desk.up) == []
 
 
+def test_jobs_that_share_it_see_no_mount_points_of_each_other(desk: Desk) -> None:
+    look = "if [ -f /y ]; then echo file; elif [ -d /y ]; then echo directory; else echo neither; fi"
+    waits = ["bash", "-c", f'{look}; until [ -e "$0" ]; do sleep 0.1; done', "go"]
+    (desk.folder / "empty").touch()
+    runs = {}
+    for what, source in {"file": "empty", "directory": ".", "neither": ""}.items():
+        mounts = f'mounts = ["{desk.folder / source}:/y"]\n' if source else ""
+        runs[what] = desk.submit(desk.job(what, waits, ranks_per_node=1, more=MORE + mounts))
+        desk.up.wait(lambda run=runs[what]: len(ranks_said(desk.log(run))) == 3, "three ranks")
+    (desk.folder / "go").touch()
+    for what, run in runs.items():
+        assert ranks_said(desk.wait(run)) == {rank: [what] for rank in range(3)}
+        assert told(desk, run) == once_each("unpacked" if what == "file" else "found")
+    assert on_nodes(desk.up) == []
+
+
 def test_a_cancelled_job_leaves_nothing_on_any_node(desk: Desk) -> None:
     run = desk.submit(desk.job("cancelled", ["bash", "-c", "echo here; sleep 600"], more=MORE))
     desk.up.wait(lambda: len(ranks_said(desk.log(run))) == 6, "six ranks")
