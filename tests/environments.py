@@ -39,7 +39,7 @@ class Captured:
         """As the command line hands it to the planner; `image`: this one with other facts."""
         image = image or self.image
         held = scratch.contents(self.store, image, site)
-        return msgspec.structs.replace(self.store.rootfs(image), held=held)
+        return msgspec.structs.replace(self.store.rootfs(image), in_scratch=held)
 
 
 def make_environment(folder: Path, *, base: str | Path = BASE_PYTHON) -> Path:

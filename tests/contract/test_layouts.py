@@ -23,8 +23,8 @@ from tools import ordinary, tool
 from bareboat import architectures
 from bareboat.images.formats import squash
 from bareboat.images.formats.sif import read_sif
-from bareboat.images.oci.layouts import open_layout, sniff
 from bareboat.images.oci.reference import Transport
+from bareboat.images.transfer.local import open_local, sniff
 
 ENVIRONMENT = {"PATH": "/opt/x/bin:/usr/bin:/bin", "QUOTED": "a \"b\" 'c' `d`", "EMPTY": ""}
 #: What every image holds: path -> content, or where a link leads.
@@ -153,7 +153,7 @@ def content_of(read: archives.Whole) -> dict[str, bytes | str]:
 def check(path: Path, transport: Transport, tag: str | None = None) -> archives.Whole:
     """Sniff, read everything, and find the content that was put in."""
     assert sniff(path) is transport
-    read = read_whole(open_layout(path, transport, tag))
+    read = read_whole(open_local(path, transport, tag))
     found = content_of(read)
     assert {name: found.get(name) for name in CONTENT} == CONTENT
     return read
@@ -257,7 +257,7 @@ def test_buildah_pushes_an_index_of_architectures(lab: Lab, tmp_path: Path) -> N
     path = tmp_path / "layout"
     lab.buildah("manifest", "push", "--quiet", "--all", "both", f"oci:{path}:both")
     check(path, Transport.OCI, "both")
-    other = read_whole(open_layout(path, Transport.OCI, "both"), "aarch64")
+    other = read_whole(open_local(path, Transport.OCI, "both"), "aarch64")
     assert other.config.architecture == "arm64"
 
 
@@ -329,12 +329,12 @@ def test_a_sif_of_a_definition_file_tells_its_plain_variables(lab: Lab) -> None:
 
 
 def test_the_same_sif_is_the_same_image(sif: Path) -> None:
-    first, second = (read_whole(open_layout(sif, Transport.SIF)) for _ in range(2))
+    first, second = (read_whole(open_local(sif, Transport.SIF)) for _ in range(2))
     assert first == second
 
 
 def test_what_a_sif_is_unpacked_into_goes_with_its_source(sif: Path, tmp_path: Path) -> None:
-    source = open_layout(sif, Transport.SIF, scratch=tmp_path)
+    source = open_local(sif, Transport.SIF, scratch=tmp_path)
     assert not list(tmp_path.iterdir())
     source.document()
     assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o700]
@@ -406,7 +406,7 @@ def test_a_squashfs_with_all_that_a_layer_cannot_hold(tmp_path: Path) -> None:
     pseudo = ["-p", "null c 666 0 0 1 3", "-p", "usr/root-tool f 4755 0 0 echo z"]
     path = tmp_path / "it.sqfs"
     subprocess.run([tool("mksquashfs"), tree, path, "-quiet", *pseudo], check=True, capture_output=True)
-    source = open_layout(path, Transport.SQUASHFS)
+    source = open_local(path, Transport.SQUASHFS)
     read = read_whole(source)
     with tarfile.open(fileobj=io.BytesIO(read.blobs[0])) as layer:
         modes = {each.name: each.mode for each in layer}

@@ -25,8 +25,8 @@ from bareboat.images.layers.flatten import _relink, copy, flatten
 from bareboat.images.layers.limits import Limits
 from bareboat.images.layers.recipe import rebuild
 from bareboat.images.layers.unpack import unpack
-from bareboat.images.oci import layouts
 from bareboat.images.oci.reference import Reference, Transport
+from bareboat.images.transfer import local
 from bareboat.images.transfer.locate import Access
 from bareboat.images.transfer.obtain import obtain
 from bareboat.store import Store
@@ -195,7 +195,7 @@ def read_archive(data: bytes, scratch: Path) -> None:
     path = scratch / "image.tar"
     path.write_bytes(data)
     found: BareboatError | None = None
-    transport = layouts.sniff(path)
+    transport = local.sniff(path)
     store = Store(scratch / "store")
     try:
         obtain(
@@ -213,7 +213,7 @@ def read_archive(data: bytes, scratch: Path) -> None:
     for other in (Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE):
         if other is not transport:
             with contextlib.suppress(BareboatError):
-                layouts.open_layout(path, other, scratch=scratch).document()
+                local.open_local(path, other, scratch=scratch).document()
     from bareboat.images.oci import bundle
 
     with contextlib.suppress(BareboatError):

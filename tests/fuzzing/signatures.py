@@ -16,7 +16,7 @@ from bareboat.images.oci.reference import parse
 from bareboat.images.signatures import lookaside, policy, scopes
 from bareboat.images.signatures.identity import Identity, Name
 from bareboat.images.signatures.openpgp import Keyring
-from bareboat.images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_claim
+from bareboat.images.signatures.payload import COSIGN, SIMPLE_SIGNING, read_payload
 from bareboat.images.signatures.sigstore import PublicKeys
 from fuzzing import CORPUS, Finding, Reader
 
@@ -73,7 +73,7 @@ def _refusable(read: object, files: list[tuple[str, bytes]]) -> None:
 
 def _claim(data: bytes, kind: str) -> None:
     try:
-        found = read_claim(data, kind=kind)
+        found = read_payload(data, kind=kind)
     except ValueError:
         return
     Identity().matches(Name("quay.io/a/b", "1"), found.name)

@@ -19,7 +19,6 @@ from tools import tool
 from bareboat import render
 from bareboat.model import (
     EngineFacts,
-    Held,
     Image,
     Job,
     Mount,
@@ -31,6 +30,7 @@ from bareboat.model import (
     Process,
     SchedulerFacts,
     Scheduling,
+    ScratchEntry,
     Site,
     Topology,
 )
@@ -69,13 +69,15 @@ SERVER = make_image(
 )  # fmt: skip
 #: What an image may have where the container gets folders to write to.
 HELD = (
-    Held(path="/home/ada/.pyenv", leads_to="/home/ada/.pyenv", is_folder=True),
-    Held(path="/tmp/a tool", leads_to="/opt/a tool", is_folder=True),
+    ScratchEntry(path="/home/ada/.pyenv", leads_to="/home/ada/.pyenv", is_folder=True),
+    ScratchEntry(path="/tmp/a tool", leads_to="/opt/a tool", is_folder=True),
 )
 
 
-def _plan(job: Job, *held: Held, image: Image = IMAGE, site: Site | None = None, **facts: object) -> Plan:
-    rootfs = msgspec.structs.replace(make_rootfs(image), held=held)
+def _plan(
+    job: Job, *held: ScratchEntry, image: Image = IMAGE, site: Site | None = None, **facts: object
+) -> Plan:
+    rootfs = msgspec.structs.replace(make_rootfs(image), in_scratch=held)
     site = site or make_site()
     engines = tuple(msgspec.structs.replace(each, **facts) for each in site.engines)
     return plan(job, image, rootfs, msgspec.structs.replace(site, engines=engines))

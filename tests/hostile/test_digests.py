@@ -18,12 +18,12 @@ from registries import INDEX, MANIFEST, FakeRegistry, answer
 
 from bareboat.errors import BareboatError, ImageError
 from bareboat.images.layers.limits import Limits
-from bareboat.images.oci.layouts import open_layout
 from bareboat.images.oci.reference import Transport, parse
 from bareboat.images.oci.source import Source
 from bareboat.images.registry.client import open_registry
 from bareboat.images.registry.options import Options
 from bareboat.images.transfer import pull
+from bareboat.images.transfer.local import open_local
 from bareboat.store import Store
 
 pytestmark = pytest.mark.one_in(4)
@@ -57,9 +57,9 @@ def opened(image: Digested, place: str, folder: Path, fake: FakeRegistry) -> tup
         return open_registry(fake.address, REPOSITORY, image.names["index"], options=options()), reference
     if place == "layout":
         image.layout(folder / "layout")
-        return open_layout(folder / "layout", Transport.OCI), f"oci:{folder}/layout"
+        return open_local(folder / "layout", Transport.OCI), f"oci:{folder}/layout"
     image.archive(folder / "image.tar")
-    return open_layout(folder / "image.tar", Transport.OCI_ARCHIVE), f"oci-archive:{folder}/image.tar"
+    return open_local(folder / "image.tar", Transport.OCI_ARCHIVE), f"oci-archive:{folder}/image.tar"
 
 
 def bring(image: Digested, place: str, folder: Path, fake: FakeRegistry, store: Store) -> str:
@@ -286,7 +286,7 @@ def test_content_below_the_folder_of_another_algorithm_is_not_taken(
     (tmp_path / "image.tar").write_bytes(tar_of(files))
 
     def read() -> None:
-        source = open_layout(tmp_path / "image.tar", Transport.OCI_ARCHIVE)
+        source = open_local(tmp_path / "image.tar", Transport.OCI_ARCHIVE)
         pull.pull(source, store, reference="oci-archive:x", machine="x86_64", limits=Limits())
 
     with pytest.raises(BareboatError) as caught:

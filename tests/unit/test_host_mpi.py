@@ -30,7 +30,7 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.mpi import inject
-from bareboat.mpi.ladder import Ground, Rung, Step, binds, walk
+from bareboat.mpi.ladder import MpiSite, Rung, Step, binds, walk
 from bareboat.mpi.rules import Layout
 from bareboat.plan import plan
 from bareboat.probe import mpi_library
@@ -331,9 +331,9 @@ def test_other_libraries_are_not_of_the_c_library(name: str) -> None:
     assert not inject.C_LIBRARY.fullmatch(name)
 
 
-def ground(*mpis: MpiFacts, **changes: Any) -> Ground:
+def ground(*mpis: MpiFacts, **changes: Any) -> MpiSite:
     facts: dict[str, Any] = {"mpis": mpis, "agents": ("ssh",), "glibc": "2.39"}
-    return Ground(**(facts | changes))
+    return MpiSite(**(facts | changes))
 
 
 def test_an_image_with_mpi4py_and_no_mpi_at_all() -> None:

@@ -25,8 +25,8 @@ from bareboat.errors import ImageError, UsageError
 from bareboat.images.formats.rootfs import read_facts
 from bareboat.images.oci import tarreader
 from bareboat.images.oci.archive import Archive
-from bareboat.images.oci.layouts import open_layout, sniff
 from bareboat.images.oci.reference import Transport
+from bareboat.images.transfer.local import open_local, sniff
 
 ONE = handmade("one", "two")
 OTHER = handmade("three")
@@ -38,12 +38,12 @@ def write(path: Path, data: bytes) -> Path:
 
 
 def opened(path: Path, transport: Transport, tag: str | None = None) -> archives.Whole:
-    return read_whole(open_layout(path, transport, tag))
+    return read_whole(open_local(path, transport, tag))
 
 
 def refused(path: Path, transport: Transport, tag: str | None = None) -> ImageError:
     with pytest.raises(ImageError) as caught:
-        read_whole(open_layout(path, transport, tag))
+        read_whole(open_local(path, transport, tag))
     return caught.value
 
 
@@ -112,9 +112,9 @@ def test_the_architectures_of_one_image_are_one_index(tmp_path: Path) -> None:
     folder = put(tmp_path / "layout", files)
     for tag in (None, "v1"):
         assert opened(folder, Transport.OCI, tag).digest == ONE.digest
-        assert read_whole(open_layout(folder, Transport.OCI, tag), "aarch64").digest == arm.digest
+        assert read_whole(open_local(folder, Transport.OCI, tag), "aarch64").digest == arm.digest
     with pytest.raises(ImageError, match=r"it has: linux/amd64, linux/arm64$"):
-        read_whole(open_layout(folder, Transport.OCI), "riscv64")
+        read_whole(open_local(folder, Transport.OCI), "riscv64")
 
 
 def test_an_index_in_the_index_is_followed(tmp_path: Path) -> None:
@@ -221,14 +221,14 @@ def test_what_is_inflated_leaves_no_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar.gz", gzip.compress(tar_of(oci_files([ONE], [entry(ONE)]))))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    source = open_layout(path, Transport.OCI_ARCHIVE, scratch=scratch)
+    source = open_local(path, Transport.OCI_ARCHIVE, scratch=scratch)
     assert read_whole(source).digest == ONE.digest
     assert list(scratch.iterdir()) == []
 
 
 def test_an_archive_that_is_replaced_while_it_is_read_stays_the_one_that_it_was(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar", tar_of(oci_files([ONE], [entry(ONE)])))
-    source = open_layout(path, Transport.OCI_ARCHIVE)
+    source = open_local(path, Transport.OCI_ARCHIVE)
     os.replace(write(tmp_path / "b.tar", tar_of(oci_files([OTHER], [entry(OTHER)]))), path)
     assert read_whole(source).digest == ONE.digest
 
@@ -324,7 +324,7 @@ def test_the_wrong_prefix_names_the_right_one(tmp_path: Path) -> None:
     assert f"docker-archive:{docker}" in refused(docker, Transport.OCI_ARCHIVE).remedy
     assert f"oci-archive:{oci}" in refused(oci, Transport.OCI).remedy
     with pytest.raises(UsageError):
-        open_layout(oci, Transport.REGISTRY)
+        open_local(oci, Transport.REGISTRY)
 
 
 # -- root file systems -----------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def make_root(folder: Path) -> Path:
 
 
 def test_a_folder_becomes_one_layer_with_its_modes_times_and_links(tmp_path: Path) -> None:
-    source = open_layout(make_root(tmp_path / "root"), Transport.ROOTFS)
+    source = open_local(make_root(tmp_path / "root"), Transport.ROOTFS)
     read = read_whole(source)
     with tarfile.open(fileobj=io.BytesIO(read.blobs[0])) as layer:
         found = {each.name: each for each in layer}

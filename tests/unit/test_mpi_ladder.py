@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal
-from bareboat.mpi.ladder import Ground, Rung, Step, abi, ground_of, library_of, needs_mpi, walk
+from bareboat.mpi.ladder import MpiSite, Rung, Step, abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.rules import Layout, Starter
 
 BOTH = ("libmpi.so.12", "libmpi.so.40")
@@ -41,16 +41,16 @@ def image_of(*mpis: MpiFacts, users: tuple[str, ...] = BOTH, glibc: str | None =
 
 def slurm(
     *mpis: MpiFacts, plugins: tuple[str, ...] = ("none", "pmi2", "pmix", "pmix_v4"), **changes: Any
-) -> Ground:
+) -> MpiSite:
     facts: dict[str, Any] = {
         "mpis": mpis, "plugins": plugins, "in_slurm": True, "agents": ("srun", "ssh"), "glibc": "2.36"
     }  # fmt: skip
-    return Ground(**(facts | changes))
+    return MpiSite(**(facts | changes))
 
 
-def plain(*mpis: MpiFacts, **changes: Any) -> Ground:
+def plain(*mpis: MpiFacts, **changes: Any) -> MpiSite:
     facts: dict[str, Any] = {"mpis": mpis, "agents": ("ssh",), "glibc": "2.36"}
-    return Ground(**(facts | changes))
+    return MpiSite(**(facts | changes))
 
 
 def climbed(found: Step | Refusal) -> Step:
@@ -207,7 +207,7 @@ def test_which_of_an_images_libraries_its_programs_load() -> None:
 
 def test_the_ground_of_a_site() -> None:
     site = make_site(mpis=(openmpi(),), other_tools={"ssh": "/usr/bin/ssh"})
-    inside, outside = (ground_of(site, plugins=("pmix",), in_slurm=each) for each in (True, False))
+    inside, outside = (mpi_site_of(site, plugins=("pmix",), in_slurm=each) for each in (True, False))
     assert (inside.plugins, inside.agents) == (("pmix",), ("srun", "ssh"))
     assert (outside.plugins, outside.agents) == ((), ("ssh",))
 
@@ -252,7 +252,7 @@ SITES = {
         for name, rung in rungs.items()
     ],
 )
-def test_the_matrix_ends_on_a_rung_or_in_a_refusal(ground: Ground, library: MpiFacts, expected: str) -> None:
+def test_the_matrix_ends_on_a_rung_or_in_a_refusal(ground: MpiSite, library: MpiFacts, expected: str) -> None:
     found = walk(image_of(library, glibc="2.31"), ground, NODES)
     match expected:
         case "none":
@@ -274,7 +274,7 @@ some_mpis = st.lists(
 @given(
     some_mpis,
     st.builds(
-        Ground,
+        MpiSite,
         mpis=some_mpis,
         plugins=st.lists(st.sampled_from(["none", "pmi2", "pmix", "pmix_v4", "openmpi"])).map(tuple),
         in_slurm=st.booleans(),
@@ -286,7 +286,7 @@ some_mpis = st.lists(
     st.booleans(),
 )
 def test_every_walk_ends_with_reasons(
-    mpis: tuple[MpiFacts, ...], ground: Ground, layout: Layout, asked: bool
+    mpis: tuple[MpiFacts, ...], ground: MpiSite, layout: Layout, asked: bool
 ) -> None:
     found = walk(image_of(*mpis), ground, layout, asked=asked)
     assert found.reason

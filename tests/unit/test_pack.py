@@ -14,12 +14,12 @@ from stored import image_of
 from tools import tool
 
 from bareboat import place
-from bareboat.engines import packed as packing
 from bareboat.errors import ImageError, PlanError
 from bareboat.images.formats import pack
 from bareboat.images.formats.sif import read_sif
 from bareboat.images.layers import layer as canonical
 from bareboat.model import Image, Mount
+from bareboat.sif import write_sif
 from bareboat.store import Store
 
 TREE: dict[str, str | None] = {"etc/os-release": "ID=x\n", "opt/env/lib/os.py": "x" * 5000, "tmp/a": "a"}
@@ -185,7 +185,7 @@ def test_without_mksquashfs_it_says_what_to_install(
 
 def test_the_sif_holds_the_squashfs_as_root_and_as_data(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"hsqs" + bytes(range(256)) * 300)
-    packing.write_sif(tmp_path / "s", tmp_path / "x.sif", "aarch64")
+    write_sif(tmp_path / "s", tmp_path / "x.sif", "aarch64")
     sif = read_sif(tmp_path / "x.sif", name="x.sif")
     assert [(part.role, part.architecture) for part in sif.partitions] == [(2, "arm64"), (3, "arm64")]
     system = sif.system()

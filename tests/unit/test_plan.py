@@ -22,7 +22,6 @@ from bareboat.model import (
     Decision,
     EngineFacts,
     Executable,
-    Held,
     Image,
     Job,
     Layer,
@@ -32,6 +31,7 @@ from bareboat.model import (
     Rejected,
     SchedulerFacts,
     Scheduling,
+    ScratchEntry,
     Site,
     Start,
     Topology,
@@ -421,14 +421,16 @@ def test_who_follows_the_remedies_for_a_topology_gets_a_plan(topology: Topology,
 WRITABLE = make_job(writable=True)
 
 
-def held(path: str, leads_to: str = "", *, is_folder: bool = True) -> Held:
-    return Held(path=path, leads_to=leads_to or path, is_folder=is_folder)
+def held(path: str, leads_to: str = "", *, is_folder: bool = True) -> ScratchEntry:
+    return ScratchEntry(path=path, leads_to=leads_to or path, is_folder=is_folder)
 
 
-def planned_with(*contents: Held, job: Job | None = None, image: Image | None = None, site: Site) -> Plan:
+def planned_with(
+    *contents: ScratchEntry, job: Job | None = None, image: Image | None = None, site: Site
+) -> Plan:
     """With this in the image's folders that become scratch."""
     image = image or make_image()
-    rootfs = msgspec.structs.replace(make_rootfs(image), held=contents)
+    rootfs = msgspec.structs.replace(make_rootfs(image), in_scratch=contents)
     return plan(job or make_job(), image, rootfs, site)
 
 
@@ -584,7 +586,7 @@ def test_ch_run_mounts_a_squashfs_beside_the_file_and_lets_a_shell_tell_how_it_e
     )
     assert "tell" in said
     assert {"/dev", "/home/ada", "/etc/hosts"} <= {mount.target for mount in made.mount_points}
-    rootfs = msgspec.structs.replace(make_rootfs(image), held=(held("/tmp/left"), held("/home/ada/x")))
+    rootfs = msgspec.structs.replace(make_rootfs(image), in_scratch=(held("/tmp/left"), held("/home/ada/x")))
     left = plan(AS_FILE, image, rootfs, site)
     assert decision(left, "below scratch").choice == "/home/ada/x from the image"
     assert decision(left, "below scratch").reason.endswith("not seen: /tmp/left")

@@ -7,20 +7,20 @@ from builders import make_site
 from stored import image_of
 
 from bareboat.images.inside.scratch import contents
-from bareboat.model import Held
+from bareboat.model import ScratchEntry
 from bareboat.store import Store
 
 
-def found(store: Store, *trees: dict[str, str | None], home: str = "/home/ada") -> list[Held]:
+def found(store: Store, *trees: dict[str, str | None], home: str = "/home/ada") -> list[ScratchEntry]:
     return list(contents(store, image_of(store, *trees), make_site(home=home)))
 
 
-def folder(path: str, leads_to: str = "") -> Held:
-    return Held(path=path, leads_to=leads_to or path, is_folder=True)
+def folder(path: str, leads_to: str = "") -> ScratchEntry:
+    return ScratchEntry(path=path, leads_to=leads_to or path, is_folder=True)
 
 
-def file(path: str, leads_to: str = "") -> Held:
-    return Held(path=path, leads_to=leads_to or path, is_folder=False)
+def file(path: str, leads_to: str = "") -> ScratchEntry:
+    return ScratchEntry(path=path, leads_to=leads_to or path, is_folder=False)
 
 
 def test_files_and_folders_are_found_in_every_scratch_folder_and_nowhere_else(store: Store) -> None:

@@ -16,7 +16,7 @@ from bareboat import render
 from bareboat.errors import ImageError, PlanError, UsageError
 from bareboat.images.inside.view import View
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, SchedulerFacts, Site, SiteLayer, Topology
-from bareboat.mpi.ladder import Ground, Rung, Step, walk
+from bareboat.mpi.ladder import MpiSite, Rung, Step, walk
 from bareboat.mpi.rules import Layout
 from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expected, offers, read_wish
 from bareboat.plan import plan
@@ -171,12 +171,12 @@ def test_horovod_goes_over_gloo_rather_than_getting_another_mpi() -> None:
 def test_the_rung_ends_on_the_layers_own_launcher() -> None:
     image = make_image(glibc="2.36", mpi_users=MPI4PY)
     facts = tuple(each.facts for each in OFFERS)
-    ground = Ground(agents=("ssh",), glibc="2.36", layers=facts)
+    ground = MpiSite(agents=("ssh",), glibc="2.36", layers=facts)
     found = walk(image, ground, Layout(nodes=2, ranks_per_node=2, container_per_rank=True))
     assert isinstance(found, Step)
     assert (found.rung, found.agent) == (Rung.SITE_LAYER, "ssh")
     assert found.library == OFFERS[0].facts
-    alone = walk(image, Ground(layers=facts), Layout(nodes=2, ranks_per_node=2))
+    alone = walk(image, MpiSite(layers=facts), Layout(nodes=2, ranks_per_node=2))
     assert isinstance(alone, Refusal)
 
 

@@ -12,8 +12,8 @@ from archives import sif_of, sif_part, superblock
 
 from bareboat.errors import ImageError, StoreError
 from bareboat.images.formats import squash
-from bareboat.images.oci.layouts import open_layout
 from bareboat.images.oci.reference import Transport
+from bareboat.images.transfer.local import open_local
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -57,14 +57,14 @@ def test_the_superblock_is_read_where_it_lies(tmp_path: Path) -> None:
 def test_a_superblock_that_cannot_be_right_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
     path = write(tmp_path / "x.sqfs", data)
     with pytest.raises(ImageError, match=said):
-        open_layout(path, Transport.SQUASHFS)
+        open_local(path, Transport.SQUASHFS)
 
 
 def test_a_squashfs_that_is_larger_than_its_part_of_the_sif_is_cut_off(tmp_path: Path) -> None:
     part = sif_part(offset=32768, size=96)
     path = write(tmp_path / "x.sif", sif_of(part, data=superblock(bytes_used=97) + bytes(100)))
     with pytest.raises(ImageError, match="is cut off"):
-        open_layout(path, Transport.SIF)
+        open_local(path, Transport.SIF)
 
 
 @pytest.mark.parametrize("scratch", [True, False])
@@ -72,7 +72,7 @@ def test_without_unsquashfs_the_remedy_is_to_install_it(
     tmp_path: Path, programs: Path, scratch: bool
 ) -> None:
     assert not list(programs.iterdir())
-    source = open_layout(
+    source = open_local(
         write(tmp_path / "x.sqfs", superblock()), Transport.SQUASHFS, scratch=tmp_path if scratch else None
     )
     with pytest.raises(ImageError, match="no unsquashfs on PATH") as caught:

@@ -177,11 +177,11 @@ def _side_by_side(login: Site, node: Site) -> str:
 
 def _fix(context: Context, site: Site) -> Site:
     """Install what is missing, or only list it; return the site afterwards."""
-    from bareboat import fixes
+    from bareboat import installers
 
     options = context.options
-    tarball = fixes.check_tarball(options.tarball or os.environ.get(fixes.TARBALL_VARIABLE))
-    found, others = fixes.find(site, tarball)
+    tarball = installers.check_tarball(options.tarball or os.environ.get(installers.TARBALL_VARIABLE))
+    found, others = installers.find(site, tarball)
     say = console.result if options.dry_run and not options.json else console.note
     if options.dry_run and options.json:
         console.result_json(found)
@@ -194,10 +194,10 @@ def _fix(context: Context, site: Site) -> Site:
         say(f"  because {fix.why}")
         for command in fix.commands:
             say("  " + command.replace("DIR/", f"{shlex.quote(str(folder))}/"))
-        if unverified := fixes.unverified(fix, tarball):
+        if unverified := installers.unverified(fix, tarball):
             say(f"  not installed: {unverified}")
         elif not options.dry_run:
-            fixes.apply(fix, context.store, tarball)
+            installers.apply(fix, context.store, tarball)
     for other in others:
         say(f"requires an administrator: {other.what}")
         say(f"  ask an administrator for: {other.remedy}")

@@ -30,14 +30,14 @@ from bareboat.engines import (
     Enclosure,
     Host,
     Seccomp,
-    brought,
     forwarded,
+    host_programs,
     refusal,
-    sealed,
     usable,
+    variables,
 )
 from bareboat.engines.costs import Cost
-from bareboat.engines.packed import trial
+from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned
 from bareboat.errors import PlanError
 from bareboat.model import (
@@ -122,7 +122,7 @@ def probe_as(name: str, host: Host) -> tuple[EngineFacts, ...]:
         detail = f"`{name} --version` said: {said.stdout or said.stderr}".strip()
         return (EngineFacts(name=name, path=path, version="", origin="on PATH", works=False, detail=detail),)
     origin = "on PATH" if version[1] == name else f"on PATH; it is {version[1]}"
-    programs = brought.find(host)
+    programs = host_programs.find(host)
     faults: dict[str, str] = {}
     obstacle = None
     modes = list(_MODES)
@@ -173,7 +173,8 @@ def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str], contai
     """What is wrong, tried with the machine's env in an empty image: mounts, their places, variables."""
     if not {"env", "bash"} <= programs.keys():
         return "this machine has no env, bash or ldd on PATH, with which commands are started inside"
-    start = brought.Start(programs, _PROGRAMS, ("TRIED=yes",), brought.call(programs, _PROGRAMS, "env"))
+    env = host_programs.call(programs, _PROGRAMS, "env")
+    start = host_programs.Start(programs, _PROGRAMS, ("TRIED=yes",), env)
     words = (*_words(path, mode, container, "/", start, size_mb=64), *start.words)
     outcome = host.run([word for word in map(_known, words) if word is not None])
     if not outcome.ok or outcome.stdout != "TRIED=yes\n":
@@ -214,10 +215,10 @@ def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    found = sealed.entries(command, container, site)
+    found = variables.entries(command, container, site)
     assignments: list[Word] = [IfSet(key, (Joined((f"{key}=", Variable(key))),)) for key in RUN_VARIABLES]
     assignments += forwarded(container, PASSED_ASSIGNMENT)
-    start = brought.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
+    start = host_programs.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
     inner = start.words
     if container.guard is not None:
         # Apptainer has no filter of its own for users; for the setuid starter one from outside is too early.
@@ -230,11 +231,11 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         for part in word.parts if isinstance(word, Joined) else (word,):
             if isinstance(part, str):
                 _check_utf8(facts.name, part)
-    return Command(argv=(*words, *inner), sealed=sealed.by_descriptor(found))
+    return Command(argv=(*words, *inner), sealed=variables.by_descriptor(found))
 
 
 def _words(
-    path: str, mode: str, container: Container, workdir: str, start: brought.Start, *, size_mb: int
+    path: str, mode: str, container: Container, workdir: str, start: host_programs.Start, *, size_mb: int
 ) -> Sequence[Word]:
     """The tool with its options and the image; what runs inside follows.
 

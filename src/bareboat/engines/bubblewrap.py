@@ -40,12 +40,12 @@ from bareboat.engines import (
     Seccomp,
     forwarded,
     refusal,
-    sealed,
     usable,
+    variables,
 )
 from bareboat.engines.costs import Cost
-from bareboat.engines.fixed import inside, inside_name
 from bareboat.engines.places import Place, planned, under
+from bareboat.engines.run_directories import inside, inside_name
 from bareboat.model import Command, EngineFacts, IfSet, Image, NodePath, Opened, Refusal, Site, Variable, Word
 from bareboat.paths import lies_in
 
@@ -237,7 +237,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     else:
         for path in container.missing:
             words += ["--dir", path]
-    words += ["--clearenv", "--args", sealed.DESCRIPTOR]
+    words += ["--clearenv", "--args", variables.DESCRIPTOR]
     for name in RUN_VARIABLES:
         value = _run_folder(container, name) if name in RUN_FOLDERS else Variable(name)
         words.append(IfSet(name, ("--setenv", name, value)))
@@ -248,7 +248,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
     return Command(
         argv=(*words, *(inside(command.argv) if _is_fixed(container) else command.argv)),
-        sealed=sealed.by_descriptor(
-            sealed.entries(command, container, site), "--setenv", PASSED_NAME, PASSED_VALUE
+        sealed=variables.by_descriptor(
+            variables.entries(command, container, site), "--setenv", PASSED_NAME, PASSED_VALUE
         ),
     )

@@ -41,16 +41,16 @@ from bareboat.engines import (
     Guard,
     Host,
     Seccomp,
-    fixed,
     forwarded,
     refusal,
-    sealed,
+    run_directories,
     usable,
+    variables,
 )
 from bareboat.engines.costs import Cost
-from bareboat.engines.fixed import PLACE, inside, inside_name
-from bareboat.engines.packed import trial
+from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned, under
+from bareboat.engines.run_directories import PLACE, inside, inside_name
 from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
@@ -202,17 +202,17 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         overlay=False,
         mount_points=True,
-        run_folder=fixed.run_folder,
+        run_folder=run_directories.run_folder,
     )
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    found = sealed.entries(command, container, site, PWD=command.workdir)
-    carried = sealed.carried(found)
+    found = variables.entries(command, container, site, PWD=command.workdir)
+    carried = variables.carried(found)
     # ch-run itself gets nothing that could change it (LD_LIBRARY_PATH, TMPDIR). It has the run's mark from
     # its start, being the command soon after; but not where it serves the command's files to the end. It
     # passes on its own environment.
-    words: list[Word] = ["env", "-i", "-S", sealed.split(carried), f"PATH={_PATH}", f"USER={site.user}"]
+    words: list[Word] = ["env", "-i", "-S", variables.split(carried), f"PATH={_PATH}", f"USER={site.user}"]
     if container.packed is None:
         words.append(IfSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
     loader = _loader(container)
@@ -233,8 +233,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += [f"--mount={planned(mounts.top)}"] if container.packed is not None else []
     words += ["--private-tmp", "--no-passwd", *mounts.words(), "--env-no-expand"]
     # ch-run takes one pair of quotes off a value.
-    for name, word in sealed.in_argv(found).items():
-        words.append(sealed.assignment(name, word, before="--set-env=", quote="'"))
+    for name, word in variables.in_argv(found).items():
+        words.append(variables.assignment(name, word, before="--set-env=", quote="'"))
     for name in RUN_VARIABLES:
         value = inside_name(name) if name in RUN_FOLDERS else Variable(name)
         words.append(IfSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
@@ -249,7 +249,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += ["/usr/bin/env", "-u", "CH_RUNNING", "--"]
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *inside(command.argv)), sealed=sealed.exported(carried))
+    return Command(argv=(*words, *inside(command.argv)), sealed=variables.exported(carried))
 
 
 def _loader(container: Container) -> str | None:

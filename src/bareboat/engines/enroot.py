@@ -26,14 +26,14 @@ from bareboat.engines import (
     Container,
     Enclosure,
     Host,
-    fixed,
     plain_start,
     refusal,
-    sealed,
+    run_directories,
     usable,
+    variables,
 )
-from bareboat.engines.fixed import inside, inside_name
 from bareboat.engines.places import join, parent, planned
+from bareboat.engines.run_directories import inside, inside_name
 from bareboat.errors import PlanError
 from bareboat.model import (
     Command,
@@ -120,15 +120,15 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         overlay=False,
         mount_points=True,
-        run_folder=fixed.run_folder,
+        run_folder=run_directories.run_folder,
     )
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     assert container.flat is not None  # STACKS is False
-    found = sealed.entries(command, container, site)
+    found = variables.entries(command, container, site)
     words = _words(facts.path, container, command, home=site.home, user=site.user, environment=found)
-    return Command(argv=words, sealed=sealed.exported(found))
+    return Command(argv=words, sealed=variables.exported(found))
 
 
 def _words(
@@ -138,10 +138,10 @@ def _words(
     *,
     home: str,
     user: str,
-    environment: Mapping[str, sealed.Value],
+    environment: Mapping[str, variables.Value],
 ) -> tuple[Word, ...]:
     # It has the run's mark from its start: it is the command soon after.
-    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(environment))]
+    words: list[Word] = ["env", "-i", "-S", variables.carriers(len(environment))]
     words += ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", f"HOME={home}"]
     words += [f"USER={user}", join("ENROOT_DATA_PATH=", parent(container.flat or ""))]
     words += [f"ENROOT_SYSCONF_PATH={_NOWHERE}", f"ENROOT_CONFIG_PATH={_NOWHERE}"]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import functools
 
-from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, Enclosure, Host, forwarded, sealed
+from bareboat.engines import (
+    PASSED_ASSIGNMENT,
+    RUN_VARIABLES,
+    Container,
+    Enclosure,
+    Host,
+    forwarded,
+    variables,
+)
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, Refusal, Site, Variable, Word
 
 NAME = "native"
@@ -36,10 +44,10 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
 
 def _wrap(site: Site, command: Command, container: Container) -> Command:
     """`env -i`: the command gets the same environment as in a container, nothing of the caller's."""
-    found = sealed.entries(command, container, site)
-    words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", sealed.split(found)]
+    found = variables.entries(command, container, site)
+    words: list[Word] = ["env", "-i", f"--chdir={command.workdir}", "-S", variables.split(found)]
     words += [IfSet(name, (Joined((f"{name}=", Variable(name))),)) for name in RUN_VARIABLES]
     words += forwarded(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would take it for one more variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *command.argv), sealed=sealed.exported(found))
+    return Command(argv=(*words, *command.argv), sealed=variables.exported(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, forwarded, sealed
+from bareboat.engines import PASSED_ASSIGNMENT, RUN_VARIABLES, Container, forwarded, variables
 from bareboat.model import IfSet, Joined, Variable, Word
 
 #: cd(1) is the shell's. $2 gives the exported values their names. An env(1) that cannot do that (busybox's)
@@ -20,14 +20,14 @@ eval "exec /usr/bin/env -i $names \\"\\$@\\""
 
 def words(
     workdir: str,
-    environment: Mapping[str, sealed.Value],
+    environment: Mapping[str, variables.Value],
     run: Mapping[str, str | Variable],
     argv: Sequence[Word],
     container: Container,
 ) -> tuple[Word, ...]:
     """`environment` is exported; `run`: of Bareboat's own variables those that are passed on when set, with
     their values there."""
-    found: list[Word] = ["/bin/sh", "-c", _ENTER, "sh", workdir, sealed.split(environment)]
+    found: list[Word] = ["/bin/sh", "-c", _ENTER, "sh", workdir, variables.split(environment)]
     found += [IfSet(name, (Joined((f"{name}=", value)),)) for name, value in run.items()]
     found += forwarded(container, PASSED_ASSIGNMENT)
     if "=" in str(argv[0]):  # env would take it for one more variable

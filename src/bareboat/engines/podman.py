@@ -36,15 +36,15 @@ from bareboat.engines import (
     Host,
     NodeMount,
     Seccomp,
-    fixed,
     forwarded,
     refusal,
-    sealed,
+    run_directories,
     usable,
+    variables,
 )
 from bareboat.engines.costs import Cost
-from bareboat.engines.fixed import inside, inside_name
 from bareboat.engines.places import join, planned
+from bareboat.engines.run_directories import inside, inside_name
 from bareboat.errors import PlanError
 from bareboat.model import (
     HELPER_VARIABLE,
@@ -305,17 +305,17 @@ def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         overlay=False,
         mount_points=True,
-        run_folder=fixed.run_folder,
+        run_folder=run_directories.run_folder,
     )
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     assert container.flat is not None  # STACKS is False
-    found = sealed.entries(command, container, site)
-    carried = sealed.carried(found)
+    found = variables.entries(command, container, site)
+    carried = variables.carried(found)
     # Podman stays as the command's parent without the run's mark, so that it gets no SIGTERM of the run's:
     # the command gets it itself, and Podman waits for its end.
-    words: list[Word] = ["env", "-i", "-S", sealed.split(carried)]
+    words: list[Word] = ["env", "-i", "-S", variables.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
     callers = [each for each in _CALLERS if each != _RUNTIME_DIR or "runtime directory" not in facts.settings]
     words += [IfSet(each, (Joined((f"{each}=", Variable(each))),)) for each in callers]
@@ -340,7 +340,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words.append(IfSet(folder, (Joined(bind),)))
     # Without a value it is the one in Podman's own environment.
     words += [f"--env={name}" for name in carried]
-    words += [sealed.assignment(*each, before="--env=") for each in sealed.in_argv(found).items()]
+    words += [variables.assignment(*each, before="--env=") for each in variables.in_argv(found).items()]
     for key in RUN_VARIABLES:
         value = inside_name(key) if key in RUN_FOLDERS else Variable(key)
         words.append(IfSet(key, (Joined((f"--env={key}=", value)),)))
@@ -353,7 +353,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     unasked = [word for key in _UNASKED if key not in found for word in ("-u", key)]
     return Command(
         argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))),
-        sealed=sealed.exported(carried),
+        sealed=variables.exported(carried),
     )
 
 

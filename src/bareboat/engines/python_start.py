@@ -14,7 +14,7 @@ from bareboat.engines import (
     Container,
     Host,
     forwarded,
-    sealed,
+    variables,
 )
 from bareboat.model import Command, IfSet, Joined, Mount, NodePath, Site, Variable, Word
 
@@ -48,20 +48,20 @@ def words(program: str, own: Sequence[str], container: Container, workdir: str) 
 
 def wrap(start: Sequence[Word], command: Command, container: Container, site: Site) -> Command:
     """The command behind `start`, as `words` gave it, in an environment of nothing else."""
-    variables = sealed.entries(command, container, site)
-    carried = sealed.carried(variables)
-    found: list[Word] = ["env", "-i", "-S", sealed.carriers(len(carried)), _FIRST_PATH]
+    given = variables.entries(command, container, site)
+    carried = variables.carried(given)
+    found: list[Word] = ["env", "-i", "-S", variables.carriers(len(carried)), _FIRST_PATH]
     found.append(IfSet("TMPDIR", (Joined(("TMPDIR=", Variable("TMPDIR"))),)))
     if container.guard is not None:
         found += [container.guard.loader(full=False), "/usr/bin/env"]
     found += ["python3", *start]
     found += ["--sealed", ",".join(carried)]
-    for name, value in sealed.in_argv(variables).items():
-        found += ["--env", sealed.assignment(name, value)]
+    for name, value in variables.in_argv(given).items():
+        found += ["--env", variables.assignment(name, value)]
     for name in RUN_VARIABLES:
         found.append(IfSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
     found += forwarded(container, "--env", PASSED_ASSIGNMENT)
-    return Command(argv=(*found, "--", *command.argv), sealed=sealed.exported(carried))
+    return Command(argv=(*found, "--", *command.argv), sealed=variables.exported(carried))
 
 
 def fault(host: Host, program: str, own: Sequence[str], trial: str, expected: str) -> str | None:

@@ -20,14 +20,14 @@ from bareboat.engines import (
     Container,
     Enclosure,
     Host,
-    fixed,
     plain_start,
-    sealed,
+    run_directories,
     site_images,
     usable,
+    variables,
 )
-from bareboat.engines.fixed import inside, inside_name
 from bareboat.engines.places import Place, join, planned
+from bareboat.engines.run_directories import inside, inside_name
 from bareboat.errors import PlanError
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Variable, Word
 
@@ -84,14 +84,14 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         f"{facts.path} {facts.version} has the image; {UNTESTED}",
         functools.partial(_wrap, facts, site),
         overlay=False,
-        run_folder=fixed.run_folder,
+        run_folder=run_directories.run_folder,
         reads_tree=False,
     )
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    found = sealed.entries(command, container, site)
-    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
+    found = variables.entries(command, container, site)
+    words: list[Word] = ["env", "-i", "-S", variables.carriers(len(found))]
     words.append(f"PATH=/usr/bin:/bin:{facts.path.rpartition('/')[0]}")
     words += [f"HOME={site.home}", f"USER={site.user}"]
     # It stays as the command's parent, and has no run's mark: a SIGTERM is for the command.
@@ -105,7 +105,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += [f"--workdir={command.workdir}", _image(command, facts)]
     run = {name: inside_name(name) if name in RUN_FOLDERS else Variable(name) for name in RUN_VARIABLES}
     start = plain_start.words(command.workdir, found, run, inside(command.argv), container)
-    return Command(argv=(*words, *start), sealed=sealed.exported(found))
+    return Command(argv=(*words, *start), sealed=variables.exported(found))
 
 
 def _image(command: Command, facts: EngineFacts) -> str:

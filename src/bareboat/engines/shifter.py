@@ -22,9 +22,9 @@ from bareboat.engines import (
     Enclosure,
     Host,
     plain_start,
-    sealed,
     site_images,
     usable,
+    variables,
 )
 from bareboat.engines.places import Place, join, planned
 from bareboat.errors import PlanError
@@ -96,12 +96,12 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             "the launcher needs its directory of the run in the container, and Shifter makes no mount points",
             remedy="take another engine, or one process: ranks_per_node = 1",
         )
-    found = sealed.entries(command, container, site)
+    found = variables.entries(command, container, site)
     digest = command.environment.get("BAREBOAT_IMAGE", "")
     image = facts.settings.get(site_images.key(digest), site_images.name(digest))
     # Shifter becomes the command by exec, so it has the run's mark; its other settings (SHIFTER_VOLUME) are
     # the caller's, and do not come along.
-    words: list[Word] = ["env", "-i", "-S", sealed.carriers(len(found))]
+    words: list[Word] = ["env", "-i", "-S", variables.carriers(len(found))]
     words += ["PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
     words.append(IfSet("BAREBOAT_RUN", (Joined(("BAREBOAT_RUN=", Variable("BAREBOAT_RUN"))),)))
     words += [facts.path, f"--image=docker:{image}", f"--workdir={command.workdir}"]
@@ -110,7 +110,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             words.append(_volume(mount.source, mount.target, readonly=not mount.writable))
     run = plain_start.run_variables()
     start = plain_start.words(command.workdir, found, run, command.argv, container)
-    return Command(argv=(*words, "--", *start), sealed=sealed.exported(found))
+    return Command(argv=(*words, "--", *start), sealed=variables.exported(found))
 
 
 def _volume(source: Place, target: str, *, readonly: bool) -> str | Joined:

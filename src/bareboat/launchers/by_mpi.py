@@ -6,11 +6,11 @@ import dataclasses
 from typing import assert_never
 
 from bareboat import __version__, codec
-from bareboat.fabric import told
+from bareboat.fabric import transport_logs
 from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
 from bareboat.model import CheckSubject, Image, Job, MpiFacts, Refusal, Word, digestible
 from bareboat.mpi import checks, inject, rules
-from bareboat.mpi.ladder import Ground, Rung, Step, ground_of, library_of, needs_mpi, walk
+from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 
@@ -18,8 +18,8 @@ from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
 CHECK_TIMEOUT_S = 120.0
 
 
-def ground(job: Job, around: Surroundings) -> Ground:
-    found = ground_of(around.site, plugins=around.mpi_plugins, in_slurm=bool(around.direct))
+def ground(job: Job, around: Surroundings) -> MpiSite:
+    found = mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=bool(around.direct))
     broken = {**around.site.broken_launches, **checks.broken(around.mpi_checks, site(job, around))}
     failed = checks.failed_steps(around.mpi_checks, context(job, around)) if around.mpi_checks else {}
     return dataclasses.replace(found, failed=failed, broken=broken)
@@ -225,7 +225,7 @@ def mpi_check(job: Job, around: Surroundings, library: MpiFacts | None = None) -
         library = library_of(image)
     direct = image is None or "mpi4py" not in users_of(image)
     # Between nodes it matters which way the messages go, and here it costs the job nothing to be told.
-    asked = told.asked(library.family) if library is not None and job.topology.nodes > 1 else {}
+    asked = transport_logs.asked(library.family) if library is not None and job.topology.nodes > 1 else {}
     set_already = {*job.environment, *(image.environment if image is not None else ())}
     return checks.command(
         around.python,

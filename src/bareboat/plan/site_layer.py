@@ -12,7 +12,7 @@ from bareboat.errors import PlanError
 from bareboat.launchers import Launch, Surroundings, by_mpi, rung
 from bareboat.model import Decision, Image, Job, MpiFacts, Site
 from bareboat.mpi import site_layer
-from bareboat.mpi.ladder import Ground, Rung, Step, ground_of, library_of, needs_mpi, walk
+from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.site_layer import PREFIX, Contents, Offer, Wish
 from bareboat.schedulers import starts_by
@@ -167,9 +167,9 @@ def _libc(image: Image) -> str:
     return f"glibc {image.glibc}" if image.glibc else "not glibc, or not known"
 
 
-def _ground(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> Ground:
+def _ground(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> MpiSite:
     in_slurm = bool(around.direct)
-    return ground_of(around.site, plugins=around.mpi_plugins, in_slurm=in_slurm, layers=layers)
+    return mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=in_slurm, layers=layers)
 
 
 def _surroundings(job: Job, image: Image, site: Site, node: Site | None) -> Surroundings:

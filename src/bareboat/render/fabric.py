@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from bareboat.fabric import told
+from bareboat.fabric import transport_logs
 from bareboat.model import Plan
 from bareboat.model.fabric import FabricWatch
 from bareboat.render import words
@@ -19,7 +19,10 @@ def values(plan: Plan, watch: FabricWatch) -> str:
     # In the MPI check one log tells for all; of NCCL each process has a file.
     tellers = plan.job.topology.world_size if watch.nccl else 1
     return words.values(
-        by_sockets=told.SOCKETS, by_fabric=told.FABRIC, fabric_there=watch.there, fabric_tellers=tellers
+        by_sockets=transport_logs.SOCKETS,
+        by_fabric=transport_logs.FABRIC,
+        fabric_there=watch.there,
+        fabric_tellers=tellers,
     )
 
 
@@ -59,5 +62,5 @@ def _watched(watch: FabricWatch) -> str:
     if watch.mpi_check and not watch.program:  # the image's own mpirun checks its ranks by itself
         found.append('"$BAREBOAT_RUN_DIR/mpi_check.log"')
     if watch.nccl:
-        found.append(f'"$BAREBOAT_RUN_DIR/{told.NCCL_FOLDER}"')
+        found.append(f'"$BAREBOAT_RUN_DIR/{transport_logs.NCCL_FOLDER}"')
     return " ".join(found)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bareboat.fabric import told
+from bareboat.fabric import transport_logs
 from bareboat.files import untrusted
 from bareboat.model.fabric import FabricWatch, Transport
 from bareboat.runs import directory
@@ -24,9 +24,9 @@ def read(folder: Path) -> tuple[Transport, ...]:
     check = _text([directory.control(folder) / "mpi_check.log"]) or _text(
         [folder / directory.RANKS / "mpi_check.log"]
     )
-    files = directory.files_of(folder / directory.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
+    files = directory.files_of(folder / directory.RANKS / transport_logs.NCCL_FOLDER, most=_MOST_FILES)
     # Separate, because an MPI and NCCL may both use libfabric.
-    return (*told.read(check), *told.read(_text(files)))
+    return (*transport_logs.read(check), *transport_logs.read(_text(files)))
 
 
 def world_mark(folder: Path, ranks: int) -> str:
@@ -34,8 +34,8 @@ def world_mark(folder: Path, ranks: int) -> str:
     Raises DamagedRunError."""
     if ranks == 1:
         return ""
-    files = directory.files_of(folder / directory.RANKS / told.NCCL_FOLDER, most=_MOST_FILES)
-    sizes = [size for text in _texts(files) if (size := told.nccl_size(text)) is not None]
+    files = directory.files_of(folder / directory.RANKS / transport_logs.NCCL_FOLDER, most=_MOST_FILES)
+    sizes = [size for text in _texts(files) if (size := transport_logs.nccl_size(text)) is not None]
     if len(sizes) >= min(ranks, _MOST_FILES) and max(sizes) == 1:
         return f"NCCL reports world size 1 on each of {ranks} ranks: each trains its own model"
     return directory.world_mark(folder)

@@ -11,10 +11,10 @@ from bareboat.engines import (
     Container,
     Enclosure,
     Host,
-    fixed,
     forwarded,
-    sealed,
+    run_directories,
     usable,
+    variables,
 )
 from bareboat.engines.costs import Cost
 from bareboat.model import (
@@ -75,7 +75,7 @@ def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
         functools.partial(_wrap, facts, site),
         overlay=False,
         mount_points=True,
-        run_folder=fixed.run_folder,
+        run_folder=run_directories.run_folder,
     )
 
 
@@ -88,12 +88,15 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     for mount in (*shown, *container.mounts):
         words += [mount.source, mount.target]
     words.append(
-        IfSet("BAREBOAT_RUN_DIR", (NodePath("BAREBOAT_RUN_DIR"), fixed.inside_name("BAREBOAT_RUN_DIR")))
+        IfSet(
+            "BAREBOAT_RUN_DIR",
+            (NodePath("BAREBOAT_RUN_DIR"), run_directories.inside_name("BAREBOAT_RUN_DIR")),
+        )
     )
     words.append("--")
-    for name, value in sealed.entries(command, container, site).items():
-        words.append(sealed.assignment(name, value))
+    for name, value in variables.entries(command, container, site).items():
+        words.append(variables.assignment(name, value))
     for name in RUN_VARIABLES:
         words.append(IfSet(name, (Joined((f"{name}=", Variable(name))),)))
     words += forwarded(container, PASSED_ASSIGNMENT)
-    return Command(argv=(*words, *fixed.inside(command.argv)))
+    return Command(argv=(*words, *run_directories.inside(command.argv)))

@@ -32,13 +32,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat.clock import utc_now
-    from bareboat.images.oci import bundle, layouts, reference
+    from bareboat.images.oci import bundle, reference
+    from bareboat.images.transfer import local
 
     options, store = context.options, context.store
     if options.name is not None:
         check_name(options.name)
     path = Path(options.file).absolute()
-    found = reference.at_path(layouts.sniff(path), str(path), folder="/")
+    found = reference.at_path(local.sniff(path), str(path), folder="/")
     bundle.pins(path)  # refuse a damaged list before unpacking layers
     session = context.session
     loaded = images.pull(
@@ -46,7 +47,7 @@ def run(context: Context) -> int:
     )
     image = loaded.image
     called = bundle.called(path, image, now=utc_now())
-    bound = (*called.proven, *(called.claimed if options.bind_tags else ()))
+    bound = (*called.confirmed, *(called.claimed if options.bind_tags else ()))
     bundle.bind(bound, store, path)
     left = () if options.bind_tags else called.claimed
     if options.name:

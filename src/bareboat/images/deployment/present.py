@@ -29,7 +29,7 @@ def present(
         store.rootfs(image),
         identity=identity.provide(store, image, site),
         drivers=links.provide(store, runs_on),
-        held=scratch.contents(store, image, runs_on),
+        in_scratch=scratch.contents(store, image, runs_on),
         host_mpis=host_mpi.provide(store, image, runs_on),
         # Beside a group's store there is the user's own, whose tools and scripts the host starts: it wins.
         exposed=exposed.find(store.root, written)

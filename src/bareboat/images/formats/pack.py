@@ -18,7 +18,6 @@ from pathlib import Path
 
 from bareboat import codec, digests, place
 from bareboat.engines import HOST_FILES
-from bareboat.engines.packed import write_sif
 from bareboat.errors import PlanError, StoreError
 from bareboat.files.trees import remove_tree
 from bareboat.images import lease
@@ -29,6 +28,7 @@ from bareboat.images.layers.flatten import copy, flatten
 from bareboat.images.layers.places import make_mount_points
 from bareboat.images.progress import Progress
 from bareboat.model import Image, Mount, PackedFile
+from bareboat.sif import write_sif
 from bareboat.store import FILE_KINDS, Store
 
 _FOLDERS = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/home")

@@ -1,40 +1,32 @@
-"""The parts of a SIF, the single file that Apptainer and Singularity run: a header, descriptors, data.
-
-Source: the format as Apptainer's own library writes it, https://github.com/apptainer/sif (pkg/sif). All
-numbers are little-endian; the global header has 128 bytes, a descriptor 585.
-"""
+"""The parts of a SIF (`bareboat.sif`), read with limits: anyone may have made it."""
 
 from __future__ import annotations
 
 import os
 import shlex
-import struct
 from dataclasses import dataclass
 
 from bareboat import architectures
 from bareboat.errors import ImageError
 from bareboat.images.oci.archive import open_regular
+from bareboat.sif import (
+    DATA_PARTITION,
+    DESCRIPTOR,
+    HEADER,
+    MAGIC,
+    MAGIC_OFFSET,
+    PARTITION,
+    SQUASHFS,
+    SYSTEM_PRIMARY,
+)
 
-MAGIC = b"SIF_MAGIC\0"
-#: Before it stands the line that lets a shell start the file.
-MAGIC_OFFSET = 32
-
-_HEADER = struct.Struct("<32s10s3s3s16s8q")
-#: Kind, used, number, group, link; offset, size, size with padding, times of creation and change, owner;
-#: name, and what its kind has besides.
-DESCRIPTOR = struct.Struct("<iBIII7q128s384s")
-_PARTITION = struct.Struct("<ii3s")
 #: Apptainer makes 48.
 _MOST_DESCRIPTORS = 4096
 _LARGEST_JSON = 4 * 2**20
 
-DATA_SIGNATURE = 0x4005
-_DATA_PARTITION = 0x4004
 _DATA_GENERIC_JSON = 0x4006
 _DATA_OCI = (0x4009, 0x400A)
-_SYSTEM_PRIMARY = 2
 _OVERLAY = 4
-_SQUASHFS = 1
 _FILE_SYSTEMS = {
     2: "an ext3 file system", 3: "an archive", 4: "raw data", 5: "an encrypted squashfs",
     6: "an encrypted file system (gocryptfs)",
@@ -71,13 +63,13 @@ class Sif:
     def system(self) -> Partition:
         """The squashfs with the root file system. Raises ImageError when there is none that can be read."""
         rest = f"apptainer build --sandbox DIR {shlex.quote(self.path)}   # then rootfs:DIR"
-        primary = [each for each in self.partitions if each.role == _SYSTEM_PRIMARY]
+        primary = [each for each in self.partitions if each.role == SYSTEM_PRIMARY]
         if len(primary) != 1:
             raise ImageError(
                 f"{self.name} has {len(primary) or 'no'} root file systems; it must have one",
                 context=f"apptainer sif list {shlex.quote(self.path)}",
             )
-        if primary[0].file_system != _SQUASHFS:
+        if primary[0].file_system != SQUASHFS:
             kind = _FILE_SYSTEMS.get(primary[0].file_system, "of an unknown kind")
             raise ImageError(f"the root file system of {self.name} is {kind}, not a squashfs", remedy=rest)
         overlay = next((each for each in self.partitions if each.role == _OVERLAY), None)
@@ -101,15 +93,15 @@ def read_sif(path: str | os.PathLike[str], *, name: str) -> Sif:
 def read_table(descriptor: int, *, name: str) -> tuple[bytes, bytes]:
     """The header and the table of descriptors of an open SIF. Raises ImageError."""
     size = os.fstat(descriptor).st_size
-    header = os.pread(descriptor, _HEADER.size, 0)
-    if len(header) < _HEADER.size or header[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
+    header = os.pread(descriptor, HEADER.size, 0)
+    if len(header) < HEADER.size or header[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
         raise ImageError(f"{name} is not a SIF", remedy="check the path")
-    _, _, version, _, _, *numbers = _HEADER.unpack(header)
+    _, _, version, _, _, *numbers = HEADER.unpack(header)
     _, _, _, total, offset, _, _, _ = numbers
     if version[:2] != b"01":
         shown = version[:2].decode("ascii", "backslashreplace")
         raise ImageError(f"{name} is a SIF of version {shown}; Bareboat reads version 01")
-    if not 0 <= total <= _MOST_DESCRIPTORS or not _HEADER.size <= offset <= size:
+    if not 0 <= total <= _MOST_DESCRIPTORS or not HEADER.size <= offset <= size:
         raise ImageError(f"{name} is damaged: its header gives {total:,} descriptors at byte {offset:,}")
     table = os.pread(descriptor, total * DESCRIPTOR.size, offset)
     if len(table) < total * DESCRIPTOR.size:
@@ -134,8 +126,8 @@ def _parts(descriptor: int, table: bytes, size: int, *, name: str, path: str) ->
                 remedy="build it without --oci, or push it to a registry: "
                 f"singularity push {shlex.quote(path)} docker://REGISTRY/NAME:TAG",
             )
-        if kind == _DATA_PARTITION:
-            file_system, role, architecture = _PARTITION.unpack_from(extra)
+        if kind == DATA_PARTITION:
+            file_system, role, architecture = PARTITION.unpack_from(extra)
             partitions.append(
                 Partition(
                     number=number,

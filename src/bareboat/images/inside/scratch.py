@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bareboat.images.inside.view import View
-from bareboat.model import Held, Image, Site
+from bareboat.model import Image, ScratchEntry, Site
 from bareboat.plan.container import scratch_folders
 from bareboat.store import Store
 
 
-def contents(store: Store, image: Image, site: Site) -> tuple[Held, ...]:
+def contents(store: Store, image: Image, site: Site) -> tuple[ScratchEntry, ...]:
     """What the image has in the scratch folders, by path.
 
     A folder that holds nothing but one folder stands for that: for ~/.local/share/uv/python the caller need
@@ -27,7 +27,7 @@ def contents(store: Store, image: Image, site: Site) -> tuple[Held, ...]:
     return tuple(held for _, held in sorted(found.items()))
 
 
-def _in_folder(view: View, folder: str, scratch: Sequence[str]) -> Iterator[Held]:
+def _in_folder(view: View, folder: str, scratch: Sequence[str]) -> Iterator[ScratchEntry]:
     top = view.find(folder)
     if top is None or top.path != folder or top.node.kind != "folder":
         # Nothing, or a link, behind which an engine mounts the folder by itself.
@@ -47,14 +47,15 @@ def _in_folder(view: View, folder: str, scratch: Sequence[str]) -> Iterator[Held
                 continue
             leads_to = view.find(path)
             if leads_to is not None and leads_to.node.kind in ("file", "folder"):
-                yield Held(path=path, leads_to=leads_to.path, is_folder=leads_to.node.kind == "folder")
+                is_folder = leads_to.node.kind == "folder"
+                yield ScratchEntry(path=path, leads_to=leads_to.path, is_folder=is_folder)
 
 
-def _whole(view: View, path: str) -> Iterator[Held]:
+def _whole(view: View, path: str) -> Iterator[ScratchEntry]:
     while len(inside := view.names(path)) == 1:
         ((name, node),) = inside.items()
         if node.kind != "folder":
             break
         path = f"{path}/{name}"
     if inside:
-        yield Held(path=path, leads_to=path, is_folder=True)
+        yield ScratchEntry(path=path, leads_to=path, is_folder=True)

@@ -164,6 +164,14 @@ class Archive:
                     raise ImageError(f"{self.name}: the entry {_shown(name)} is not a plain file")
         raise ImageError(f"{self.name}: the entry {_shown(first)} is a link that leads in a circle")
 
+    def refuse_repeated(self, path: str) -> None:
+        """Raise ImageError where the archive has several files of this name."""
+        if path in self.repeated:
+            raise ImageError(
+                f"{self.name} has two entries {path}",
+                remedy="no tool writes such an archive; do not trust it",
+            )
+
     def read(self, member: Member, *, largest: int) -> bytes:
         """The bytes of a small member. Raises ImageError when it is larger than `largest`."""
         if member.size > largest:

@@ -60,12 +60,12 @@ echo "installed: $folder/bin/bareboat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
-    """What a bundle calls its image, sorted by what speaks for it. `proven`: references with a digest that
+class BundleNames:
+    """What a bundle calls its image, sorted by what speaks for it. `confirmed`: references with a digest that
     covers the image; `claimed`: tags, by the word of whoever made the file; `false`: references with another
     image's digest, and what is no reference to a registry."""
 
-    proven: tuple[Pin, ...] = ()
+    confirmed: tuple[Pin, ...] = ()
     claimed: tuple[Pin, ...] = ()
     false: tuple[str, ...] = ()
 
@@ -104,14 +104,14 @@ def save(
     )
 
 
-def called(path: Path, image: Image, *, now: str) -> Called:
+def called(path: Path, image: Image, *, now: str) -> BundleNames:
     """What a bundle calls its image, which was loaded from it. Raises ImageError for a damaged list."""
     listed = pins(path)
     if len(listed) > _MOST_PINS:
         raise ImageError(
             f"{path} has {len(listed):,} names for one image", remedy="do not trust it, or ask who made it"
         )
-    proven: list[Pin] = []
+    confirmed: list[Pin] = []
     claimed: list[Pin] = []
     false: list[str] = []
     read = _documents(path)
@@ -126,8 +126,8 @@ def called(path: Path, image: Image, *, now: str) -> Called:
         is_true = pinning.chain(pin.root, image.digest, read) is not None
         root = pin.root if is_true else image.digest
         known = Pin(reference=pin.reference, digest=image.digest, root=root, pinned_at=now)
-        (claimed if asked is None else proven).append(known)
-    return Called(proven=tuple(proven), claimed=tuple(claimed), false=tuple(false))
+        (claimed if asked is None else confirmed).append(known)
+    return BundleNames(confirmed=tuple(confirmed), claimed=tuple(claimed), false=tuple(false))
 
 
 def bind(pins: Sequence[Pin], store: Store, path: Path) -> None:

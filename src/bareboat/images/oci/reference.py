@@ -22,6 +22,7 @@ _DOMAIN = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<po
 _REPOSITORY = re.compile(r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _EXAMPLE = "write REGISTRY/NAME:TAG, such as docker.io/library/debian:12 or nvcr.io/nvidia/pytorch:24.05-py3"
+EXAMPLES = "write oci:DIR, oci-archive:FILE, docker-archive:FILE, sif:FILE, squashfs:FILE or rootfs:DIR"
 
 
 class Transport(StrEnum):
@@ -132,3 +133,13 @@ def _registry(rest: str, text: str) -> Reference:
         tag=tag or (None if digest else "latest"),
         digest=digest or None,
     )
+
+
+def full_name(name: str) -> str:
+    """A name as Docker means it: `debian` is `docker.io/library/debian:latest`."""
+    first, slash, _ = name.partition("/")
+    if not slash:
+        name = f"docker.io/library/{name}"
+    elif "." not in first and ":" not in first and first != "localhost":
+        name = f"docker.io/{name}"
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"

@@ -163,7 +163,7 @@ class _Work:
 def _sigstore_signed(work: _Work, requirement: SigstoreSigned, rules: Rules) -> Signer:
     """Who signed the image as the requirement has it."""
     from bareboat.images.signatures import sigstore
-    from bareboat.images.signatures.payload import COSIGN, read_claim
+    from bareboat.images.signatures.payload import COSIGN, read_payload
 
     if requirement.keyless:
         raise UsageError(
@@ -182,7 +182,7 @@ def _sigstore_signed(work: _Work, requirement: SigstoreSigned, rules: Rules) -> 
             reasons.append("a signature is by none of the policy's keys")
             continue
         try:
-            claim = read_claim(each.payload, kind=COSIGN)
+            claim = read_payload(each.payload, kind=COSIGN)
         except (ValueError, UnicodeDecodeError) as error:
             reasons.append(f"a signature by {signer[1]} signs something else: {one_line(str(error))}")
             continue
@@ -210,7 +210,7 @@ def _signed_by(work: _Work, requirement: SignedBy, rules: Rules) -> Signer:
     """Who signed the image as the requirement has it."""
     from bareboat.images.signatures import lookaside
     from bareboat.images.signatures.openpgp import Keyring
-    from bareboat.images.signatures.payload import SIMPLE_SIGNING, read_claim
+    from bareboat.images.signatures.payload import SIMPLE_SIGNING, read_payload
 
     if work.found.transport is not Transport.REGISTRY:
         raise _refused(work.found, rules, f"{work.found.transport.value}: images carry no simple signatures")
@@ -220,7 +220,7 @@ def _signed_by(work: _Work, requirement: SignedBy, rules: Rules) -> Signer:
         for data in lookaside.signatures(work.found, digest, work.access, work.environment):
             try:
                 signed = ring.verify(data)
-                claim = read_claim(signed.content, kind=SIMPLE_SIGNING)
+                claim = read_payload(signed.content, kind=SIMPLE_SIGNING)
             except (ValueError, UnicodeDecodeError) as error:
                 reasons.append(f"a signature does not hold: {one_line(str(error))}")
                 continue

@@ -17,14 +17,14 @@ LARGEST_PAYLOAD = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Payload:
     """What the signer says: the image of this digest has this name."""
 
     digest: str
     name: str
 
 
-def read_claim(data: bytes, *, kind: str) -> Claim:
+def read_payload(data: bytes, *, kind: str) -> Payload:
     """Read a payload of a kind. Raises ValueError for anything that is not exactly one."""
     if len(data) > LARGEST_PAYLOAD:
         raise ValueError(f"the payload has {len(data):,} bytes")
@@ -42,4 +42,4 @@ def read_claim(data: bytes, *, kind: str) -> Claim:
         raise ValueError("critical.image has no SHA-256 or SHA-512 digest")
     if not isinstance(name, str):
         raise ValueError("critical.identity has no name")
-    return Claim(digest, name)
+    return Payload(digest, name)

@@ -19,11 +19,12 @@ import msgspec
 
 from bareboat.errors import ImageError, UsageError
 from bareboat.files.untrusted import UntrustedFileError, read_bytes
-from bareboat.images.formats.sif import DATA_SIGNATURE, DESCRIPTOR, read_table
+from bareboat.images.formats.sif import read_table
 from bareboat.images.oci.archive import open_regular
 from bareboat.images.signatures.openpgp import LARGEST_SIGNATURE, Keyring
 from bareboat.model import Signer
 from bareboat.printable import one_line
+from bareboat.sif import DATA_SIGNATURE, DESCRIPTOR
 
 _INTEGRITY = struct.Struct("<iBIIqqqq")
 _MOST_SIGNATURES = 32

@@ -89,10 +89,10 @@ def read(text: str, *, folder: str) -> Reference:
         or ("/" in text and os.path.exists(there))
         or (text.endswith(_SUFFIXES) and os.path.isfile(there))
     ):
-        from bareboat.images.oci import layouts
+        from bareboat.images.transfer import local
 
         path = os.path.join(folder, os.path.expanduser(text))
-        return reference.at_path(layouts.sniff(path), path, folder=folder)
+        return reference.at_path(local.sniff(path), path, folder=folder)
     return reference.parse(text, folder=folder)
 
 
@@ -138,9 +138,9 @@ def open_source(
         return client.open_registry(
             found.registry, found.repository, found.wanted, options=remote_options(found.registry, access)
         )
-    from bareboat.images.oci import layouts
+    from bareboat.images.transfer import local
 
-    return layouts.open_layout(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
+    return local.open_local(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
 
 
 def state_of_file(found: Reference) -> str | None:

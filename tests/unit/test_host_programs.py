@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bareboat import execute
-from bareboat.engines import brought
+from bareboat.engines import host_programs
 from bareboat.model import IfSet, Joined, Outcome, Variable
 
 
@@ -64,18 +64,18 @@ MUSL = """\
     ],
 )
 def test_the_loader_comes_first(said: str, files: list[str]) -> None:
-    found = brought.find(Machine(said))
+    found = host_programs.find(Machine(said))
     assert found["env"].split(":")[1:] == files
 
 
 def test_without_a_loader_the_program_starts_by_itself() -> None:
-    assert brought.call({"env": "/bin/env"}, "/in", "env") == ("/in/env",)
-    assert brought.call({"env": "/bin/env:/lib64/ld.so.2:/lib/libc.so.6"}, "/in", "env") == (
+    assert host_programs.call({"env": "/bin/env"}, "/in", "env") == ("/in/env",)
+    assert host_programs.call({"env": "/bin/env:/lib64/ld.so.2:/lib/libc.so.6"}, "/in", "env") == (
         "/in/ld.so.2", "--library-path", "/in", "/in/env",
     )  # fmt: skip
 
 
-def run(start: brought.Start, **variables: str) -> bytes:
+def run(start: host_programs.Start, **variables: str) -> bytes:
     """Run the words, with the programs where they are to be mounted and the variables filled in."""
     for place, source in start.files.items():
         shutil.copy(source, place)
@@ -97,10 +97,10 @@ def run(start: brought.Start, **variables: str) -> bytes:
     ["plain", "", "\\n", "%s %b \\c", os.fsdecode(bytes(range(1, 256))), "ü", os.fsdecode(b"\xff\n\n")],
 )
 def test_every_byte_of_every_word_arrives(tmp_path: Path, word: str) -> None:
-    programs = brought.find(Machine())
+    programs = host_programs.find(Machine())
     mark = IfSet("MARK", (Joined(("MARK=", Variable("MARK"))),))
     assignments = ("PATH=/usr/bin:/bin", f"V={word}", mark)
-    start = brought.Start(
+    start = host_programs.Start(
         programs,
         str(tmp_path),
         assignments,
@@ -116,5 +116,5 @@ def test_a_program_with_an_equals_sign_in_its_name_is_no_variable(tmp_path: Path
     program = tmp_path / "a=b"
     program.write_text("#!/bin/sh\necho it ran\n")
     program.chmod(0o755)
-    start = brought.Start(brought.find(Machine()), str(tmp_path), (), (str(program),))
+    start = host_programs.Start(host_programs.find(Machine()), str(tmp_path), (), (str(program),))
     assert run(start) == b"it ran\n"

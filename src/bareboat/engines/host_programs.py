@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from bareboat.engines import Host, sealed
+from bareboat.engines import Host, variables
 from bareboat.model import ForwardEnv, IfSet, Joined, NodePath, Opened, Variable, Word
 from bareboat.model.command import CARRIER
 
@@ -72,7 +72,7 @@ class Start:
         self._folder = folder
         #: Place in the container -> the machine's file.
         self.files: dict[str, str] = {}
-        split = ("-S", sealed.split(names)) if names else ()
+        split = ("-S", variables.split(names)) if names else ()
         words: tuple[Word, ...] = (*self._call("env"), "-i", *split, *assignments)
         if "=" in str(argv[0]):  # env would take it for one more variable
             words += (*self._call("bash"), "-c", 'exec "$@"', "bash")
@@ -80,7 +80,7 @@ class Start:
         if not all(_is_utf8(word) for word in words):
             words = (*self._call("bash"), "-c", _DECODE, "bash", *(_mapped(_escaped, word) for word in words))
         if names:
-            words = (*self._call("bash"), "-c", _OPEN, sealed.DESCRIPTOR, *words)
+            words = (*self._call("bash"), "-c", _OPEN, variables.DESCRIPTOR, *words)
         self.words = words
 
     def _call(self, program: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import fabric_words as said
 import pytest
 from tools import tool
 
-from bareboat.fabric import told
+from bareboat.fabric import transport_logs
 from bareboat.model import MpiFamily
 from bareboat.model.fabric import FabricWatch
 from bareboat.runs import transports
@@ -22,11 +22,11 @@ def by_bash(text: str) -> bool | None:
         words = [tool("grep"), "-aqE", pattern]
         return subprocess.run(words, input=text, text=True, check=False).returncode == 0
 
-    return False if has(told.SOCKETS) else True if has(told.FABRIC) else None
+    return False if has(transport_logs.SOCKETS) else True if has(transport_logs.FABRIC) else None
 
 
 def by_record(text: str) -> bool | None:
-    ways = told.read(text)
+    ways = transport_logs.read(text)
     return None if not ways else all(way.fabric for way in ways)
 
 
@@ -55,7 +55,7 @@ def test_one_rank_on_sockets_is_enough() -> None:
 
 def test_the_way_is_told_in_the_library_s_words() -> None:
     def ways(text: str) -> list[tuple[str, str]]:
-        return [(way.by, way.way) for way in told.read(text)]
+        return [(way.by, way.way) for way in transport_logs.read(text)]
 
     assert ways(said.OPENMPI_5_0_11) == [("OpenMPI", "tcp")]
     assert ways(said.MPICH_UCX) == [("UCX", "tcp/eth0")]
@@ -66,14 +66,14 @@ def test_the_way_is_told_in_the_library_s_words() -> None:
 
 
 def test_a_provider_nobody_knows_is_neither() -> None:
-    (way,) = told.read("libfabric provider: warp - 9\n")
+    (way,) = transport_logs.read("libfabric provider: warp - 9\n")
     assert way.fabric is None
 
 
 def test_each_family_is_asked_in_its_words() -> None:
-    assert "OMPI_MCA_btl_base_verbose" in told.asked(MpiFamily.OPENMPI)
-    assert "MPIR_CVAR_DEBUG_SUMMARY" in told.asked(MpiFamily.MPICH)
-    assert told.asked(MpiFamily.UNKNOWN) == {}
+    assert "OMPI_MCA_btl_base_verbose" in transport_logs.asked(MpiFamily.OPENMPI)
+    assert "MPIR_CVAR_DEBUG_SUMMARY" in transport_logs.asked(MpiFamily.MPICH)
+    assert transport_logs.asked(MpiFamily.UNKNOWN) == {}
 
 
 def test_a_run_s_folder_is_read_and_marked(tmp_path: Path) -> None:
@@ -81,9 +81,9 @@ def test_a_run_s_folder_is_read_and_marked(tmp_path: Path) -> None:
     assert transports.read(tmp_path) == ()
     assert "transport unknown: no library reported it" in transports.mark(watch, ())
     ranks = tmp_path / "ranks"
-    (ranks / told.NCCL_FOLDER).mkdir(parents=True)
+    (ranks / transport_logs.NCCL_FOLDER).mkdir(parents=True)
     (ranks / "mpi_check.log").write_text(said.MPICH_UCX)
-    (ranks / told.NCCL_FOLDER / "n1.101").write_text(said.NCCL_IB)
+    (ranks / transport_logs.NCCL_FOLDER / "n1.101").write_text(said.NCCL_IB)
     ways = transports.read(tmp_path)
     assert [(way.by, way.fabric) for way in ways] == [("UCX", False), ("NCCL", True)]
     mark = transports.mark(watch, ways)

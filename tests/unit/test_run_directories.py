@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bareboat.engines.fixed import inside
+from bareboat.engines.run_directories import inside
 from bareboat.model import IfSet, Joined, NodePath, Variable
 
 

