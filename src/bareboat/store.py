@@ -723,7 +723,12 @@ def _place(digest: str) -> str:
 
 def owner() -> str:
     """An identifier of this process, unique among all machines that share the store."""
-    return f"{_pid_space()}-{os.getpid()}-{_start_ticks(os.getpid())}"
+    return owner_of(os.getpid())
+
+
+def owner_of(pid: int) -> str:
+    """The same of another process on this machine."""
+    return f"{_pid_space()}-{pid}-{_start_ticks(pid)}"
 
 
 def is_dead(owner: str) -> bool:

@@ -213,7 +213,7 @@ def test_runs_that_no_scheduler_has(store: Store) -> None:
     with pytest.raises(UsageError, match="run nothing not found"):
         submission.read(store, "nothing")
     run = store.new_run("study")
-    with pytest.raises(UsageError, match="was not submitted to a scheduler"):
+    with pytest.raises(UsageError, match="is not a run, but a study"):
         submission.read(store, run)
     assert submission.submitted(store) == []
 

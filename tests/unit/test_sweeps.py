@@ -143,7 +143,7 @@ def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
         command=("sh", "-c", "echo $1; exit 75", "sh", "{lr}"),
         sweep=Sweep(names=("lr",), points=(("a",), ("b",), ("c d",), ("e",))),
     )  # fmt: skip
-    run = sweeps.make(store, plan(job, None, None, site))
+    run = sweeps.make(store, plan(job, None, None, site), site).run_id
     environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", **found}
     done = subprocess.run(
         [tool("bash"), store.run(run) / "job.sh"], env=environment, capture_output=True, check=False

@@ -27,12 +27,14 @@ def run(context: Context) -> int:
     for status in found:
         run_id = status.submission.run_id
         if status.over:
-            console.note(f"{run_id} already finished with exit code {status.exit_code}")
+            code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+            console.note(f"{run_id} already finished{code}")
         elif context.options.dry_run:
             for each in [status] if status.submission.job_id else status.points or [status]:
                 made = each.submission
                 argv = registry.scheduler(made.scheduler).cancel(made.job_id or "?")
-                console.note(f"would cancel {made.run_id}: {' '.join(argv)}")
+                how = "SIGTERM to its job script" if made.supervisor else " ".join(argv)
+                console.note(f"would cancel {made.run_id}: {how}")
                 ended.append(made)
         else:
             sweeps.cancel(context.store, run_id)

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.command_line import number
@@ -18,9 +17,6 @@ from bareboat.cli.status import add_run, newest
 from bareboat.errors import StoreError, ToolError, UsageError
 from bareboat.files import untrusted
 from bareboat.runs import directory
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLE = "bareboat logs -f digits-20261120-101500"
 _POLL_S = 0.5
@@ -66,6 +62,14 @@ def run(context: Context) -> int:
             )
         return code
     path = submission.output_log(context.store, run_id)
+    if made.unkept:
+        where = " and ".join(made.unkept)
+        if not os.path.lexists(path):
+            raise StoreError(
+                f"no output of {run_id} was kept: {where} went to a terminal",
+                remedy="bareboat run … 2>&1 | cat   # output to a pipe or a file is kept",
+            )
+        console.note(f"{where} of {run_id} went to a terminal and was not kept")
     if not context.options.follow:
         if not os.path.lexists(path):
             (status,) = state.look(context.store, [run_id])

@@ -24,7 +24,7 @@ VERBS = {
     "plan": "show the decisions for a job, their reasons and the alternatives",
     "run": "run a job on this machine and record it",
     "submit": "submit a job",
-    "status": "show submitted runs",
+    "status": "show runs, submitted and on this machine",
     "logs": "show a run's output",
     "wait": "wait for a run and exit with its exit code",
     "cancel": "cancel pending or running runs",

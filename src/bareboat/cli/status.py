@@ -1,4 +1,4 @@
-"""bareboat status: show submitted runs."""
+"""bareboat status: show runs, submitted and on this machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def newest(context: Context) -> str:
-    """The named run or job, else the run submitted last, with a note on stderr."""
+    """The named run or job, else the newest run, with a note on stderr."""
     from bareboat.runs import submission
 
     named: str | None = getattr(context.options, "run", None)
@@ -48,7 +48,7 @@ def newest(context: Context) -> str:
         return find(context, named)
     runs = submission.submitted(context.store)
     if not runs:
-        raise UsageError("no jobs submitted yet", remedy="bareboat submit job.toml")
+        raise UsageError("no runs yet", remedy="bareboat run job.toml, or bareboat submit job.toml")
     if not context.options.quiet:
         console.note(f"run {runs[-1]} (the newest)")
     return runs[-1]
@@ -181,7 +181,7 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
 
 def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None:
     if not found:
-        console.result("no jobs submitted yet")
+        console.result("no runs yet")
         return
     rows = [("run", "job", "state", "exit", "for", "nodes", "starts", "")]
     for status in [one for each in found for one in ((apart and each.points) or (each,))]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
+from bareboat.errors import BareboatError
 
 if TYPE_CHECKING:
     from bareboat.model import Record
@@ -48,7 +49,10 @@ def until_over(context: Context, run_id: str) -> int:
     finally:
         context.progress.end()
     records = sweeps.records_of(context.store, status)
-    assert status.exit_code is not None
+    if status.exit_code is None:
+        raise BareboatError(
+            f"{run_id} is {status.state.value}: {status.reason}", remedy=f"bareboat logs {run_id}"
+        )
     if context.options.json:
         plain = [as_json(record) for record in records]
         console.result_json(plain if status.points else plain[0])

@@ -1,4 +1,4 @@
-"""The submission to a scheduler, and the scheduler's report about it."""
+"""The submission of a run, and the scheduler's report about it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class JobState(StrEnum):
     NODE_FAIL = "node failed"
     OUT_OF_MEMORY = "out of memory"
     UNKNOWN = "unknown"
+    #: A run on this machine whose end nobody recorded.
+    LOST = "lost"
 
     @property
     def over(self) -> bool:
@@ -49,7 +51,8 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class Submission(Struct, frozen=True, kw_only=True):
-    """What was submitted to a scheduler. `job_id`: None until the scheduler returned one."""
+    """What was submitted to a scheduler, or started on this machine. `job_id`: None until the scheduler
+    returned one."""
 
     run_id: str
     scheduler: str
@@ -66,3 +69,10 @@ class Submission(Struct, frozen=True, kw_only=True):
     #: The number of a sweep's points, which are runs of their own; 0: not a sweep.
     points: int = 0
     fabric: FabricWatch | None = None
+    command: tuple[str, ...] = ()
+    #: The machine on which it was submitted or started.
+    host: str = ""
+    #: Of a run on this machine: its process of Bareboat (runs/supervisor.py).
+    supervisor: str = ""
+    #: Of a run on this machine: the streams that go to a terminal and are not kept.
+    unkept: tuple[str, ...] = ()

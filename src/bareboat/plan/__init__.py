@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from bareboat import architectures, registry, schedulers
 from bareboat.engines import ENV, Container, Enclosure, Engine
@@ -224,14 +224,12 @@ def _under(
     mpi_check = None
     if launch.mpi_check is not None:
         mpi_check = composed(dataclasses.replace(process, argv=launch.mpi_check, own=0))
-    shell: Command | UnsetType = UNSET
-    if not scheduler.AT_ONCE:
-        named = [name for name in _TERMINAL if name not in job.environment]
-        shell = composed(
-            dataclasses.replace(process, argv=_SHELL, own=0),
-            dataclasses.replace(container, passed=(*container.passed, *named)),
-            _NO_LAUNCHER,
-        )
+    named = [name for name in _TERMINAL if name not in job.environment]
+    shell = composed(
+        dataclasses.replace(process, argv=_SHELL, own=0),
+        dataclasses.replace(container, passed=(*container.passed, *named)),
+        _NO_LAUNCHER,
+    )
     about_world = choose_world(job, launcher)
     points = mount_points(container, all_places=enclosure.mount_points)
     own, inner = own_points(container, points)

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 
 from bareboat import execute, registry
 from bareboat.errors import BareboatError, StoreError, ToolError
-from bareboat.model import JobState
-from bareboat.runs import directory
+from bareboat.model import JobState, Submission
+from bareboat.runs import directory, supervisor
 from bareboat.runs.state import Status, job_id_now, look
 from bareboat.runs.submission import SHELL, cancel_by
+from bareboat.runs.supervisor import Presence
 from bareboat.schedulers import said
 from bareboat.store import Store
 
@@ -102,6 +103,9 @@ def cancel(store: Store, run_id: str) -> None:
     (status,) = look(store, [run_id])
     if status.over:
         return
+    if status.submission.supervisor:
+        _cancel_here(store, status)
+        return
     job_id = job_id_now(store, status.submission)
     if job_id is None:
         raise ToolError(status.reason, remedy="find the job in the queue by its name")
@@ -115,6 +119,31 @@ def cancel(store: Store, run_id: str) -> None:
             raise ToolError(f"{outcome.argv[0]} did not cancel job {job_id}", context=said(outcome))
 
 
+def _cancel_here(store: Store, status: Status) -> None:
+    """Terminate a run on this machine: its job script, which terminates all other processes."""
+    made, folder = status.submission, store.run(status.submission.run_id)
+    _check_machine(made, f"bareboat cancel {made.run_id}")
+    if status.state is JobState.PENDING:
+        raise BareboatError(
+            f"{made.run_id} has not started, and cannot be cancelled alone",
+            remedy=f"bareboat cancel {made.run_id.rpartition('.')[0]}   # the whole sweep",
+        )
+    with contextlib.suppress(StoreError):  # a full disk must not keep the job running
+        store.write(folder / "cancelled", b"")
+    script = supervisor.read(folder)
+    if not supervisor.terminate(script) and supervisor.presence(made.supervisor) is not Presence.HERE:
+        execute.end_strays(made.run_id)
+
+
+def _check_machine(made: Submission, remedy: str) -> None:
+    """Raise BareboatError for a run of another machine that shares the store."""
+    if supervisor.presence(made.supervisor) is Presence.ELSEWHERE:
+        raise BareboatError(
+            f"{made.run_id} was started on {made.host}, whose processes this machine does not see",
+            remedy=f"ssh -t {made.host} {remedy}",
+        )
+
+
 def attach(store: Store, run_id: str, *, host: bool = False) -> int:
     """Open a shell on the job's first node in this terminal, in the job's container or on the node itself;
     return its exit code."""
@@ -124,6 +153,11 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
             f"{run_id} is {status.state.value}, not running", remedy=f"bareboat status {run_id}"
         )
     scheduler = registry.scheduler(status.submission.scheduler)
+    if scheduler.AT_ONCE:
+        _check_machine(status.submission, f"bareboat attach {run_id}")
+        return execute.run_in_terminal(
+            (os.environ.get("SHELL") or "bash",) if host else _shell_words(store, run_id)
+        )
     words = None if host else _shell_words(store, run_id)
     argv = scheduler.attach(job_id_now(store, status.submission) or "", words)
     if argv is None:

@@ -7,15 +7,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from msgspec import UNSET
 
-from bareboat import execute, registry, render
+from bareboat import execute, render
 from bareboat.clock import utc_now
-from bareboat.model import JobState, MemorySample, Plan, Record, Site
-from bareboat.runs import causes, directory, mpi_checks, records, submission, sweeps
-from bareboat.runs.progress import look_for_straggler
+from bareboat.errors import StoreError, Terminated
+from bareboat.model import JobState, MemorySample, Plan, Record, Site, Submission
+from bareboat.runs import directory, mpi_checks, records, state, submission, supervisor, sweeps
 from bareboat.runs.records import Measured
 from bareboat.runs.state import Status
+from bareboat.runs.streams import Streams
 from bareboat.store import Store
 
 _SAMPLE_S = 0.5
@@ -25,12 +27,10 @@ INTERRUPTED = 130
 
 def run(store: Store, plan: Plan, site: Site, *, stdout_apart: bool = False) -> Record:
     """Run the job and return its record. `stdout_apart`: what it prints goes to stderr."""
-    run_id = store.new_run(plan.job.name)
-    script = store.run(run_id) / "job.sh"
-    with store.whole_run(run_id):
-        store.write(script, os.fsencode(render.script(plan)))
-    found = _run(store, plan, site, run_id, script, stdout_apart=stdout_apart)
-    mpi_checks.expect(store, plan, run_id)
+    streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
+    made = submission.begin(store, plan, site, unkept=streams.unkept)
+    found = _run(store, plan, made, submission.control_folder(store, made.run_id) / "job.sh", streams)
+    mpi_checks.expect(store, plan, made.run_id)
     return found
 
 
@@ -43,54 +43,60 @@ def run_sweep(
     stdout_apart: bool = False,
 ) -> tuple[str, list[Record]]:
     """Run one point after another, and call `each` with the number of a point before it. A failed point does
-    not stop the others; Ctrl-C does. Returns the sweep's name and the records of the points that ran."""
+    not stop the others; Ctrl-C and cancelling the sweep do. Returns the sweep's name and the records
+    of the points that ran."""
     assert plan.job.sweep is not UNSET
-    run_id = sweeps.make(store, plan)
+    streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
+    made = sweeps.make(store, plan, site, unkept=streams.unkept)
+    folder = store.run(made.run_id)
     found: list[Record] = []
-    for index, point in enumerate(sweeps.points(store, run_id)):
+    for index, name in enumerate(sweeps.points(store, made.run_id)):
         each(index)
-        store.run(point).mkdir(parents=True)
-        script = store.run(run_id) / "job.sh"
-        found.append(_run(store, plan, site, point, script, stdout_apart=stdout_apart))
-        if found[-1].exit_code == INTERRUPTED:
+        with store.guarded():
+            for part in (submission.METER, directory.CONTROL, directory.RANKS):
+                (store.run(name) / part).mkdir(parents=True)
+            for rung, text in render.rungs(plan):
+                store.write(store.run(name) / directory.CONTROL / rung, os.fsencode(text))
+        point = msgspec.structs.replace(made, run_id=name, points=0, submitted_at=utc_now())
+        found.append(_run(store, plan, point, folder / "job.sh", streams))
+        if found[-1].exit_code == INTERRUPTED or os.path.lexists(folder / "cancelled"):
             break
-    mpi_checks.expect(store, plan, run_id, points=len(found))
-    return run_id, found
+        streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
+    mpi_checks.expect(store, plan, made.run_id, points=len(found))
+    return made.run_id, found
 
 
-def _run(store: Store, plan: Plan, site: Site, run_id: str, script: Path, *, stdout_apart: bool) -> Record:
-    folder = store.run(run_id)
-    with store.whole_run(run_id):
-        for name in ("meter", directory.CONTROL, directory.RANKS):
-            (folder / name).mkdir()
-        for name, text in render.rungs(plan):
-            store.write(folder / directory.CONTROL / name, os.fsencode(text))
+def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
+    """Run the script to its end and record it, also when Bareboat is terminated."""
+    folder = store.run(made.run_id)
     environment = {
         **os.environ,
-        "BAREBOAT_METER_DIR": str(folder / "meter"),
+        "BAREBOAT_METER_DIR": str(folder / submission.METER),
         "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
     }
     started_at = utc_now()
     memory: list[MemorySample] = []
-    with execute.interrupts_left_to_child():
-        live = execute.Live(str(script), run_id=run_id, environment=environment, stdout_apart=stdout_apart)
-        try:
-            while (code := live.wait(_SAMPLE_S)) is None:
-                memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
-        finally:
-            live.stop()
-    end = None
-    if code:
-        end = causes.find(causes.Evidence(scheduler=registry.scheduler(registry.HERE), code=code, left=True))
-    status = Status(
-        submission=submission.describe(plan, site, run_id),
-        state=end.state if end is not None else JobState.COMPLETED,
-        exit_code=code,
-        reason=end.words if end is not None else "",
-        straggler=look_for_straggler(folder, (site.hostname,) * plan.job.topology.world_size),
-        end=end,
-    )
+    stopped: BaseException | None = None
+    live: execute.Live | None = None
+    try:
+        with execute.interrupts_left_to_child(), streams.copied(submission.output_log(store, made.run_id)):
+            live = execute.Live(
+                str(script), run_id=made.run_id, environment=environment, streams=streams.descriptors
+            )
+            streams.started()
+            try:
+                supervisor.write(folder, live.pid)
+                if os.path.lexists(folder / "cancelled"):  # before the script's process was known
+                    live.ask_to_stop()
+                while live.wait(_SAMPLE_S) is None:
+                    memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
+            finally:
+                live.stop()
+    except (KeyboardInterrupt, Terminated, StoreError) as stop:
+        if live is None:
+            raise
+        stopped = stop
     measured = Measured(
         started_at=started_at,
         wall_s=live.wall_s,
@@ -98,9 +104,27 @@ def _run(store: Store, plan: Plan, site: Site, run_id: str, script: Path, *, std
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
     )
-    found = records.record(store, status, measured)
+    found = records.record(store, _ended(store, made, started_at, live.poll() or 0, live.wall_s), measured)
     assert found is not None
     if plan.check_subject is not None:
         # The same file that a job script writes for a scheduler's run.
-        store.write(folder / "exit_code", f"{code} {int(time.time())}\n".encode())
+        store.write(folder / "exit_code", f"{found.exit_code} {int(time.time())}\n".encode())
+    if stopped is not None:
+        stopped.add_note(f"run {made.run_id}: exit code {found.exit_code}; all its processes have ended")
+        raise stopped
     return found
+
+
+def _ended(store: Store, made: Submission, started_at: str, code: int, wall_s: float) -> Status:
+    began = (state.started_at(made, started_at),)
+    ended_at = began[0].at_epoch_s + round(wall_s)
+    end = state.find_end(store, made, code, ended_at, began, entry=None, left=True) if code else None
+    return Status(
+        submission=made,
+        state=end.state if end is not None else JobState.COMPLETED,
+        exit_code=code,
+        ended_at_epoch_s=ended_at,
+        starts=began,
+        reason=end.words if end is not None else "",
+        end=end,
+    )

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bareboat import codec, execute, registry
+from bareboat.clock import epoch_s
 from bareboat.errors import StoreError, ToolError
 from bareboat.files import untrusted
 from bareboat.hostlist import shortened
-from bareboat.model import End, JobStart, JobState, QueueEntry, Straggler, Submission
+from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.printable import one_line
 from bareboat.render.watchdog import EXIT_CODE as HUNG
-from bareboat.runs import causes, directory
+from bareboat.runs import causes, directory, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import control_folder, is_job_id, output_log, read
+from bareboat.runs.supervisor import Presence
 from bareboat.schedulers import odd_lines
 from bareboat.store import Store
 
@@ -67,7 +69,7 @@ class Status:
 
     @property
     def over(self) -> bool:
-        return self.exit_code is not None
+        return self.exit_code is not None or self.state.over
 
 
 def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
@@ -86,6 +88,9 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
             found[run_id] = unreadable(run_id, error)
             continue
         try:
+            if submission.supervisor:
+                found[run_id] = of_this_machine(store, submission)
+                continue
             status = from_files(store, submission)
             numbers[run_id] = job_id_now(store, submission)
         except StoreError as error:
@@ -113,6 +118,47 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
             except StoreError as error:
                 found[submission.run_id] = _damaged(submission, error)
     return [found[run_id] for run_id in run_ids]
+
+
+def of_this_machine(store: Store, made: Submission) -> Status:
+    """The status of a run that Bareboat started on this machine, or on another with the same store."""
+    folder = store.run(made.run_id)
+    if os.path.lexists(folder / "record.json"):
+        record = store.read(folder / "record.json", Record)
+        return Status(
+            submission=made,
+            state=record.end.state if record.end is not None else JobState.COMPLETED,
+            exit_code=record.exit_code,
+            ended_at_epoch_s=epoch_s(record.started_at) + round(record.wall_s),
+            starts=(started_at(made, record.started_at),),
+            reason=record.ended_because,
+            straggler=record.straggler,
+            end=record.end,
+        )
+    has_begun = os.path.lexists(folder)
+    began = (started_at(made, made.submitted_at),) if has_begun else ()
+
+    def status(state: JobState, reason: str = "") -> Status:
+        return Status(submission=made, state=state, exit_code=None, starts=began, reason=reason)
+
+    presence = supervisor.presence(made.supervisor)
+    if presence is Presence.ELSEWHERE:
+        return status(JobState.UNKNOWN, f"{made.host} runs it, or ran it: ask there")
+    if not has_begun:  # a point of a sweep
+        if presence is Presence.HERE:
+            return status(JobState.PENDING, "the points run one after another")
+        return status(JobState.CANCELLED, "not run: the sweep was stopped before")
+    if presence is Presence.HERE:
+        found = status(JobState.RUNNING)
+        return dataclasses.replace(found, straggler=find_straggler(store, made))
+    if any(execute.processes_of(made.run_id, helpers=True)):
+        return status(JobState.RUNNING, "Bareboat was killed; the processes of the run are still there")
+    return status(JobState.LOST, "Bareboat was killed, or the machine was restarted; no exit code is known")
+
+
+def started_at(made: Submission, moment: str) -> JobStart:
+    """The start of a run on this machine."""
+    return JobStart(at_epoch_s=epoch_s(moment), node=made.host, job_id="")
 
 
 def _silent(store: Store, submission: Submission, reason: str) -> Status:
@@ -188,6 +234,8 @@ def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
     """The nodes of the newest start, in order; () before a start."""
     said = directory.text(control_folder(store, submission.run_id) / "hosts") or ""
     found = tuple(host for host in said.split() if _HOST.fullmatch(host))
+    if submission.supervisor:
+        return (submission.host,)
     if len(found) != submission.nodes:  # for one node the script writes no list
         began = starts(store, submission.run_id)
         found = (began[-1].node,) if began and submission.nodes == 1 else ()
@@ -289,7 +337,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     if cancelled and entry.state in (JobState.CANCELLED, JobState.FAILED):
         code = _CODES[JobState.CANCELLED]  # whichever signal the scheduler used
     ended_at = int(time.time())
-    end = _find_end(store, submission, code, ended_at, began, entry=entry, left=False)
+    end = find_end(store, submission, code, ended_at, began, entry=entry, left=False)
     store.write(folder / "end.json", codec.to_json(end))
     store.write(folder / "exit_code", f"{code} {ended_at}\n".encode())
     return Status(
@@ -315,7 +363,7 @@ def with_cause(store: Store, status: Status, entry: QueueEntry | None) -> Status
     told = status.end is not None or os.path.lexists(store.run(run_id) / "ended_because")
     if not status.exit_code or told:
         return status
-    end = _find_end(
+    end = find_end(
         store, status.submission, status.exit_code, status.ended_at_epoch_s, status.starts,
         entry=entry, left=True,
     )  # fmt: skip
@@ -323,7 +371,7 @@ def with_cause(store: Store, status: Status, entry: QueueEntry | None) -> Status
     return dataclasses.replace(status, state=end.state, reason=end.words, end=end)
 
 
-def _find_end(
+def find_end(
     store: Store,
     submission: Submission,
     code: int,

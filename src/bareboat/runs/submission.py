@@ -1,4 +1,4 @@
-"""Submissions: a run's directory with its script, given to a scheduler.
+"""Submissions: a run's directory with its script, given to a scheduler or started on this machine.
 
 A run's directory is authoritative: `control` is written by the job script on the compute nodes.
 
@@ -30,11 +30,13 @@ from bareboat.model import Outcome, Plan, Site, Submission
 from bareboat.printable import one_line
 from bareboat.runs import directory, mpi_checks
 from bareboat.schedulers import Scheduler, job_name
-from bareboat.store import Store
+from bareboat.store import Store, owner
 
 log = logging.getLogger("bareboat")
 #: The script that opens a shell in the job's container; a sweep has it next to job.sh.
 SHELL = "shell.sh"
+#: Of a run on this machine: where its ranks' meters write.
+METER = "meter"
 #: A busy controller may take long to accept a job.
 _SUBMISSION_S = 120.0
 _CANCELLATION_S = 30.0
@@ -64,6 +66,7 @@ def queue_of(plan: Plan) -> Scheduler:
 
 def describe(plan: Plan, site: Site, run_id: str) -> Submission:
     """The submission, before a scheduler has given it a job ID."""
+    here = registry.scheduler(plan.scheduler).AT_ONCE
     return Submission(
         run_id=run_id,
         scheduler=plan.scheduler,
@@ -78,6 +81,9 @@ def describe(plan: Plan, site: Site, run_id: str) -> Submission:
         site_digest=codec.digest(site),
         walltime_s=plan.job.walltime_s,
         fabric=None if plan.fabric is UNSET else plan.fabric,
+        command=plan.job.command,
+        host=site.hostname,
+        supervisor=owner() if here else "",
     )
 
 
@@ -134,16 +140,21 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     return submit_script(store, scheduler, plan, submission, script)
 
 
-def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) -> Submission:
+def begin(
+    store: Store, plan: Plan, site: Site, *, job_id: str | None = None, unkept: tuple[str, ...] = ()
+) -> Submission:
     """A run's directory with its script, before the script is submitted or started."""
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
-    submission = msgspec.structs.replace(describe(plan, site, run_id), job_id=job_id)
+    submission = msgspec.structs.replace(describe(plan, site, run_id), job_id=job_id, unkept=unkept)
     script = folder / directory.CONTROL / "job.sh"
     with store.whole_run(run_id):
-        # The nodes must see it when the job starts.
-        (folder / directory.CONTROL / "logs").mkdir(parents=True)
+        (folder / directory.CONTROL).mkdir()
         (folder / directory.RANKS).mkdir()
+        if submission.supervisor:
+            (folder / METER).mkdir()
+        else:  # the nodes must see it when the job starts
+            (folder / directory.CONTROL / "logs").mkdir()
         for name, text in render.scripts(plan, render.Place(run_id, str(folder))):
             store.write(script.with_name(name), os.fsencode(text))
         write_shell(store, plan, script.parent)
@@ -195,17 +206,17 @@ def read(store: Store, run_id: str) -> Submission:
         if (element := _element(store, run_id)) is not None:
             return element
         raise UsageError(
-            f"{run_id} was not submitted to a scheduler"
+            f"{run_id} is not a run, but a study or a run that was stopped before it started"
             if path.parent.exists()
             else f"run {run_id} not found",
-            remedy="bareboat status   # lists submitted runs",
+            remedy="bareboat status   # lists the runs",
         )
     made = store.read(path, Submission)
     scheduler = _scheduler(made.scheduler)
-    knows = scheduler is not None and not scheduler.AT_ONCE
+    is_started = scheduler is not None and bool(made.supervisor) == scheduler.AT_ONCE
     for is_right, what in (
         (made.run_id == run_id, "it names another run"),
-        (knows, f"it names the scheduler {one_line(made.scheduler)!r}"),
+        (is_started, f"it names the scheduler {one_line(made.scheduler)!r}"),
         (0 < made.nodes <= made.world_size <= _MOST_RANKS, "its numbers of nodes and ranks"),
         (0 <= made.points <= _MOST_RANKS, "its number of points"),
         (made.job_id is None or scheduler is None or is_job_id(scheduler, made.job_id), "its job ID"),
@@ -237,7 +248,7 @@ def _element(store: Store, run_id: str) -> Submission | None:
 
 
 def submitted(store: Store) -> list[str]:
-    """The submitted runs, oldest first."""
+    """The runs that were submitted or started, oldest first."""
     return [name for name in store.runs() if os.path.lexists(store.run(name) / "submission.json")]
 
 

@@ -27,7 +27,7 @@ from bareboat.schedulers import said
 from bareboat.store import Store
 
 
-def make(store: Store, plan: Plan) -> str:
+def make(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] = ()) -> Submission:
     """Make a sweep's directory, with its script and table, before any point runs."""
     assert plan.job.sweep is not UNSET
     run_id = store.new_run(plan.job.name)
@@ -40,7 +40,11 @@ def make(store: Store, plan: Plan) -> str:
             store.write(folder / name, os.fsencode(text))
         submission.write_shell(store, plan, folder)
         store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
-    return run_id
+        made = msgspec.structs.replace(
+            submission.describe(plan, site, run_id), points=len(plan.job.sweep.points), unkept=unkept
+        )
+        store.write(folder / "submission.json", codec.to_json(made))
+    return made
 
 
 def submit(store: Store, plan: Plan, site: Site) -> Submission:
@@ -48,11 +52,9 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
     PlanError, and leaves nothing, when the scheduler refuses it."""
     assert plan.job.sweep is not UNSET
     scheduler = submission.queue_of(plan)
-    run_id = make(store, plan)
+    made = make(store, plan, site)
+    run_id = made.run_id
     folder = store.run(run_id)
-    made = msgspec.structs.replace(submission.describe(plan, site, run_id), points=len(plan.job.sweep.points))
-    with store.whole_run(run_id):
-        store.write(folder / "submission.json", codec.to_json(made))
     script = folder / "job.sh"
     if scheduler.has_arrays(site):
         return submission.submit_script(store, scheduler, plan, made, script)
@@ -149,8 +151,10 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
     made = submission.read(store, run_id)
     failed = [status for status in found if status.exit_code not in (None, 0)]
     open_states = {status.state for status in found if not status.over}
+    # On this machine: points that were never started, or that ended with Bareboat.
+    ends = {status.state for status in found if status.over and status.exit_code is None}
     if not open_states:
-        shared = failed[0].state if failed else JobState.COMPLETED
+        shared = failed[0].state if failed else next(iter(ends), JobState.COMPLETED)
     elif JobState.RUNNING in open_states:
         shared = JobState.RUNNING
     else:
@@ -161,6 +165,7 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
         ("running", JobState.RUNNING),
         ("waiting", JobState.PENDING),
         ("unknown", JobState.UNKNOWN),
+        ("lost", JobState.LOST),
     ):
         number = sum(status.state is wanted for status in found)
         counts.append((f"{number} {text}", number > 0))
@@ -170,7 +175,7 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
     return Status(
         submission=made,
         state=shared,
-        exit_code=None if open_states else (failed[0].exit_code if failed else 0),
+        exit_code=failed[0].exit_code if failed and not open_states else None if open_states or ends else 0,
         ended_at_epoch_s=None if open_states else max(status.ended_at_epoch_s or 0 for status in found),
         starts=tuple(sorted(began, key=lambda start: start.at_epoch_s)),
         reason=", ".join(text for text, is_told in counts if is_told),
@@ -196,6 +201,13 @@ def cancel(store: Store, run_id: str) -> None:
     made = submission.read(store, run_id)
     if found is None:
         interaction.cancel(store, run_id)
+        return
+    if made.supervisor:
+        store.write(store.run(run_id) / "cancelled", b"")
+        (status,) = look(store, [run_id])
+        for each in status.points:
+            if each.state is JobState.RUNNING:
+                interaction.cancel(store, each.submission.run_id)
         return
     if made.job_id is None:
         own = [p for p in points(store, run_id) if os.path.lexists(store.run(p) / "submission.json")]

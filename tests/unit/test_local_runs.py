@@ -1,0 +1,169 @@
+"""Runs on this machine are runs: their output is kept, and they are shown, cancelled and found lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bareboat.runs import supervisor
+from bareboat.runs.supervisor import Presence
+from bareboat.store import owner
+
+Bareboat = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def words(*given: str) -> list[str]:
+    return [sys.executable, "-m", "bareboat", *given]
+
+
+@pytest.fixture
+def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def bareboat(*given: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words(*given), capture_output=True, text=True, check=False, timeout=60)
+
+
+def native(*command: str) -> list[str]:
+    return ["run", "-q", "--engine", "native", "--", *command]
+
+
+def status() -> dict[str, Any]:
+    (found,) = json.loads(bareboat("status", "--json").stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def started(around: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A run that sleeps, once its job script is known."""
+    process = subprocess.Popen(words(*native("sleep", "60")), stdout=subprocess.DEVNULL, stderr=-1)
+    until(lambda: any((around / "store").glob("runs/*/process")))
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_output_goes_where_it_went_and_is_kept(around: Path) -> None:
+    done = bareboat(*native("sh", "-c", "echo out; echo err >&2; exit 3"))
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+    (run,) = (around / "store" / "runs").iterdir()
+    assert sorted((run / "output.log").read_text().splitlines()) == ["err", "out"]
+    assert (run / "plan.json").exists()
+    assert sorted(bareboat("logs", "-q").stdout.splitlines()) == ["err", "out"]
+    assert bareboat("wait", "-q").returncode == 3
+    assert (status()["state"], status()["exit_code"]) == ("failed", 3)
+
+
+def test_the_order_of_output_and_errors_in_one_file_is_kept(around: Path) -> None:
+    script = "for i in 1 2 3 4 5; do echo o$i; echo e$i >&2; done"
+    with open(around / "both", "wb") as both:
+        subprocess.run(words(*native("sh", "-c", script)), stdout=both, stderr=both, check=True)
+    wanted = [f"{what}{i}" for i in range(1, 6) for what in "oe"]
+    assert (around / "both").read_text().splitlines() == wanted
+
+
+@pytest.mark.usefixtures("around")
+def test_a_reader_that_leaves_ends_the_command() -> None:
+    process = subprocess.Popen(words(*native("yes")), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    assert process.stdout.read(2) == b"y\n"
+    process.stdout.close()
+    assert process.wait(20) == 141
+
+
+@pytest.mark.usefixtures("around")
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            words(*native("echo", "x")), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 4
+    assert "output of the run could not be written: No space left" in done.stderr
+    assert status()["exit_code"] == 0
+
+
+@pytest.mark.usefixtures("around")
+def test_a_terminal_is_left_to_the_command() -> None:
+    script = "test -t 0 && test -t 1 && test -t 2 && stty size && read line && echo got $line"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, words(*native("sh", "-c", f"stty rows 33 cols 99; {script}")))
+    shown = b""
+    os.write(terminal, b"hello\n")
+    while select.select([terminal], [], [], 30)[0]:
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:
+            break
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown
+    assert b"33 99" in shown
+    assert b"got hello" in shown
+    logs = bareboat("logs", "-q")
+    assert logs.returncode == 4
+    assert "no output of" in logs.stderr
+    assert "went to a terminal" in logs.stderr
+    assert "| cat" in logs.stderr
+
+
+def test_cancel_terminates_it_and_says_so(started: subprocess.Popen[bytes]) -> None:
+    assert status()["state"] == "running"
+    assert bareboat("cancel", "-q").returncode == 0
+    assert started.wait(20) == 143
+    found = status()
+    assert (found["state"], found["exit_code"]) == ("cancelled", 143)
+    assert found["end"]["text"] == "by bareboat cancel"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_whose_bareboat_is_terminated_is_recorded(
+    started: subprocess.Popen[bytes], number: signal.Signals
+) -> None:
+    started.send_signal(number)
+    assert started.wait(20) == 128 + number
+    assert status()["exit_code"] == 143
+
+
+def test_a_run_whose_bareboat_is_killed_is_lost(started: subprocess.Popen[bytes]) -> None:
+    started.kill()
+    started.wait()
+    until(lambda: status()["state"] == "lost")
+    found = status()
+    assert found["exit_code"] is None
+    assert "Bareboat was killed" in found["reason"]
+    waited = bareboat("wait", "-q")
+    assert waited.returncode == 1
+    assert "is lost" in waited.stderr
+
+
+def test_a_process_is_known_by_its_start_and_its_machine() -> None:
+    own = owner()
+    assert supervisor.presence(own) is Presence.HERE
+    space, pid, start = own.rsplit("-", 2)
+    assert supervisor.presence(f"{space}-{pid}-{int(start) + 1}") is Presence.GONE
+    assert not supervisor.terminate(f"{space}-{pid}-{int(start) + 1}"), "a reused process ID is no target"
+    assert supervisor.presence(f"other-{own}") is Presence.ELSEWHERE
+    assert not supervisor.terminate(f"other-{own}")
+    assert supervisor.presence("nonsense") is Presence.ELSEWHERE
