@@ -79,6 +79,6 @@ __all__ = [
     "PackedFile", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest",
     "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling",
     "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Straggler", "Study",
-    "Submission", "Topology", "Trust", "Variable", "Window", "Word", "check_variable", "digestible", "is_carried",
-    "kept_result", "looks_secret",
+    "Submission", "Topology", "Trust", "Variable", "Window", "Word", "check_variable", "digestible",
+    "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip
