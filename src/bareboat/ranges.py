@@ -61,6 +61,7 @@ RANGES = {
     "--at-once": Range(1, 100_000, "8"),
     "--rank": Range(0, _COUNT, "0"),
     "--older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),
+    "--runs-older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),
     "--max-unpacked": Range(1, 2**60, "107374182400", unit="bytes"),
     "--max-entries": Range(1, 10**9, "10000000"),
     "--max-ratio": Range(1, 1_000_000, "2000", whole=False),

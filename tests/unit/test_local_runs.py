@@ -167,3 +167,50 @@ def test_a_process_is_known_by_its_start_and_its_machine() -> None:
     assert supervisor.presence(f"other-{own}") is Presence.ELSEWHERE
     assert not supervisor.terminate(f"other-{own}")
     assert supervisor.presence("nonsense") is Presence.ELSEWHERE
+
+
+def test_runs_that_ended_are_removed_all_or_none(around: Path, started: subprocess.Popen[bytes]) -> None:
+    assert started.poll() is None
+    bareboat(*native("true"))
+    running, ended = [each["run_id"] for each in json.loads(bareboat("status", "--json").stdout)]
+    for words_given, message in (
+        ((ended, running), f"{running} is running; nothing was removed"),
+        ((ended, "no-such-run"), "run no-such-run not found"),
+    ):
+        refused = bareboat("rm", *words_given)
+        assert refused.returncode != 0
+        assert message in refused.stderr
+        assert (around / "store" / "runs" / ended / "record.json").exists()
+    assert f"try: bareboat cancel {running}" in bareboat("rm", running).stderr
+    assert json.loads(bareboat("rm", "--dry-run", "--json", ended).stdout)["removed"][0]["run_id"] == ended
+    assert (around / "store" / "runs" / ended).exists()
+    assert bareboat("rm", ended).returncode == 0
+    assert not (around / "store" / "runs" / ended).exists()
+
+
+def test_old_runs_are_removed_on_request(around: Path, started: subprocess.Popen[bytes]) -> None:
+    assert started.poll() is None
+    bareboat(*native("true"))
+    running, ended = [each["run_id"] for each in json.loads(bareboat("status", "--json").stdout)]
+    asked = ("image", "gc", "--json", "--runs-older-than")
+    assert json.loads(bareboat(*asked, "1d").stdout)["freed"] == []
+    (old,) = json.loads(bareboat(*asked, "0", "--dry-run").stdout)["freed"]
+    assert (old["kind"], old["name"]) == ("run", ended)
+    bareboat(*asked, "0")
+    assert sorted(path.name for path in (around / "store" / "runs").iterdir()) == [running]
+
+
+def test_a_run_of_another_machine_needs_force(around: Path) -> None:
+    bareboat(*native("true"))
+    (run,) = (around / "store" / "runs").iterdir()
+    (run / "record.json").unlink()
+    made = json.loads((run / "submission.json").read_text())
+    made |= {"supervisor": "elsewhere-" + made["supervisor"], "host": "elsewhere"}
+    (run / "submission.json").write_text(json.dumps(made))
+    assert status()["state"] == "unknown"
+    assert "try: ssh -t elsewhere bareboat cancel" in bareboat("cancel", run.name).stderr
+    refused = bareboat("rm", run.name)
+    assert refused.returncode == 1
+    assert f"try: bareboat rm --force {run.name}" in refused.stderr
+    assert bareboat("rm", "--force", run.name).returncode == 0
+    assert not run.exists()

@@ -195,6 +195,14 @@ def _width() -> int:
         return 80
 
 
+def width() -> int | None:
+    """The width of the terminal that results go to; None for a pipe or a file."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
 def error_lines(error: BareboatError, width: int | None) -> list[str]:
     """What happened, where, and what to do. Text wraps to a terminal's `width`; elsewhere lines stay whole.
     The remedy never wraps, since it is copied."""

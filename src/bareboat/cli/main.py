@@ -28,6 +28,7 @@ VERBS = {
     "logs": "show a run's output",
     "wait": "wait for a run and exit with its exit code",
     "cancel": "cancel pending or running runs",
+    "rm": "remove runs that ended",
     "attach": "open a shell in the container of a running job",
     "site": "manage site settings shared by all jobs",
     "prove": "measure a container's cost for a job, compared with bare metal",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
+import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
+from bareboat.clock import epoch_s
 from bareboat.errors import StoreError, Terminated, UsageError
 from bareboat.printable import one_line
 
@@ -161,6 +164,8 @@ def _plain(store: Store, status: Status) -> dict[str, Any]:
     return {
         **more,
         "run_id": status.submission.run_id,
+        "command": list(status.submission.command),
+        "host": status.submission.host,
         "scheduler": status.submission.scheduler,
         "job_id": status.submission.job_id,
         "state": status.state.value,
@@ -183,23 +188,75 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
     if not found:
         console.result("no runs yet")
         return
-    rows = [("run", "job", "state", "exit", "for", "nodes", "starts", "")]
-    for status in [one for each in found for one in ((apart and each.points) or (each,))]:
-        code = "" if status.exit_code is None else str(status.exit_code)
-        rows.append(
-            (
-                status.submission.run_id,
-                f"{status.submission.scheduler} {status.submission.job_id or '?'}",
-                status.state.value,
-                code,
-                _duration(status),
-                _nodes(status),
-                str(len(status.starts)),
-                " ".join(filter(None, (_values(store, status), _told(store, status), _marks(store, status)))),
+    shown = [one for each in found for one in ((apart and each.points) or (each,))]
+    rows = [_row(status) for status in shown]
+    details = [
+        " ".join(filter(None, (_values(store, status), _told(store, status), _marks(store, status))))
+        for status in shown
+    ]
+    console.result("\n".join(_lines(rows, details, console.width())), clear=live)
+
+
+_HEAD = ("run", "command", "where", "exit", "for", "age")
+#: Of a column on a terminal; a longer name has a line of its own.
+_MOST_NAME, _MOST_WHERE = 26, 16
+_LEAST_COMMAND, _MOST_COMMAND = 10, 40
+
+
+def _row(status: Status) -> tuple[str, ...]:
+    made = status.submission
+    where = made.host.partition(".")[0] if made.supervisor else f"{made.scheduler} {made.job_id or '?'}"
+    since = epoch_s(made.submitted_at)
+    cells = (
+        made.run_id,
+        shlex.join(made.command) or made.name,
+        where,
+        status.state.value if status.exit_code is None else str(status.exit_code),
+        _duration(status),
+        _age(time.time() - since) if since else "",
+    )
+    return tuple(one_line(cell, limit=_MOST_CELL) for cell in cells)
+
+
+def _lines(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:
+    """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere nothing but
+    the command is cut."""
+    names = [len(row[0]) for row in rows if width is None or len(row[0]) <= _MOST_NAME]
+    widths = [max([len(_HEAD[0]), *names])]
+    widths += [max(len(row[column]) for row in [_HEAD, *rows]) for column in range(1, len(_HEAD))]
+    if width is not None:
+        widths[2] = min(widths[2], _MOST_WHERE)
+        left = width - sum(widths[:1] + widths[2:]) - 2 * (len(widths) - 1)
+        widths[1] = min(widths[1], max(left, _LEAST_COMMAND))
+    widths[1] = min(widths[1], _MOST_COMMAND)
+    lines = []
+    for row, detail in zip([_HEAD, *rows], ["", *details], strict=True):
+        first = row[0]
+        if len(first) > widths[0]:
+            lines.append(first)
+            first = ""
+        cells = [first, *(one_line(cell, limit=size) for cell, size in zip(row[1:], widths[1:], strict=True))]
+        placed = [
+            cell.rjust(size) if column >= 4 else cell.ljust(size)
+            for column, (cell, size) in enumerate(zip(cells, widths, strict=True))
+        ]
+        lines.append("  ".join(placed).rstrip())
+        if detail:
+            text = one_line(detail, limit=_MOST_CELL)
+            whole = width is None or width < 40
+            lines += (
+                [f"    {text}"]
+                if whole
+                else textwrap.wrap(text, width or 0, initial_indent="    ", subsequent_indent="    ")
             )
-        )
-    shown = [tuple(one_line(cell, limit=_MOST_CELL) for cell in row) for row in rows]
-    console.result(console.table(shown, right=(3, 4, 6)), clear=live)
+    return [console.bold(lines[0]), *lines[1:]]
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"
 
 
 def _point(store: Store, status: Status) -> tuple[Sweep, int] | None:
@@ -237,14 +294,10 @@ def _slow(store: Store, status: Status) -> Straggler | None:
         return None
 
 
-def _nodes(status: Status) -> str:
-    if status.nodes or not status.starts or status.points:
-        return status.nodes or str(status.submission.nodes)
-    return status.starts[-1].node
-
-
 def _duration(status: Status) -> str:
     if not status.starts:
+        return ""
+    if status.over and not status.ended_at_epoch_s:  # lost: nobody knows when it ended
         return ""
     end = status.ended_at_epoch_s or time.time()
     seconds = max(int(end - status.starts[0].at_epoch_s), 0)

@@ -155,3 +155,21 @@ def group_of(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return f"gid {gid}"
+
+
+def obstacle(path: Path) -> str | None:
+    """Why this user cannot take a file or a tree out of its directory and remove it; None when they can."""
+    own = os.geteuid()
+    try:
+        state, above = path.lstat(), path.parent.stat()
+    except FileNotFoundError:
+        return None
+    if own == 0:
+        return None
+    whose = f"{path} belongs to {name_of(state.st_uid)}"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"{path.parent} cannot be written; {whose}"
+    if above.st_mode & stat.S_ISVTX and own not in (state.st_uid, above.st_uid):
+        return whose
+    # What is in a tree goes one by one, and a tree of another's can neither be renamed nor emptied.
+    return whose if stat.S_ISDIR(state.st_mode) and state.st_uid != own else None

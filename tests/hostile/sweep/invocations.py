@@ -82,6 +82,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "wait": ("wait", RUN),
     "cancel": ("cancel", RUN),
     "attach": ("attach", RUN),
+    "rm": ("rm", "--dry-run", RUN),
     "site add": ("site", "add", "--dry-run", "--partition=gpu"),
     "site show": ("site", "show"),
     "site layer": ("site", "layer", IMAGE, "--dry-run"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
 from bareboat.cli import console
 from bareboat.cli.command_line import number
@@ -20,14 +21,29 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=number("--older-than"),
         help="also remove images without a name or a pin that are older than this",
     )
+    parser.add_argument(
+        "--runs-older-than",
+        metavar="DAYS",
+        type=number("--runs-older-than"),
+        help="also remove runs that ended and have not changed for so long",
+    )
     add_dry_run(parser)
 
 
 def run(context: Context) -> int:
     from bareboat.images import upkeep
+    from bareboat.images.upkeep.removal import Freed
 
     options = context.options
     found = upkeep.collect_garbage(context.store, dry_run=options.dry_run, older_than_days=options.older_than)
+    runs = []
+    if options.runs_older_than is not None:
+        from bareboat.runs import removal
+
+        old = removal.older_than(context.store, options.runs_older_than)
+        runs = removal.remove(context.store, old, dry_run=options.dry_run)
+    freed = [Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]
+    found = dataclasses.replace(found, freed=(*found.freed, *freed))
     if options.json:
         console.result_json(found)
         return 0

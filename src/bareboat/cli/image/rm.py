@@ -32,5 +32,8 @@ def run(context: Context) -> int:
         if each.image_gone:
             console.result(f"removed {digests.short(each.digest)} ({names}): {size(each.amount)} freed")
         else:
-            console.result(f"removed {names}; {digests.short(each.digest)} has other names and is kept")
+            others = ", ".join(each.kept_by)
+            console.result(
+                f"removed {names}; {digests.short(each.digest)} is kept, it has other names: {others}"
+            )
     return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +62,8 @@ class Removed:
     digest: str
     references: tuple[str, ...]
     image_gone: bool
+    #: The names and pins that keep the image.
+    kept_by: tuple[str, ...] = ()
     freed: tuple[Freed, ...] = ()
 
     @property
@@ -93,7 +94,7 @@ def collect_garbage(
             named = contents.names(store)
             for image in images:
                 entry = contents.entry(store, image.digest)
-                if _obstacle(entry) is not None:
+                if ownership.obstacle(entry) is not None:
                     continue
                 if image.digest not in named and contents.age_days(entry, now_ns) > older_than_days:
                     freed.append(Freed(kind="image", name=image.digest, amount=file_amount(entry)))
@@ -132,7 +133,12 @@ def remove(store: Store, reference: str) -> Removed:
             path.unlink(missing_ok=True)
         left = contents.names(store).get(digest, set())  # another may have been given meanwhile
         if left:
-            return Removed(digest=digest, references=tuple(name for name, _ in references), image_gone=False)
+            return Removed(
+                digest=digest,
+                references=tuple(name for name, _ in references),
+                image_gone=False,
+                kept_by=tuple(sorted(left)),
+            )
         freed = [Freed(kind="image", name=digest, amount=file_amount(entry))] if entry.exists() else []
         try:
             layers = {layer.diff_id for layer in store.read(entry, Image).layers}
@@ -173,7 +179,7 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
             alone += [store.layer_folder(diff_id) for diff_id in own - needed]
         paths += alone
     for path in paths:
-        if (obstacle := _obstacle(path)) is not None:
+        if (obstacle := ownership.obstacle(path)) is not None:
             raise StoreError(
                 f"this user may not remove {digests.short(digest)} from the store {store.root}; "
                 "nothing was removed",
@@ -181,24 +187,6 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
                 remedy="ask its owner to remove it"
                 + ("" if image_too else ", or remove a name of your own: bareboat image ls"),
             )
-
-
-def _obstacle(path: Path) -> str | None:
-    """Why this user cannot take a file or a tree out of its directory and remove it; None when they can."""
-    own = os.geteuid()
-    try:
-        state, above = path.lstat(), path.parent.stat()
-    except FileNotFoundError:
-        return None
-    if own == 0:
-        return None
-    whose = f"{path} belongs to {ownership.name_of(state.st_uid)}"
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        return f"{path.parent} cannot be written; {whose}"
-    if above.st_mode & stat.S_ISVTX and own not in (state.st_uid, above.st_uid):
-        return whose
-    # What is in a tree goes one by one, and a tree of another's can neither be renamed nor emptied.
-    return whose if stat.S_ISDIR(state.st_mode) and state.st_uid != own else None
 
 
 def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
@@ -253,7 +241,7 @@ def _sweep_layers(
         for diff_id in contents.named(store.root / "layers")
         if diff_id not in needed
         and (only is None or diff_id in only)
-        and _obstacle(store.layer_folder(diff_id)) is None
+        and ownership.obstacle(store.layer_folder(diff_id)) is None
     ]
     amounts = {diff_id: layer_amount(store, diff_id) for diff_id in candidates}
     if not dry_run and candidates:
@@ -284,7 +272,7 @@ def _sweep_flat_and_blobs(
         folder = store.root / name
         for digest in contents.named(folder):
             path = folder / digests.place(digest)
-            if digest not in needed and (only is None or digest in only) and _obstacle(path) is None:
+            if digest not in needed and (only is None or digest in only) and ownership.obstacle(path) is None:
                 freed.append(Freed(kind=kind, name=digest, amount=walked(path, linked=False)))
                 if not dry_run:
                     _discard(store, path)
@@ -292,7 +280,7 @@ def _sweep_flat_and_blobs(
         if digest in documents:
             continue
         path = store.blob(digest)
-        if _obstacle(path) is not None:
+        if ownership.obstacle(path) is not None:
             continue
         if digest in only if only is not None else contents.age_days(path, now_ns) > _BLOBS_YOUNG_DAYS:
             freed.append(Freed(kind="blob", name=digest, amount=file_amount(path)))
@@ -321,7 +309,8 @@ def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Free
     freed = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         digest = path.read_text(errors="replace")
-        if (digest in gone or not contents.entry(store, digest).exists()) and _obstacle(path) is None:
+        is_gone = digest in gone or not contents.entry(store, digest).exists()
+        if is_gone and ownership.obstacle(path) is None:
             freed.append(Freed(kind="capture", name=path.name, amount=file_amount(path)))
             if not dry_run:
                 _discard(store, path)
@@ -335,7 +324,7 @@ def _sweep_old(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
     old = [*parts, ("unfinished work", "tmp"), ("lease", "leases")]
     for kind, folder in ((kind, store.root / name) for kind, name in old):
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if contents.age_days(path, now_ns) > _PARTS_KEPT_DAYS and _obstacle(path) is None:
+            if contents.age_days(path, now_ns) > _PARTS_KEPT_DAYS and ownership.obstacle(path) is None:
                 freed.append(Freed(kind=kind, name=path.name, amount=walked(path) + file_amount(path)))
                 if not dry_run:
                     _discard(store, path)

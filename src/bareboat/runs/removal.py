@@ -1,0 +1,101 @@
+"""Removal of runs that ended: their directories, with scripts, output and records."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bareboat.errors import BareboatError, StoreError, UsageError
+from bareboat.files import ownership
+from bareboat.images.upkeep.space import Amount, walked
+from bareboat.model import JobState
+from bareboat.runs import sweeps
+from bareboat.store import Store
+
+#: A run without any of these was stopped before it started.
+_STARTED = ("submission.json", "study.json")
+#: The age below which such a run may still be about to start.
+_YOUNG_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedRun:
+    run_id: str
+    amount: Amount
+
+
+def remove(
+    store: Store, run_ids: Sequence[str], *, force: bool = False, dry_run: bool = False
+) -> list[RemovedRun]:
+    """Remove these runs: all or none. Raises BareboatError for one that has not ended, and StoreError for one
+    that this user may not remove. `force`: also runs of which nobody knows whether they ended."""
+    names = list(dict.fromkeys(run_ids))
+    for name in names:
+        _check(store, name, force=force)
+    found = []
+    for name in names:
+        found.append(RemovedRun(run_id=name, amount=walked(store.run(name))))
+        if not dry_run:
+            store.discard(store.run(name))
+    return found
+
+
+def older_than(store: Store, days: float) -> list[str]:
+    """The runs that ended and whose directory nobody has changed for so many days."""
+    oldest = time.time() - days * 86_400
+    found = []
+    for name in store.runs():
+        if newest_change(store, name) < oldest:
+            try:
+                _check(store, name, force=False)
+            except BareboatError:
+                continue
+            found.append(name)
+    return found
+
+
+def newest_change(store: Store, name: str) -> float:
+    """Seconds since 1970 of the last change in a run's own directory."""
+    folder = store.run(name)
+    times = [folder.lstat().st_mtime]
+    with os.scandir(folder) as entries:
+        times += [entry.stat(follow_symlinks=False).st_mtime for entry in entries]
+    return max(times)
+
+
+def _check(store: Store, name: str, *, force: bool) -> None:
+    folder = store.run(name)
+    if folder.parent.name == "points":
+        whole = name.rpartition(".")[0]
+        raise UsageError(f"{name} is a point of a sweep", remedy=f"bareboat rm {whole}   # the whole sweep")
+    if not os.path.lexists(folder):
+        raise UsageError(f"run {name} not found", remedy="bareboat report   # lists the runs")
+    if (obstacle := ownership.obstacle(folder)) is not None:
+        raise StoreError(
+            f"this user may not remove {name}; nothing was removed",
+            context=obstacle,
+            remedy="ask its owner to remove it",
+        )
+    if os.path.lexists(folder / "study.json"):
+        with store.locked(name):  # raises StoreError while it is measured
+            return
+    if not any(os.path.lexists(folder / each) for each in _STARTED):
+        if not force and time.time() - newest_change(store, name) < _YOUNG_S:
+            raise BareboatError(
+                f"{name} may be about to start; nothing was removed", remedy=f"bareboat rm --force {name}"
+            )
+        return
+    (status,) = sweeps.look(store, [name], must_answer=False)
+    if status.over or (force and status.state is JobState.UNKNOWN):
+        return
+    if status.state is JobState.UNKNOWN:
+        raise BareboatError(
+            f"it is unknown whether {name} ended; nothing was removed",
+            context=status.reason,
+            remedy=f"bareboat rm --force {name}   # if it no longer runs",
+        )
+    raise BareboatError(
+        f"{name} is {status.state.value}; nothing was removed", remedy=f"bareboat cancel {name}"
+    )
