@@ -1,4 +1,4 @@
-"""`bareboat run` in an interactive job, whose shell is on the job's first node (qrsh)."""
+"""`run` and `prove` in an interactive job, whose shell is on the job's first node (qrsh)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from importlib import metadata
 from pathlib import Path
 
 from clusters import Cluster
+from trainings import make_small_environment, write_job, write_training
 
 import bareboat
+from bareboat.store import Store
+from bareboat.study import prove
 
 ROOT = Path(bareboat.__file__).parents[2]
 
 
-def install_for_nodes(up: Cluster) -> Path:
-    """Bareboat in the shared home, as its users have it; the `bin` folder."""
-    folder = up.home / "installed"
+def install_for_nodes(up: Cluster, lock: str = "core") -> Path:
+    """Bareboat in the shared home, as its users have it, with the packages of a lock; the `bin` folder."""
+    folder = up.home / f"installed-{lock}"
     subprocess.run([f"{sys.base_prefix}/bin/python3", "-m", "venv", "--without-pip", folder], check=True)
     (packages,) = (folder / "lib").glob("python*/site-packages")
     shutil.copytree(ROOT / "src", packages, dirs_exist_ok=True)
-    for name in re.findall(r"^([\w-]+)==", (ROOT / "locks" / "core.txt").read_text(), re.MULTILINE):
+    names = re.findall(r"^([\w-]+)==", (ROOT / "locks" / f"{lock}.txt").read_text(), re.MULTILINE)
+    for name in dict.fromkeys(names):
         for file in metadata.distribution(name).files or ():
             if ".." not in file.parts and file.locate().is_file():
                 (packages / file).parent.mkdir(parents=True, exist_ok=True)
@@ -67,3 +71,29 @@ def test_run_uses_the_nodes_of_a_qrsh(gridengine: Cluster) -> None:
     assert "the job needs 3 nodes, but gridengine job" in said, said
     assert "submit starts a new job" in said, said
     assert re.search(r"^job2-\S+ +gridengine \d+ +failed +1 ", said, re.MULTILINE), said
+
+
+def test_prove_measures_on_the_node_of_a_qrsh(gridengine: Cluster) -> None:
+    bin_folder = install_for_nodes(gridengine, "run")
+    folder = gridengine.home / "study"
+    folder.mkdir()
+    python = make_small_environment(folder / "env")
+    write_training(folder)
+    write_job(folder, name="study", repeats=2)
+    lines = (
+        f"cd {folder}; export PATH={bin_folder}:$PATH BAREBOAT_STORE={gridengine.home}/store; uname -n; "
+        f"bareboat prove --python {python} job.toml; echo code $?"
+    )
+    (folder / "lines.sh").write_text(lines)
+    done = gridengine.login(
+        ["qrsh", "-now", "no", "-pe", "smp", "1", "-V", "bash", folder / "lines.sh"],
+        check=False, timeout_s=240,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert "code 0" in said, said
+    store = Store(gridengine.home / "store")
+    (run_id,) = (run for run in store.runs() if run.startswith("study-"))
+    study = prove.read_study(store, run_id)
+    assert study.site.hostname == done.stdout.split()[0], said
+    assert [record.exit_code for record in prove.read_records(store, study)] == [0] * 6
+    assert (folder / "report.html").exists()
