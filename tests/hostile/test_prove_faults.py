@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from processes import bareboat, left_after, marked, start_bareboat
+from processes import bareboat, command, left_after, marked, start_bareboat
 from trainings import make_small_environment, write_job, write_training
 
 from bareboat.store import Store
@@ -178,3 +179,15 @@ def test_the_report_folder_is_checked_before_anything_is_measured(place: Path, t
     assert code == 2
     assert f"the directory {tmp_path}/nowhere does not exist" in err
     assert studies(place, tmp_path.name) == []
+
+
+def test_a_study_that_does_not_begin_leaves_nothing_of_matplotlib(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MPL"))}
+    done = subprocess.run(
+        command("prove", "no-job.toml"),
+        cwd=tmp_path, env=environment | {"HOME": str(tmp_path / "home")},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "no-job.toml not found" in done.stderr) == (2, True), done.stderr
+    assert list((tmp_path / "home").iterdir()) == []

@@ -76,10 +76,10 @@ def run(context: Context) -> int:
     """Exit with 0 when the study is complete, whatever its verdict."""
     options = context.options
     options.output = outputs.check(options.output)
-    from bareboat.cli.report import check_library
+    from bareboat.cli.report import check_installed, check_library
     from bareboat.study import prove
 
-    check_library()
+    check_installed()
 
     if options.resume:
         study = _study_to_resume(context)
@@ -92,6 +92,7 @@ def run(context: Context) -> int:
         if options.dry_run:
             _show(context, prepared.job, plans)
             return 0
+        check_library()
         study = prove.design_study(context.store, prepared.job, plans, prepared.image, prepared.site)
     if options.dry_run:
         missing = prove.missing_runs(context.store, study)
@@ -100,6 +101,7 @@ def run(context: Context) -> int:
         else:
             console.result(f"would do runs {missing} of {study.id}")
         return 0
+    check_library()
     return _measure(context, study)
 
 

@@ -67,9 +67,8 @@ def run(context: Context) -> int:
 _LIBRARY = ("numpy", "scipy", "matplotlib")
 
 
-def check_library() -> None:
-    """Raise UsageError where a library for analysis and plots is not installed or does not work."""
-    from importlib import import_module
+def check_installed() -> None:
+    """Raise UsageError where a library for analysis and plots is not installed."""
     from importlib.util import find_spec
 
     missing = [name for name in _LIBRARY if find_spec(name) is None]
@@ -78,6 +77,14 @@ def check_library() -> None:
             f"not installed, but required for a study: {', '.join(missing)}",
             remedy="pip install 'bareboat[study]'",
         )
+
+
+def check_library() -> None:
+    """Raise UsageError where one is not installed or does not work. Importing matplotlib makes a directory in
+    the user's home."""
+    from importlib import import_module
+
+    check_installed()
     for name in _LIBRARY:
         try:
             import_module(name)
