@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from builders import make_site
 from registries import sha256
 from stored import image_of
 
 from bareboat import __version__
-from bareboat.cli import doctor
+from bareboat.cli import console, doctor
 from bareboat.cli.image import ACTIONS
 from bareboat.cli.main import VERBS, main
 from bareboat.cli.site import ACTIONS as SITE_ACTIONS
 from bareboat.config import KNOWN
-from bareboat.model import EngineFacts, Image, Site
+from bareboat.model import EngineFacts, Image, SchedulerFacts, Site
 from bareboat.session import sites
 from bareboat.store import Store
 
@@ -109,7 +110,7 @@ def test_every_verb_has_help_with_an_example_that_bareboat_understands(
     said = bareboat(*words, "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"usage: bareboat {verb} ")
-    flags = ["--json", "--store", "--quiet", "--verbose"]
+    flags = ["--json", "--store", "--quiet", "--no-progress", "--verbose"]
     for flag in flags:
         assert flag in said.out
     example = said.out.partition("example:\n")[2]
@@ -413,6 +414,45 @@ def test_doctor_tells_people_the_same(bareboat: Bareboat) -> None:
     for word in ("engines", "this user", "places", "native", "user namespaces"):
         assert word in said.out
     assert "\033" not in said.out
+
+
+def test_doctor_ends_with_what_is_ready_and_what_is_not() -> None:
+    broken = EngineFacts(
+        name="podman", path="/usr/bin/podman", version="4", origin="on PATH", works=False,
+        detail="no subuid range\nmore", remedy="ask for a range in /etc/subuid",
+    )  # fmt: skip
+    works = msgspec.structs.replace(broken, name="bubblewrap", works=True, detail="", remedy="")
+    slurm = SchedulerFacts(name="slurm", version="23", works=False, detail="slurmctld does not answer " * 4)
+    lines = doctor._text(make_site(engines=(works, broken), schedulers=(slurm,)), []).splitlines()
+    found = lines[len(lines) - lines[::-1].index("") :]
+    assert found[:3] == [
+        "ready: bubblewrap, this machine",
+        "not ready: podman, because no subuid range",
+        "  try: ask for a range in /etc/subuid",
+    ]
+    assert found[3].startswith("not ready: Slurm, because slurmctld does not answer")
+    assert found[-1] == "  try: bareboat doctor --compute"
+    assert max(map(len, found)) <= 80
+    up = msgspec.structs.replace(slurm, works=True)
+    last = doctor._text(make_site(engines=(works,), schedulers=(up,)), []).splitlines()[-1]
+    assert last == "ready: bubblewrap, this machine, Slurm"
+    lines = doctor._text(make_site(engines=(), schedulers=()), []).splitlines()
+    assert lines[-3:] == [
+        "ready: nothing",
+        "not ready: containers, because no engine is installed",
+        "  try: bareboat doctor --fix",
+    ]
+
+
+def test_no_progress_leaves_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    for quiet, steps, shown in (
+        (False, True, ["[0:00] copying", "a note"]), (False, False, ["a note"]), (True, True, []),
+    ):  # fmt: skip
+        progress = console.Progress(quiet=quiet, steps=steps)
+        progress.say("copying: 1 of 2")
+        progress.note("a note")
+        progress.end()
+        assert capsys.readouterr().err.splitlines() == shown
 
 
 def test_config_tells_every_setting_and_where_it_came_from(bareboat: Bareboat, tmp_path: Path) -> None:

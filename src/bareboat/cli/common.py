@@ -41,7 +41,8 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the flags of every command."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--store", metavar="DIR", help="directory of images, runs and records")
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not show progress")
+    parser.add_argument("-q", "--quiet", action="store_true", help="show neither progress nor notes")
+    parser.add_argument("--no-progress", action="store_true", help="do not show progress")
     parser.add_argument("-v", "--verbose", action="store_true", help="show each command that Bareboat runs")
 
 

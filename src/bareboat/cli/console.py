@@ -252,8 +252,10 @@ def _live(text: str) -> None:
 class Progress:
     """One changing line on a terminal; elsewhere a line for each new subject. A `session.Reporter`."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, steps: bool = True) -> None:
+        """`quiet`: neither notes nor steps; `steps`: whether to show the steps."""
         self._quiet = quiet
+        self._steps = steps and not quiet
         self._live = sys.stderr.isatty()
         self._began = time.monotonic()
         self._last = ""
@@ -261,7 +263,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Show the current step as `subject: detail`. A log gets only new subjects."""
-        if self._quiet:
+        if not self._steps:
             return
         if self._live:
             if time.monotonic() - self._last_at > 0.05:
@@ -280,7 +282,7 @@ class Progress:
         self.say(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total else what)
 
     def end(self) -> None:
-        if self._live and not self._quiet:
+        if self._live and self._steps:
             _live("\r\033[K")
 
     def note(self, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -259,7 +260,30 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
     if site.other_tools:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_conclusion(site)])
+
+
+def _conclusion(site: Site) -> list[str]:
+    """What is ready, and what is installed and not ready, each with its reason and remedy."""
+    engines = [each for each in site.engines if each.name != registry.BARE_METAL]
+    works = [each.name for each in engines if each.works]
+    queues = [registry.scheduler(each.name).TITLE for each in site.schedulers if each.works]
+    ready = [*works, *(["this machine"] if works else []), *queues]
+    faults = [(each.name, each.detail, each.remedy) for each in engines if not each.works]
+    faults += [
+        (registry.scheduler(each.name).TITLE, each.detail, "bareboat doctor --compute")
+        for each in site.schedulers
+        if not each.works
+    ]
+    if not engines:
+        faults.insert(0, ("containers", "no engine is installed", "bareboat doctor --fix"))
+    lines = textwrap.wrap(f"ready: {', '.join(ready) or 'nothing'}", 80, subsequent_indent="  ")
+    for name, detail, remedy in faults:
+        because = f", because {detail.splitlines()[0]}" if detail else ""
+        lines += textwrap.wrap(f"not ready: {name}{because}", 80, subsequent_indent="  ",
+                               break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        lines += [f"  try: {remedy}"] if remedy else []
+    return lines
 
 
 def _mpi(mpi: MpiFacts) -> list[str]:

@@ -83,7 +83,8 @@ def main(argv: list[str]) -> int:
         execute.set_patience(settings["tool_timeout_s"])
         store = Store(settings.store)  # for errors of the system meanwhile
         store = open_store(settings, os.environ, admits=options.verb not in ("config", "store"))
-        context = common.Context(options, settings, store, console.Progress(quiet=options.quiet))
+        progress = console.Progress(quiet=options.quiet, steps=not options.no_progress)
+        context = common.Context(options, settings, store, progress)
         with execute.termination_raised():
             code: int = _module(options.verb).run(context)
         return code or damage
