@@ -20,7 +20,8 @@ from tools import tool
 from watch import processes_with, wait_until
 
 from bareboat import execute, render
-from bareboat.errors import ToolError
+from bareboat.errors import Terminated, ToolError
+from bareboat.execute import scripts
 from bareboat.model import Topology
 from bareboat.plan import plan
 
@@ -219,7 +220,7 @@ def test_what_outlives_its_script_is_ended(tmp_path: Path, mark: str) -> None:
 def test_a_script_that_will_not_end_is_killed(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(execute, "STOP_GRACE_S", 0.2)
+    monkeypatch.setattr(scripts, "STOP_GRACE_S", 0.2)
     text = marking(f"trap '' TERM\n{tool('setsid')} sleep 301 &\nwhile :; do sleep 302; done")
     live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
     assert wait_until(lambda: len(list(execute.processes_of(mark))) == 2)
@@ -317,7 +318,7 @@ def test_the_memory_of_a_run_is_that_of_all_its_processes(tmp_path: Path, mark: 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_raises_so_that_everything_is_cleaned_up(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(execute.Terminated) as caught, execute.termination_raised():
+    with pytest.raises(Terminated) as caught, execute.termination_raised():
         signal.raise_signal(number)
     assert caught.value.code == 128 + number
     assert signal.getsignal(number) is before

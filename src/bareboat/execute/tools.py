@@ -1,14 +1,8 @@
-"""The only module that starts processes: short commands to tools, and live job scripts.
-
-Every process of a run carries BAREBOAT_RUN in its environment, through `env -i`, containers and new sessions.
-A run is found and measured by that mark, not by a process group. A process can lose it, so a run is
-terminated by its job script, below which the kernel keeps whatever the run starts.
-"""
+"""Short commands to tools: run to their end, within a time and an amount of output."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import select
@@ -18,24 +12,17 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from bareboat.errors import Terminated, ToolError, ToolTimeoutError
-from bareboat.model import HELPER_VARIABLE, Outcome
+from bareboat.errors import ToolError, ToolTimeoutError
+from bareboat.model import Outcome
 from bareboat.printable import one_line
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
-
-log = logging.getLogger("bareboat")
-
-RUN_VARIABLE = "BAREBOAT_RUN"
-#: The job script gives its ranks 10 s after SIGTERM; the script gets a little more.
-STOP_GRACE_S = 15.0
-
-#: Time to wait after SIGKILL, which acts at once or not at all.
-_KILL_GRACE_S = 5.0
+from bareboat.execute.processes import KILL_GRACE_S, Process, below, kill_all, live_processes
+from bareboat.execute.signals import interrupts_left_to_child
 
 #: Limit of a tool's output: a queue listing has 120 bytes a line, and up to 100,000 lines.
 MOST_BYTES = 32 * 2**20
@@ -58,13 +45,10 @@ _LEFT_OPEN_S = 0.5
 _STOPPED_S = 0.5
 _CHUNK_BYTES = 2**16
 _MOST_SHOWN = 400
-
 #: Set when the threads of `side_by_side` must terminate their tools.
 _stopped = threading.Event()
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None, use_errno=True)
+log = logging.getLogger("bareboat")
 
 
 def set_patience(seconds: float | None) -> None:
@@ -329,13 +313,13 @@ def _end_tool(process: subprocess.Popen[bytes]) -> None:
     mine = os.getpid()
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     pipes = {f"pipe:[{os.fstat(stream.fileno()).st_ino}]" for stream in streams if not stream.closed}
-    first = _processes()
+    first = live_processes()
     belong = _of_tool(process.pid, first)
     # A child that was just forked briefly has all our files open.
     belong |= {pid for pid in _holders(pipes) if pid in first and first[pid].parent != mine}
 
     def left() -> list[int]:
-        now = _processes()
+        now = live_processes()
         same = {pid for pid in belong if pid in now and now[pid].started == first[pid].started}
         return sorted(same | _of_tool(process.pid, now))
 
@@ -346,32 +330,15 @@ def _end_tool(process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _TERM_GRACE_S
     while (process.poll() is None or left()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    _end(left)
+    kill_all(left)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_KILL_GRACE_S)
+        process.wait(KILL_GRACE_S)
 
 
-class _Process(NamedTuple):
-    parent: int
-    session: int
-    started: int
-
-
-def _processes() -> dict[int, _Process]:
-    """All live processes, from proc_pid_stat(5)."""
-    found = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stream:
-            words = stream.read().rpartition(b") ")[2].split()
-            if words[0] not in (b"Z", b"X"):
-                found[int(name)] = _Process(int(words[1]), int(words[3]), int(words[19]))
-    return found
-
-
-def _of_tool(pid: int, processes: Mapping[int, _Process]) -> set[int]:
+def _of_tool(pid: int, processes: Mapping[int, Process]) -> set[int]:
     """The tool, its descendants, and the processes of its session."""
     found = {pid} if pid in processes else set()
-    return found | set(_below(pid, processes)) | {p for p, each in processes.items() if each.session == pid}
+    return found | set(below(pid, processes)) | {p for p, each in processes.items() if each.session == pid}
 
 
 def _holders(pipes: Collection[str]) -> Iterator[int]:
@@ -399,240 +366,3 @@ def run_in_terminal(argv: Sequence[str]) -> int:
 def which(name: str, *, path: str | None = None) -> str | None:
     """The program that a shell would start."""
     return shutil.which(name, path=path)
-
-
-class Live:
-    """A job script that is running.
-
-    The kernel signals the script (PR_SET_PDEATHSIG) when Bareboat dies for any reason; the script then
-    terminates its ranks.
-    """
-
-    def __init__(
-        self,
-        script: str,
-        *,
-        run_id: str,
-        environment: Mapping[str, str],
-        output: IO[bytes] | None = None,
-        streams: tuple[int, int] = (1, 2),
-    ) -> None:
-        """Start `bash script`. With `output` it gets a session of its own and no standard input; otherwise it
-        shares ours and the terminal's signals. `streams`: the descriptors for its stdout and stderr then."""
-        log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(run_id))
-        self.run_id = run_id
-        bash = which("bash")
-        if bash is None:
-            raise ToolError("bash not found on PATH", remedy="install bash, or add it to PATH")
-        parent = os.getpid()
-
-        def die_with_parent() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            # Inherited by bash: all that the run starts stays below its script, also daemons in new sessions.
-            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-            if os.getppid() != parent:  # the parent died before the line above
-                os._exit(1)
-
-        self.spawned_ns = time.monotonic_ns()
-        self._process = subprocess.Popen(
-            [bash, script, run_id],
-            env={name: value for name, value in environment.items() if name != RUN_VARIABLE},
-            stdin=None if output is None else subprocess.DEVNULL,
-            stdout=streams[0] if output is None else output,
-            stderr=streams[1] if output is None else subprocess.STDOUT,
-            start_new_session=output is not None,
-            preexec_fn=die_with_parent,
-        )
-        self.pidfd = os.pidfd_open(self._process.pid)
-        self.exited_ns: int | None = None
-        #: Once it exited: the peak of the largest of its processes, as the kernel counted it.
-        self.peak_process_bytes = 0
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        """The exit code once the script has ended (128 + N for signal N), else None."""
-        if self._process.returncode is None:
-            # wait4, because Popen.poll() drops the kernel's memory figures.
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
-            if pid == 0:
-                return None
-            self.exited_ns = time.monotonic_ns()
-            self.peak_process_bytes = usage.ru_maxrss * 1024
-            self._process.returncode = os.waitstatus_to_exitcode(status)
-        code = self._process.returncode
-        return code if code >= 0 else 128 - code
-
-    def wait(self, timeout_s: float | None = None) -> int | None:
-        """Block until the script ends or the time is up; the end is timed by the kernel's pidfd."""
-        if self.poll() is None:
-            select.select([self.pidfd], [], [], timeout_s)
-        return self.poll()
-
-    @property
-    def wall_s(self) -> float:
-        end_ns = self.exited_ns if self.exited_ns is not None else time.monotonic_ns()
-        return (end_ns - self.spawned_ns) / 1e9
-
-    def ask_to_stop(self) -> None:
-        """SIGTERM to the script, which passes it on to its ranks."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
-
-    def stop(self) -> int:
-        """Terminate the run with all its processes; return the script's exit code."""
-        self.ask_to_stop()
-        code = self.wait(STOP_GRACE_S)
-        if code is None:
-            log.warning("the job script %d did not exit after SIGTERM: killing it", self.pid)
-            self._process.send_signal(signal.SIGSTOP)  # so that it does not replace processes that are killed
-            _end(lambda: descendants(self.pid))
-            self._process.kill()
-            code = self.wait() or 137
-        end_strays(self.run_id)
-        self.close()
-        return code
-
-    def close(self) -> None:
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
-
-    def memory_bytes(self, kind: str) -> int:
-        """Memory of all processes of the run now. `kind` is "pss" (shared pages divided among their
-        users; the kernel walks the page tables, about a millisecond each) or "rss" (quick)."""
-        read = _pss_bytes if kind == "pss" else _rss_bytes
-        return sum(read(pid) for pid in processes_of(self.run_id))
-
-
-def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
-    """This user's processes with the run's mark, except this process. `helpers`: also those
-    that its engine started for it."""
-    marks = {f"{RUN_VARIABLE}={run_id}".encode()}
-    if helpers:
-        marks.add(f"{HELPER_VARIABLE}={run_id}".encode())
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as stream:
-                environment = stream.read()
-        except OSError:
-            continue
-        if not marks.isdisjoint(environment.split(b"\0")):
-            yield int(name)
-
-
-def end_strays(run_id: str) -> None:
-    """Kill the remaining processes of a run whose job script is gone, and wait until they exit."""
-    _end(lambda: list(processes_of(run_id, helpers=True)))
-
-
-def descendants(pid: int) -> list[int]:
-    """All live descendants of a process."""
-    return _below(pid, _processes())
-
-
-def _below(pid: int, processes: Mapping[int, _Process]) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for each, facts in processes.items():
-        children.setdefault(facts.parent, []).append(each)
-    found = [pid]
-    for each in found:
-        found += children.get(each, ())
-    return found[1:]
-
-
-def _end(left_of: Callable[[], list[int]]) -> None:
-    """Kill the remaining processes of a run, and wait until they exit."""
-    deadline = time.monotonic() + _KILL_GRACE_S
-    while left := left_of():
-        for pid in left:
-            log.debug("killing process %d, left over from a run", pid)
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > deadline:  # stuck in the kernel, in a dead file system perhaps
-            log.warning("processes %s of a run could not be killed", left)
-            return
-        time.sleep(0.01)
-
-
-def _rss_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as stream:
-            return int(stream.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-    except (OSError, IndexError):
-        return 0
-
-
-def _pss_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return 0
-
-
-@contextlib.contextmanager
-def termination_raised() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP raise Terminated, so that every `finally` runs."""
-
-    def on_signal(number: int, _frame: object) -> None:
-        raise Terminated(number)
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def interrupts_left_to_child() -> Iterator[None]:
-    """Inside, Ctrl-C goes to the job script, which shares our terminal; wait for it to clean up."""
-    if not _gets_signals():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, _nothing)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Inside, SIGINT, SIGTERM and SIGHUP are delayed to the end, also for commands that are run. They are
-    dropped when the body fails, since its error is reported instead."""
-    if not _gets_signals():
-        yield
-        return
-    came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {number: signal.signal(number, lambda caught, _: came.append(caught)) for number in numbers}
-    # Commands inherit the mask. It does not suffice for this process: a library's thread may take the signal.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for held in dict.fromkeys(came):
-        signal.raise_signal(held)
-
-
-def _gets_signals() -> bool:
-    """Whether Python's signal handlers run in this thread, and can be set from it."""
-    return threading.current_thread() is threading.main_thread()
-
-
-def _nothing(_number: int, _frame: object) -> None:
-    """A handler, not SIG_IGN, because the job would inherit an ignored signal."""

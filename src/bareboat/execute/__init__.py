@@ -1,0 +1,24 @@
+"""The only package that starts processes: short commands to tools, and live job scripts.
+
+Every process of a run carries BAREBOAT_RUN in its environment, through `env -i`, containers and new sessions.
+A run is found and measured by that mark, not by a process group. A process can lose it, so a run is
+terminated by its job script, below which the kernel keeps whatever the run starts.
+"""
+
+from bareboat.execute.processes import descendants as descendants
+from bareboat.execute.processes import processes_of as processes_of
+from bareboat.execute.scripts import STOP_GRACE_S as STOP_GRACE_S
+from bareboat.execute.scripts import Live as Live
+from bareboat.execute.signals import interrupts_held as interrupts_held
+from bareboat.execute.signals import interrupts_left_to_child as interrupts_left_to_child
+from bareboat.execute.signals import termination_raised as termination_raised
+from bareboat.execute.tools import START_S as START_S
+from bareboat.execute.tools import TIMEOUT_VARIABLE as TIMEOUT_VARIABLE
+from bareboat.execute.tools import Deadline as Deadline
+from bareboat.execute.tools import patience as patience
+from bareboat.execute.tools import run as run
+from bareboat.execute.tools import run_all as run_all
+from bareboat.execute.tools import run_in_terminal as run_in_terminal
+from bareboat.execute.tools import set_patience as set_patience
+from bareboat.execute.tools import side_by_side as side_by_side
+from bareboat.execute.tools import which as which
