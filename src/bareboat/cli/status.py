@@ -219,7 +219,7 @@ def _row(status: Status) -> tuple[str, ...]:
 
 
 def _lines(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:
-    """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere nothing but
+    """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere only
     the command is cut."""
     names = [len(row[0]) for row in rows if width is None or len(row[0]) <= _MOST_NAME]
     widths = [max([len(_HEAD[0]), *names])]

@@ -6,6 +6,7 @@ terminated by its job script, below which the kernel keeps whatever the run star
 """
 
 from bareboat.execute.processes import descendants as descendants
+from bareboat.execute.processes import end_strays as end_strays
 from bareboat.execute.processes import processes_of as processes_of
 from bareboat.execute.scripts import STOP_GRACE_S as STOP_GRACE_S
 from bareboat.execute.scripts import Live as Live

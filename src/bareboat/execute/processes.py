@@ -8,13 +8,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bareboat.model import HELPER_VARIABLE
-
-if TYPE_CHECKING:
-    pass
-
 
 log = logging.getLogger("bareboat")
 RUN_VARIABLE = "BAREBOAT_RUN"

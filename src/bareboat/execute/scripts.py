@@ -12,12 +12,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from bareboat.errors import ToolError
-
-if TYPE_CHECKING:
-    pass
 from bareboat.execute.processes import (
     RUN_VARIABLE,
     descendants,
@@ -35,8 +32,6 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 log = logging.getLogger("bareboat")
-
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -54,11 +49,10 @@ class Live:
         run_id: str,
         environment: Mapping[str, str],
         output: IO[bytes] | None = None,
-        stdout_apart: bool = False,
+        streams: tuple[int, int] = (1, 2),
     ) -> None:
         """Start `bash script`. With `output` it gets a session of its own and no standard input; otherwise it
-        shares ours and the terminal's signals. `stdout_apart`: stdout is needed for something else, so the
-        script's goes to stderr."""
+        shares ours and the terminal's signals. `streams`: the descriptors for its stdout and stderr then."""
         log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(run_id))
         self.run_id = run_id
         bash = which("bash")
@@ -78,8 +72,8 @@ class Live:
             [bash, script, run_id],
             env={name: value for name, value in environment.items() if name != RUN_VARIABLE},
             stdin=None if output is None else subprocess.DEVNULL,
-            stdout=2 if stdout_apart else output,
-            stderr=None if output is None else subprocess.STDOUT,
+            stdout=streams[0] if output is None else output,
+            stderr=streams[1] if output is None else subprocess.STDOUT,
             start_new_session=output is not None,
             preexec_fn=die_with_parent,
         )

@@ -6,12 +6,8 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from bareboat.errors import Terminated
-
-if TYPE_CHECKING:
-    pass
 
 
 @contextlib.contextmanager

@@ -16,13 +16,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bareboat.errors import ToolError, ToolTimeoutError
+from bareboat.execute.processes import KILL_GRACE_S, Process, below, kill_all, live_processes
+from bareboat.execute.signals import interrupts_left_to_child
 from bareboat.model import Outcome
 from bareboat.printable import one_line
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
-from bareboat.execute.processes import KILL_GRACE_S, Process, below, kill_all, live_processes
-from bareboat.execute.signals import interrupts_left_to_child
 
 #: Limit of a tool's output: a queue listing has 120 bytes a line, and up to 100,000 lines.
 MOST_BYTES = 32 * 2**20

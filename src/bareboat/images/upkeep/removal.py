@@ -296,7 +296,7 @@ def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: b
         trees = [("tree for mounts", path) for path in store.roots(image.digest).glob("*")]
         files = [("file for mounts", path) for path in store.packed(image.digest, "sif").parent.glob("own/*")]
         for kind, path in sorted([*trees, *files]):
-            if contents.age_days(path, now_ns) > _OWN_KEPT_DAYS and _obstacle(path) is None:
+            if contents.age_days(path, now_ns) > _OWN_KEPT_DAYS and ownership.obstacle(path) is None:
                 freed.append(Freed(kind=kind, name=image.digest, amount=walked(path, linked=False)))
                 if not dry_run:
                     _discard(store, path)
