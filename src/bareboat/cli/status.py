@@ -191,7 +191,17 @@ def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None
     shown = [one for each in found for one in ((apart and each.points) or (each,))]
     rows = [_row(status) for status in shown]
     details = [
-        " ".join(filter(None, (_values(store, status), _told(store, status), _marks(store, status))))
+        "; ".join(
+            filter(
+                None,
+                (
+                    _values(store, status),
+                    _place(status) if apart else "",
+                    _told(store, status),
+                    _marks(store, status),
+                ),
+            )
+        )
         for status in shown
     ]
     console.result("\n".join(_lines(rows, details, console.width())), clear=live)
@@ -219,8 +229,8 @@ def _row(status: Status) -> tuple[str, ...]:
 
 
 def _lines(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:
-    """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere only
-    the command is cut."""
+    """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere only the
+    command is cut."""
     names = [len(row[0]) for row in rows if width is None or len(row[0]) <= _MOST_NAME]
     widths = [max([len(_HEAD[0]), *names])]
     widths += [max(len(row[column]) for row in [_HEAD, *rows]) for column in range(1, len(_HEAD))]
@@ -250,6 +260,14 @@ def _lines(rows: list[tuple[str, ...]], details: list[str], width: int | None) -
                 else textwrap.wrap(text, width or 0, initial_indent="    ", subsequent_indent="    ")
             )
     return [console.bold(lines[0]), *lines[1:]]
+
+
+def _place(status: Status) -> str:
+    """On which nodes a scheduler's run is or was, and how often it was started."""
+    if status.submission.supervisor or status.points or not status.starts:
+        return ""
+    again = f", started {len(status.starts)} times" if len(status.starts) > 1 else ""
+    return f"on {status.nodes or status.starts[-1].node}{again}"
 
 
 def _age(seconds: float) -> str:
