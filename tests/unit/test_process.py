@@ -107,7 +107,7 @@ def test_a_job_for_which_nobody_names_a_command_is_refused(
 
 
 def test_a_job_without_an_image_needs_a_command() -> None:
-    with pytest.raises(PlanError, match=r"^the job has no command$"):
+    with pytest.raises(PlanError, match=r"(?m)^the job has no command$"):
         plan(a_job(engine="native"), None, None, make_site())
 
 

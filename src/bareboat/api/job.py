@@ -33,7 +33,7 @@ class Job:
 
     A job is only a description: nothing is checked before `plan`, `run`, `submit` or `prove`. Each of these
     takes further keys, which override the job's. Settings come from the same files and variables as on the
-    command line. All raise BareboatError, whose `remedy` says what to do.
+    command line. All raise BareboatError, whose `remedy` is what to do.
     """
 
     def __init__(self, command: Sequence[str] | str | None = None, **keys: Unpack[JobKeys]) -> None:

@@ -53,7 +53,7 @@ class Run:
         return hash(self.id)
 
     def status(self) -> Status:
-        """What is known of the run now: its files are read, and the scheduler is asked if they do not say."""
+        """What is known of the run now: by its files, and by asking the scheduler if they do not suffice."""
         (found,) = sweeps.look(self._store, [self.id])
         return found
 

@@ -41,7 +41,7 @@ class Reporter(Protocol):
         """The step is over."""
 
     def note(self, text: str) -> None:
-        """Show something that the user may want to know."""
+        """Show something that may be of use to the user."""
 
     def warn(self, text: str) -> None:
         """Show something that the user must know."""
