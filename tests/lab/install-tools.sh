@@ -25,6 +25,8 @@ packages=(
   gcc g++ libc6-dev
   # compilers and programs that captures take along
   clang ffmpeg git
+  # completion, in real shells
+  zsh fish
   # for this script
   ca-certificates patchelf python3 python3-venv attr
   # access control lists; the assembler of the other machine that has filters of system calls

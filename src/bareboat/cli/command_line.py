@@ -35,6 +35,14 @@ _LONGEST_FIRST_LINE = 1000
 PYTHON = "python3"
 
 
+class VerbList(argparse.HelpFormatter):
+    """Leaves room for the longest verb: argparse forgets the indentation of subcommands."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = 14
+
+
 class Parser(argparse.ArgumentParser):
     """Raise UsageErrors with suggestions instead of exiting."""
 

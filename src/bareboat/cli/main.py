@@ -35,6 +35,7 @@ VERBS = {
     "report": "show results of studies and sweeps; without a name, list runs",
     "config": "show settings and where each comes from",
     "store": "show or create a store, and set who may use it",
+    "completion": "print the completion script of bash, zsh or fish",
     "trust": "trust a project's settings, or a store in a shared directory",
 }
 
@@ -56,6 +57,8 @@ def main(argv: list[str]) -> int:
     if not argv:
         console.note(FIRST)
         return UsageError.code
+    if argv[0] == "--complete":  # of the scripts that `completion` prints
+        return int(_module("completion").answer(argv[1:]))
     console.log_to_stderr()
     store = None
     try:
@@ -162,6 +165,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = command_line.Parser(
         prog="bareboat",
         description="Run any environment on any cluster, rootless, and measure the container's cost.",
+        formatter_class=command_line.VerbList,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"bareboat {__version__}")

@@ -90,6 +90,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "report": ("report",),
     "config": ("config",),
     "store": ("store",),
+    "completion": ("completion", "bash"),
     "trust": ("trust",),
 }
 #: Of which no base ends with exit code 0 here, and why.

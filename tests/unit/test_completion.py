@@ -1,0 +1,113 @@
+"""Completion in real shells: flags, values after flags, names of runs and images, files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tools import tool
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A store with two images and a run, and a directory with a job file and a script."""
+    (tmp_path / "store/names").mkdir(parents=True)
+    for name in ("pytorch", "docker.io+library"):
+        (tmp_path / "store/names" / name).write_text("sha256:" + "0" * 64)
+    (tmp_path / "store/runs/train-20250101-000000").mkdir(parents=True)
+    (tmp_path / "cwd").mkdir()
+    for name in ("job.toml", "train.py", "my data"):
+        (tmp_path / "cwd" / name).touch()
+    path = f"{Path(tool('bareboat')).parent}:{os.environ['PATH']}"
+    return {"HOME": str(tmp_path), "BAREBOAT_STORE": str(tmp_path / "store"), "PATH": path, "LANG": "C.UTF-8"}
+
+
+def run(shell: str, script: str, environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(
+        [tool(shell), "-c", script], env=environment, cwd=Path(environment["HOME"]) / "cwd", timeout=60,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return sorted(line.partition("\t")[0] for line in done.stdout.splitlines())
+
+
+#: The words before the cursor, and what the last may become.
+CASES = {
+    "bareboat ru": ["run"],
+    "bareboat image pu": ["pull", "push"],
+    "bareboat run --eng": ["--engine"],
+    "bareboat run --engine bub": ["bubblewrap"],
+    "bareboat plan -N 2 --form t": ["tree"],
+    "bareboat image show py": ["pytorch"],
+    "bareboat image rm pytorch d": ["docker.io+library"],
+    "bareboat logs --rank 3 tr": ["train-20250101-000000"],
+    "bareboat run --image py": ["pytorch"],
+    "bareboat run -t 2h jo": ["job.toml"],
+    "bareboat run train.py --jo": [],
+    "bareboat run train.py my": ["my data"],
+    "bareboat run -- tr": ["train.py"],
+    "bareboat nothing x": [],
+}
+
+
+@pytest.mark.parametrize(("line", "found"), CASES.items())
+def test_bash(environment: dict[str, str], line: str, found: list[str]) -> None:
+    script = f"""
+        source <(bareboat completion bash)
+        COMP_LINE='{line}' COMP_WORDS=({line}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _bareboat 2>/dev/null
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    assert list(filter(None, run("bash", script, environment))) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "found"),
+    [
+        ("bareboat run --engine=bub", "bareboat run --engine = bub", ["bubblewrap"]),
+        ("bareboat run --engine=", "bareboat run --engine =", ["native", "podman", "udocker"]),
+        ("bareboat prove --output=jo", "bareboat prove --output = jo", ["job.toml"]),
+    ],
+)
+def test_bash_cuts_words_at_equals_signs(
+    environment: dict[str, str], line: str, words: str, found: list[str]
+) -> None:
+    script = f"""
+        source <(bareboat completion bash)
+        COMP_LINE='{line}' COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _bareboat 2>/dev/null
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    assert {*found} <= {*run("bash", script, environment)}
+
+
+@pytest.mark.parametrize(("line", "found"), CASES.items())
+def test_fish(environment: dict[str, str], line: str, found: list[str]) -> None:
+    script = f"bareboat completion fish | source; complete -C '{line}'"
+    assert run("fish", script, environment) == found
+
+
+def test_zsh(environment: dict[str, str]) -> None:
+    """In a real line editor."""
+    script = r"""
+        zmodload zsh/zpty
+        zpty it zsh -f -i
+        zpty -w it 'PS1=; autoload -Uz compinit; compinit -u -D; source <(bareboat completion zsh)'
+        zpty -w it 'echo rea''dy'; zpty -r it got '*ready*'
+        for line in 'bareboat imag' 'bareboat run --engine bub' 'bareboat logs --rank 3 tr'; do
+          zpty -wn it "$line"$'\t'; sleep 2
+          zpty -wn it $'\C-A'': '$'\n'
+        done
+        zpty -w it 'echo th''e end'; zpty -r it got '*the end*'
+        print -r -- "$got"
+        zpty -d it
+    """
+    shown = " ".join(run("zsh", script, environment))
+    for word in ("image ", "bubblewrap ", "train-20250101-000000 "):
+        assert word in shown
+
+
+def test_a_mistake_on_the_line_prints_nothing(environment: dict[str, str]) -> None:
+    for store in ("s3://x/y", "/etc/passwd"):
+        assert run("bash", "bareboat --complete logs ''", environment | {"BAREBOAT_STORE": store}) == []
