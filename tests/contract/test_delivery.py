@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 from tools import tool
 
 from bareboat import render
@@ -51,12 +52,12 @@ class Node:
 
     def script(
         self, body: str, *, run: str = "run", uid: int | None = None, start: Start = Start.NODES,
-        part: str = "", name: str = NAME, packed: Path | None = None, inodes: int = 10,
+        part: str = "", name: str = NAME, packed: Path | None = None, inodes: int = 10, own: str = "",
     ) -> str:  # fmt: skip
         """A node's part of a job: it brings the image, and then does what `body` says."""
         delivery = Delivery(
             archive=str(packed or self.archive), folder=str(self.trees(uid)), shared=str(self.shared),
-            name=name, inodes=inodes,
+            name=name, inodes=inodes, own=own or UNSET,
         )  # fmt: skip
         folder = self.top / run
         (folder / "control").mkdir(parents=True, exist_ok=True)
@@ -188,6 +189,35 @@ def test_many_short_jobs_find_it_or_unpack_it_and_leave_nothing(node: Node) -> N
         _, err = job.communicate(timeout=PATIENCE_S)
         assert job.returncode == 0, err
         assert "NOT" not in err
+    assert node.is_clean()
+
+
+def own_tree(node: Node, how: str) -> str:
+    """As the store has it: only the list is used here."""
+    folder = node.top / "roots" / "key"
+    folder.mkdir(parents=True)
+    (folder / "how").write_text(how)
+    return f"{folder}/tree"
+
+
+def test_a_job_with_mount_points_of_its_own_has_a_tree_of_links(node: Node) -> None:
+    joined = "n/ l/large l/secret l/link b/bin n/guarded l/guarded/old d/guarded/inner f/guarded/new/y"
+    body = """
+    base=$BAREBOAT_TREES/$image_name; cd "$BAREBOAT_OWN_TREE" || exit 9
+    [ large -ef "$base/large" ] && [ secret -ef "$base/secret" ] && [ guarded/old -ef "$base/guarded/old" ] &&
+    [ "$(stat -c '%a %Y' guarded)" = "$(stat -c '%a %Y' "$base/guarded")" ] && [ -z "$(ls bin)" ] &&
+    stat -c %F guarded/inner guarded/new/y && [ ! -e "$base/guarded/new" ] && ls -d "$image_tree".own*
+    """
+    out, _ = node.run(node.script(body, own=own_tree(node, joined.replace(" ", "\0") + "\0")))
+    assert out.splitlines() == ["directory", "regular empty file", f"{node.tree()}.own-key"]
+    assert node.is_clean()
+
+
+def test_where_that_tree_cannot_be_made_the_job_reads_the_store_s(node: Node) -> None:
+    own = own_tree(node, "a/\0f/large/y\0")
+    out, err = node.run(node.script('echo "$BAREBOAT_OWN_TREE"', own=own))
+    assert (out, node.told()) == (f"{own}\n", ["shared"])
+    assert ".own-key cannot be made" in err
     assert node.is_clean()
 
 
