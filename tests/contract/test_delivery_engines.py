@@ -104,15 +104,17 @@ def test_a_job_sees_its_own_mount_points_and_none_of_another_job(lab: Lab, room:
         "neither": (),
     }
     running = []
-    for run, mounts in jobs.items():
-        started = start(lab, run, "python", "-c", _WAITS, str(go), mounts=mounts, room=room)
-        if started is None:
-            return
-        assert started.stdout is not None
-        said = started.stdout.readline().split()
-        running.append(started)
-        assert said == ["ware", str(run == "file"), str(run == "directory")], end(started)
-    go.touch()
+    try:
+        for run, mounts in jobs.items():
+            started = start(lab, run, "python", "-c", _WAITS, str(go), mounts=mounts, room=room)
+            if started is None:
+                return
+            assert started.stdout is not None
+            said = started.stdout.readline().split()
+            running.append(started)
+            assert said == ["ware", str(run == "file"), str(run == "directory")], run
+    finally:
+        go.touch()  # the jobs end, also where one failed
     for started in running:
         end(started)
     assert [told(lab, run) for run in jobs] == (
