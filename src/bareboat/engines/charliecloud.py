@@ -22,7 +22,6 @@ https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,7 +31,6 @@ from bareboat.engines import (
     ENV,
     PASSED_NAME,
     PASSED_VALUE,
-    PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Apart,
@@ -42,9 +40,7 @@ from bareboat.engines import (
     Host,
     Seccomp,
     forwarded,
-    refusal,
     run_directories,
-    usable,
     variables,
 )
 from bareboat.engines.costs import Cost
@@ -192,18 +188,7 @@ def _facts(path: str, version: str, detail: str, remedy: str = "") -> EngineFact
 
 
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    facts = usable(NAME, site, image, program="ch-run", remedy="module load charliecloud")
-    if isinstance(facts, Refusal):
-        return facts
-    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
-        return refused
-    return Enclosure(
-        f"{facts.path} {facts.version}; it ran here when probed",
-        functools.partial(_wrap, facts, site),
-        overlay=False,
-        mount_points=True,
-        run_folder=run_directories.run_folder,
-    )
+    return run_directories.judge(NAME, site, image, _wrap, program="ch-run")
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

@@ -10,7 +10,6 @@ Written from https://github.com/NVIDIA/enroot/tree/master/doc and its command li
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Mapping
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from bareboat.engines import (
     HOST_FILES,
-    PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     STARTERS,
@@ -27,9 +25,7 @@ from bareboat.engines import (
     Enclosure,
     Host,
     plain_start,
-    refusal,
     run_directories,
-    usable,
     variables,
 )
 from bareboat.engines.places import join, parent, planned
@@ -110,17 +106,8 @@ def _facts(path: str, version: str, works: bool, detail: str, remedy: str = "") 
 
 
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    facts = usable(NAME, site, image, program="enroot", remedy="module load enroot")
-    if isinstance(facts, Refusal):
-        return facts
-    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
-        return refused
-    return Enclosure(
-        f"{facts.path} {facts.version}; it ran here when probed; {UNTESTED}",
-        functools.partial(_wrap, facts, site),
-        overlay=False,
-        mount_points=True,
-        run_folder=run_directories.run_folder,
+    return run_directories.judge(
+        NAME, site, image, _wrap, program="enroot", note=lambda _facts: f"; {UNTESTED}"
     )
 
 

@@ -28,7 +28,6 @@ from bareboat.engines import (
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
-    PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
     Container,
@@ -37,9 +36,7 @@ from bareboat.engines import (
     NodeMount,
     Seccomp,
     forwarded,
-    refusal,
     run_directories,
-    usable,
     variables,
 )
 from bareboat.engines.costs import Cost
@@ -294,19 +291,10 @@ def _facts(name: str, path: str, version: str, detail: str, remedy: str = "") ->
 
 
 def judge_as(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
-    facts = usable(name, site, image, program=name, remedy=f"module load {name}")
-    if isinstance(facts, Refusal):
-        return facts
-    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
-        return refused
-    groups = f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
-    return Enclosure(
-        f"{facts.path} {facts.version}; it ran here when probed{groups}",
-        functools.partial(_wrap, facts, site),
-        overlay=False,
-        mount_points=True,
-        run_folder=run_directories.run_folder,
-    )
+    def note(facts: EngineFacts) -> str:
+        return f", {_GROUPS_LOST}" if "groups" in facts.settings else ""
+
+    return run_directories.judge(name, site, image, _wrap, program=name, note=note)
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

@@ -6,8 +6,24 @@ to; the variables, and the words of the command that hold them, name those place
 
 from __future__ import annotations
 
-from bareboat.engines import RUN_FOLDERS, Container
-from bareboat.model import ForwardEnv, IfSet, Joined, NodePath, Opened, Variable, Word
+import functools
+from collections.abc import Callable
+
+from bareboat.engines import PROGRAMS_IN_STORE, RUN_FOLDERS, Container, Enclosure, refusal, usable
+from bareboat.model import (
+    Command,
+    EngineFacts,
+    ForwardEnv,
+    IfSet,
+    Image,
+    Joined,
+    NodePath,
+    Opened,
+    Refusal,
+    Site,
+    Variable,
+    Word,
+)
 
 PLACE = "/run/bareboat"
 
@@ -49,3 +65,28 @@ def _named(part: str | Variable | NodePath) -> str | Variable | NodePath:
     if isinstance(part, NodePath) and part.variable in RUN_FOLDERS:
         return inside_name(part.variable) + part.below
     return part
+
+
+def judge(
+    name: str,
+    site: Site,
+    image: Image | None,
+    wrap: Callable[[EngineFacts, Site, Command, Container], Command],
+    *,
+    program: str,
+    note: Callable[[EngineFacts], str] = lambda _facts: "",
+) -> Enclosure | Refusal:
+    """How an engine that shows run folders at these places runs the image. `note`: what else its reason
+    says."""
+    facts = usable(name, site, image, program=program, remedy=f"module load {name}")
+    if isinstance(facts, Refusal):
+        return facts
+    if (refused := refusal(site, PROGRAMS_IN_STORE)) is not None:
+        return refused
+    return Enclosure(
+        f"{facts.path} {facts.version}; it ran here when probed{note(facts)}",
+        functools.partial(wrap, facts, site),
+        overlay=False,
+        mount_points=True,
+        run_folder=run_folder,
+    )
