@@ -214,3 +214,18 @@ def test_a_run_of_another_machine_needs_force(around: Path) -> None:
     assert f"try: bareboat rm --force {run.name}" in refused.stderr
     assert bareboat("rm", "--force", run.name).returncode == 0
     assert not run.exists()
+
+
+@pytest.mark.usefixtures("around")
+def test_the_report_of_a_run_has_its_command_plan_time_and_cause() -> None:
+    bareboat(*native("sh", "-c", "sleep 1.2; exit 3"))
+    run = status()["run_id"]
+    shown = bareboat("report", run)
+    assert shown.returncode == 0
+    for wanted in ("sh -c 'sleep 1.2; exit 3'", "exit code  3", "engine     native", "memory", "cause"):
+        assert wanted in shown.stdout
+    found = json.loads(bareboat("report", "--json", run).stdout)
+    assert (found["record"]["exit_code"], found["plan"]["engine"]) == (3, "native")
+    refused = bareboat("report", run, "-o", "page.html")
+    assert refused.returncode == 2
+    assert "is a single run" in refused.stderr

@@ -28,7 +28,7 @@ EXAMPLE = "bareboat report digits-20261120-101500 -o report.html"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="studies or one sweep, or their job names")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="studies, a sweep or a run, or job names")
     parser.add_argument("-o", "--output", metavar="FILE", help="path of the page, or of the table with --csv")
     parser.add_argument(
         "--csv", action="store_true", help="for a sweep: write the table as comma-separated values"
@@ -56,6 +56,16 @@ def run(context: Context) -> int:
                 remedy=f"bareboat report {whole[0]}   # alone",
             )
         return report_sweep.run(context, whole[0], output)
+    single = [name for name in runs if os.path.lexists(context.store.run(name) / "submission.json")]
+    if single and not options.csv:
+        from bareboat.cli import report_run
+
+        if len(runs) > 1 or output is not None:
+            raise UsageError(
+                f"{single[0]} is a single run, with neither a page nor a comparison with other runs",
+                remedy=f"bareboat report {single[0]}",
+            )
+        return report_run.run(context, single[0])
     if options.csv:
         raise UsageError(f"{runs[0]} is not a sweep, and --csv is for sweeps", remedy="remove --csv")
     check_library()
