@@ -30,6 +30,6 @@ _bareboat() {
         ;;
       *) COMPREPLY+=("${found#"$before"}") ;;
     esac
-  done < <("${words[0]}" --complete "${words[@]:1}" 2>/dev/null)
+  done < <("${words[0]}" --complete "${words[@]:1}" 2> /dev/null)
 }
 complete -F _bareboat bareboat
