@@ -74,8 +74,8 @@ def test_errors_show_their_remedy_below_the_message() -> None:
     shown = "".join(traceback.format_exception_only(caught.value))
     assert "bareboat.Job" in shown
     assert "try: set nodes = " in shown
-    with pytest.raises(bareboat.BareboatError, match="unknown key 'node'"):
-        bareboat.Job(["true"], node=1).plan()  # type: ignore[call-arg]
+    with pytest.raises(bareboat.BareboatError, match="unknown key 'node'; did you mean 'nodes'"):
+        bareboat.Job(["true"], node=1)  # type: ignore[call-arg]
 
 
 def test_a_job_file_s_paths_are_relative_to_it_and_keys_override_it(folder: Path) -> None:

@@ -31,7 +31,7 @@ class Job:
     """What to run. The keyword arguments are the keys of a job file (`JobKeys`); paths are relative to the
     working directory.
 
-    A job is only a description: nothing is checked before `plan`, `run`, `submit` or `prove`. Each of these
+    A job is only a description: its values are checked by `plan`, `run`, `submit` and `prove`. Each of these
     takes further keys, which override the job's. Settings come from the same files and variables as on the
     command line. All raise BareboatError, whose `remedy` is what to do.
     """

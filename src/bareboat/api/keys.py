@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from bareboat.errors import UsageError
 from bareboat.model import Scheduling, Topology
+from bareboat.nearest import nearest
 
 #: The keys of these tables are given directly.
 _TABLES = {"topology": Topology.__struct_fields__, "scheduling": Scheduling.__struct_fields__}
@@ -59,9 +61,16 @@ class JobKeys(TypedDict, total=False):
 
 
 def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys as a job file has them, in TOML's types."""
+    """The keys as a job file has them, in TOML's types. Raises UsageError for an unknown one."""
     values: dict[str, Any] = {}
     for key, value in keys.items():
+        if key not in JobKeys.__annotations__:
+            near = nearest(key, JobKeys.__annotations__)
+            raise UsageError(
+                f"unknown key {key!r}" + (f"; did you mean {near!r}?" if near else ""),
+                context="bareboat.Job",
+                remedy=f"known keys: {', '.join(sorted(JobKeys.__annotations__))}",
+            )
         table = next((name for name, fields in _TABLES.items() if key in fields), None)
         (values if table is None else values.setdefault(table, {}))[key] = _plain(value)
     return values
