@@ -23,8 +23,8 @@ log = logging.getLogger("bareboat")
 
 #: Controllers restart now and then; a wait of days must survive that.
 _OUTAGE_S = 900.0
-#: A run that nobody knows: the scheduler may not show it yet.
-_UNKNOWN_S = 60.0
+#: Looks at a run that nobody knows, for a minute: the scheduler may not show it yet.
+_MOST_UNKNOWN = 30
 #: The time between two looks at a run.
 POLL_S = 2.0
 
@@ -60,11 +60,11 @@ class Waiting:
     ) -> None:
         self._store, self._run_id, self._each, self._look = store, run_id, each, look
         self._outage = Outage()
-        self._unknown_since: float | None = None
+        self._unknown = 0
 
     def ended(self) -> Status | None:
-        """The run's status once it ended, else None. Raises ToolError for a run that has been unknown for a
-        minute, and when the scheduler has not answered for a quarter of an hour."""
+        """The run's status once it ended, else None. Raises ToolError for a run that stays unknown, and
+        when the scheduler has not answered for a quarter of an hour."""
         try:
             (status,) = self._look(self._store, [self._run_id])
         except ToolError as error:
@@ -74,11 +74,8 @@ class Waiting:
         self._each(status)
         if status.over:
             return status
-        if status.state is not JobState.UNKNOWN:
-            self._unknown_since = None
-        elif self._unknown_since is None:
-            self._unknown_since = time.monotonic()
-        elif time.monotonic() - self._unknown_since > _UNKNOWN_S:
+        self._unknown = self._unknown + 1 if status.state is JobState.UNKNOWN else 0
+        if self._unknown > _MOST_UNKNOWN:
             raise ToolError(status.reason, remedy=f"bareboat logs {self._run_id}")
         return None
 

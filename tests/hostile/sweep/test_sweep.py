@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -100,7 +101,9 @@ def test_a_real_process_answers_the_same(workers: Workers, exhaustive: bool) -> 
     cases = invocations.every()[:: 1 if exhaustive else _REAL_ONE_IN]
     forked, real = (workers.ask([("plain", case, each) for case in cases]) for each in (False, True))
     for (_, case, one), (_, _, other) in zip(forked, real, strict=True):
-        assert (one.code, one.out) == (other.code, other.out), case.by_hand()
+        # A plan warns of the load, which is another at each moment.
+        outs = [re.sub(rb" *warning: the machine is busy.*\n", b"", each.out) for each in (one, other)]
+        assert (one.code, outs[0]) == (other.code, outs[1]), case.by_hand()
 
 
 @pytest.mark.parametrize("name", PLACES)
