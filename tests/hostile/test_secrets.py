@@ -210,7 +210,7 @@ def test_a_run_keeps_values_to_itself(
     assert files_with(PASSED, store / "runs", store / "tmp", work) == []
     holders = files_with(KEPT, store / "runs", store / "tmp", work / "tmp")
     run = max((store / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
-    assert {path.name for path in holders} == {"job.sh"}
+    assert {path.name for path in holders} == {"job.sh", "shell.sh"}
     assert run.stat().st_mode & 0o777 == 0o700
     for path in (*holders, run / "record.json"):
         assert path.stat().st_mode & 0o777 == 0o600, path
