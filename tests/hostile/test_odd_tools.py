@@ -449,9 +449,9 @@ def test_a_broken_numpy_stops_what_needs_it_and_nothing_else(desk: Desk) -> None
         return done.returncode, done.stderr
 
     assert bareboat("run", "job.toml")[0] == 0
-    for words in (("prove", "job.toml"), ("report", "names")):
-        code, said = bareboat(*words)
-        assert code == 2
-        assert "numpy, required for a study, cannot be imported" in said
-        assert "RuntimeError: module compiled against ABI 9" in said
-        assert "try: pip install --force-reinstall numpy" in said
+    assert bareboat("report", "names")[0] == 0  # a run that is no study
+    code, said = bareboat("prove", "job.toml")
+    assert code == 2
+    assert "numpy, required for a study, cannot be imported" in said
+    assert "RuntimeError: module compiled against ABI 9" in said
+    assert "try: pip install --force-reinstall numpy" in said
