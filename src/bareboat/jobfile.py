@@ -46,20 +46,19 @@ def read_job(path: Path, settings: Settings, *, image: str | None = None) -> Job
 
     Raises UsageError, with the line, for unknown keys, wrong types, impossible values and missing files.
     """
-    name = "".join(c if c.isprintable() else "-" for c in path.stem)
-    return _job(TomlFile(path), settings, folder=path.resolve().parent, called=name, image=image)
+    return job_of(TomlFile(path), settings, folder=path.resolve().parent, called=name_of(path), image=image)
 
 
-def job_of_values(values: dict[str, Any], settings: Settings, *, folder: Path, source: str) -> Job:
-    """The job of a job file's keys that a `source` other than a file gives. Paths are relative to `folder`.
-    Raises UsageError."""
-    return _job(Document(values, source), settings, folder=folder)
+def name_of(path: Path) -> str:
+    """The name of a file's job, where no key gives one."""
+    return "".join(c if c.isprintable() else "-" for c in path.stem)
 
 
-def _job(
+def job_of(
     file: Document, settings: Settings, *, folder: Path, called: str | None = None, image: str | None = None
 ) -> Job:
-    """The job of these keys. `called`: its name where no key gives one; None: its program's."""
+    """The job of these keys, whose paths are relative to `folder`. `called`: its name where no key gives one;
+    None: its program's. Raises UsageError."""
     values = file.values
     file.check_keys(values, _KEYS)
     for name, kind in _TABLES.items():

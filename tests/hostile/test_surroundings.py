@@ -85,7 +85,9 @@ def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path, closed:
 
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     gone = "mkdir gone && cd gone && rmdir ../gone && "
-    for words in ("config", "report", "image ls", "status", "config --store /tmp", "site add --partition x"):
+    for words in (
+        "config", "doctor", "report", "image ls", "status", "config --store /tmp", "site add --partition x",
+    ):  # fmt: skip
         assert shell(f"{gone} bareboat {words}", tmp_path).returncode == 0, words
     for words in (
         "run --engine native -- true",

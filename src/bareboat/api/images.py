@@ -37,7 +37,7 @@ def capture(
         compiler=compiler or UNSET,
         programs=tuple(programs) or UNSET,
     )
-    image = preparation.capture(session, request)
+    image, _ = preparation.capture(session, request)
     if name is not None:
         session.store.name_image(name, image.digest)
     return image

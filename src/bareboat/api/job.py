@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from bareboat.api.keys import JobKeys, nested
 from bareboat.errors import UsageError
 from bareboat.session import Prepared, Purpose, Session, planning, preparation
 from bareboat.session.defaults import with_settings
-from bareboat.toml import TomlFile
+from bareboat.toml import Document, TomlFile
 
 if TYPE_CHECKING:
     from bareboat.api.run import Run, SweepRun
@@ -40,14 +41,17 @@ class Job:
         self._values = nested(keys)
         if command is not None:
             self._values["command"] = command if isinstance(command, str) else list(command)
+        #: The file, and its values with their lines while none is replaced.
         self._file: Path | None = None
+        self._lines: TomlFile | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Job:
         """The job of a job file, whose paths are relative to its directory. Raises UsageError."""
         job = cls()
         job._file = Path(path).resolve()
-        job._values = TomlFile(job._file).values
+        job._lines = TomlFile(job._file)
+        job._values = job._lines.values
         return job
 
     def replace(self, **keys: Unpack[JobKeys]) -> Job:
@@ -58,6 +62,7 @@ class Job:
             is_table = key in ("topology", "scheduling")
             job._values[key] = {**self._values.get(key, {}), **value} if is_table else value
         job._file = self._file
+        job._lines = None if keys else self._lines
         return job
 
     def __repr__(self) -> str:
@@ -108,13 +113,12 @@ class Job:
         return job
 
     def _read(self, session: Session) -> model.Job:
-        if self._file is not None and self._values == TomlFile(self._file).values:
-            return jobfile.read_job(self._file, session.settings)  # whose errors name lines
-        folder, values, source = Path(session.folder), self._values, "bareboat.Job"
+        folder, called = Path(session.folder), None
         if self._file is not None:
-            folder, values = self._file.parent, {"name": self._file.stem, **self._values}
-            source = f"bareboat.Job.read({str(self._file)!r})"
-        return jobfile.job_of_values(values, session.settings, folder=folder, source=source)
+            folder, called = self._file.parent, jobfile.name_of(self._file)
+        source = "bareboat.Job" if self._file is None else f"bareboat.Job.read({str(self._file)!r})"
+        document = self._lines or Document(copy.deepcopy(self._values), source)
+        return jobfile.job_of(document, session.settings, folder=folder, called=called)
 
     def _prepared(self, session: Session, purpose: Purpose, *, at_once: int | None = None) -> Prepared:
         queues = purpose in (Purpose.PLAN, Purpose.SUBMIT)

@@ -39,7 +39,7 @@ class Run:
     def find(cls, name: str) -> Run:
         """The run of this name, else the newest run of the job of this name. Raises UsageError."""
         store = opened.session().store
-        found = cls(store, store.newest_of(name) or name)
+        found = cls(store, submission.find(store, name))
         submission.read(store, found.id)
         return found
 

@@ -12,6 +12,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_python
 from bareboat.files import outputs
 from bareboat.model import CaptureRequest, Image
+from bareboat.session import preparation
 from bareboat.store import check_name
 
 EXAMPLE = "bareboat capture --name digits --save digits.tar && podman load -i digits.tar"
@@ -45,7 +46,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.images import capture
     from bareboat.images.oci import export
 
     options = context.options
@@ -60,10 +60,7 @@ def run(context: Context) -> int:
     save = outputs.check(options.save) if options.save is not None else None
     if options.dry_run:
         return _dry_run(context, request)
-    image, made = capture.capture(
-        request, context.store, fresh=options.fresh, progress=context.progress.bytes
-    )
-    context.progress.end()
+    image, made = preparation.capture(context.session, request, fresh=options.fresh)
     if options.name:
         context.store.name_image(options.name, image.digest)
     if save is not None:

@@ -32,7 +32,6 @@ class Context(NamedTuple):
             settings=self.settings,
             reporter=self.progress,
             environment=os.environ,
-            folder=os.getcwd(),
             looks=self.options.verb == "plan" or bool(getattr(self.options, "dry_run", False)),
         )
 

@@ -54,15 +54,15 @@ def _candidates(words: list[str]) -> Iterator[tuple[str, str]]:
 
     *before, current = words or [""]
     parser = _parser(before)
-    while (choices := _choices(parser)) is not None:
+    while (commands := _commands(parser)) is not None:
         if not before:
-            texts = {each.dest: each.help or "" for each in _actions(parser)}
+            texts = {each.dest: each.help or "" for each in commands._get_subactions()}
             yield from _matching(texts, current)
             yield from _matching(_flags(parser), current) if current.startswith("-") else ()
             return
-        if before[0] not in choices:
+        if before[0] not in commands.choices:
             return
-        parser, before = choices[before[0]], before[1:]
+        parser, before = commands.choices[before[0]], before[1:]
     yield from _of_command(parser, before, current)
 
 
@@ -135,12 +135,6 @@ def _flags(parser: argparse.ArgumentParser) -> dict[str, str]:
     return {flag: action.help or "" for action in parser._actions for flag in action.option_strings}
 
 
-def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser] | None:
-    found = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return next((dict(action.choices) for action in found), None)
-
-
-def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """The verbs, each with its help."""
-    found = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return next((list(action._get_subactions()) for action in found), [])
+def _commands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser] | None:
+    """The verbs, or the actions of a verb; None where there are none."""
+    return next((a for a in parser._actions if isinstance(a, argparse._SubParsersAction)), None)

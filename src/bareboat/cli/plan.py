@@ -43,7 +43,7 @@ def run(context: Context) -> int:
         raise UsageError("--script and --json cannot be used together", remedy="remove one of them")
     session = context.session
     prepared = preparation.prepare(session, read_job(context), Purpose.PLAN)
-    job, _, image = prepared
+    job, image = prepared.job, prepared.image
     if context.options.script and image.site_layer is not None and not image.site_layer.made:
         raise StoreError(
             "no script without the site layer: the script needs its path",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_python
 from bareboat.errors import UsageError
-from bareboat.session import layers, sites
+from bareboat.session import layers, preparation, sites
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
@@ -93,7 +93,7 @@ def _captured(context: Context, site: Site) -> Image:
     be changed."""
     import msgspec
 
-    from bareboat.images.capture import capture, captured, describe
+    from bareboat.images.capture import captured, describe
     from bareboat.model import CaptureRequest
 
     python = context.options.python
@@ -101,10 +101,7 @@ def _captured(context: Context, site: Site) -> Image:
     if context.session.looks:
         made = captured(request, context.store)
         return msgspec.structs.replace(describe(request), glibc=site.glibc) if made is None else made
-    try:
-        image, _ = capture(request, context.store, progress=context.progress.bytes)
-    finally:
-        context.progress.end()
+    image, _ = preparation.capture(context.session, request)
     return image
 
 

@@ -58,18 +58,11 @@ def newest(context: Context) -> str:
 
 
 def find(context: Context, name: str) -> str:
-    """The run of this name, else the newest run of the job of this name, with a note on stderr; a number
-    after a dot names a point. Other names are returned unchanged."""
-    with contextlib.suppress(UsageError):  # a job's name may hold anything
-        if context.store.run(name).exists():
-            return name
-    job, _, number = name.rpartition(".")
-    found = context.store.newest_of(name)
-    if found is None and number.isdecimal() and (whole := context.store.newest_of(job)) is not None:
-        found = f"{whole}.{number}"
-    if found is None:
-        return name
-    if not context.options.quiet:
+    """The run of this name, with a note on stderr where it is the name of a job."""
+    from bareboat.runs import submission
+
+    found = submission.find(context.store, name)
+    if found != name and not context.options.quiet:
         console.note(f"run {found} (the newest of {name})")
     return found
 

@@ -13,9 +13,9 @@ from bareboat.model import NOT_SHOWN, Command, Plan, looks_secret
 
 
 def digest(plan: Plan) -> str:
-    """The digest of what will be done. What tells of the moment does not count: warnings (the load, say), and
-    what earlier MPI checks found. Nor do values that may be secrets: who sees a record could guess them by
-    it."""
+    """The digest of what will be done. It does not cover what is true only now: warnings, for example about
+    the load, and results of earlier MPI checks. Nor does it cover values that may be secrets: whoever sees a
+    record could guess them by it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
     # Of the mount points, `own_points` are a part.
     for name in ("check_subject", "notes", "otherwise", "own_points", "inner_points", "shell"):

@@ -247,6 +247,19 @@ def _element(store: Store, run_id: str) -> Submission | None:
     return msgspec.structs.replace(whole, run_id=run_id, job_id=job_id, points=0)
 
 
+def find(store: Store, name: str) -> str:
+    """The run of this name, else the newest run of the job of this name; a number after a dot names a point.
+    Other names are returned unchanged."""
+    with contextlib.suppress(UsageError):  # a job's name may hold anything
+        if store.run(name).exists():
+            return name
+    if (found := store.newest_of(name)) is not None:
+        return found
+    job, _, number = name.rpartition(".")
+    whole = store.newest_of(job) if number.isdecimal() else None
+    return name if whole is None else f"{whole}.{number}"
+
+
 def submitted(store: Store) -> list[str]:
     """The runs that were submitted or started, oldest first."""
     return [name for name in store.runs() if os.path.lexists(store.run(name) / "submission.json")]

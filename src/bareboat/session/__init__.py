@@ -8,6 +8,7 @@ This package imports nothing heavy: `bareboat --help` does not need it, and each
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -49,20 +50,27 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """The surroundings of all steps. `folder`: the working directory, to which paths are relative; `looks`:
-    whether nothing may be changed, neither captured nor pulled nor built."""
+    """The surroundings of all steps. `looks`: whether nothing may be changed, neither captured nor pulled nor
+    built."""
 
     store: Store
     settings: Settings
     reporter: Reporter
     environment: Mapping[str, str]
-    folder: str
     looks: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The working directory, to which paths are relative. Raises OSError where it is gone, which matters
+        only to what needs it."""
+        return os.getcwd()
 
 
 class Prepared(NamedTuple):
-    """The inputs of a plan: the job with what this machine adds to it, the machine, and the job's image."""
+    """The inputs of a plan: the job with what this machine adds to it, the machine, the job's image, and what
+    is known of its nodes, where those are others."""
 
     job: Job
     site: Site
     image: Image
+    node: Site | None

@@ -51,15 +51,14 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
                 context="it was not checked against the current policy, or the policy rejects it",
                 remedy=f"bareboat image pull {shlex.quote(str(source))}   # checks it",
             )
-        found = source
     else:
-        found = locate.read(job.image, folder=session.folder)
-    if image is None and session.looks:
-        raise StoreError(
-            f"image {job.image!r} not found in the store {session.store.root}",
-            remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
-        )
-    return pull(session, found, reach, machine=machine).image
+        source = locate.read(job.image, folder=session.folder)
+        if session.looks:
+            raise StoreError(
+                f"image {job.image!r} not found in the store {session.store.root}",
+                remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
+            )
+    return pull(session, source, reach, machine=machine).image
 
 
 def pull(

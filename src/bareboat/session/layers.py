@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bareboat import digests, registry
-from bareboat.session.sites import compute_node
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Job, Site
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from bareboat.session import Session
 
 
-def with_site_layer(session: Session, job: Job, image: Image, site: Site) -> Image:
+def with_site_layer(session: Session, job: Job, image: Image, site: Site, node: Site | None) -> Image:
     """The image with this site's layer; only a description of it where nothing may be changed."""
     seen = with_linked(session, job, image, site)
     if not (job.site_layer or seen.mpi_users or seen.program):
@@ -25,7 +24,7 @@ def with_site_layer(session: Session, job: Job, image: Image, site: Site) -> Ima
     from bareboat.mpi.site_layer import expected
     from bareboat.plan.site_layer import needed_layer
 
-    needed = needed_layer(job, seen, site, node=compute_node(session, job, site))
+    needed = needed_layer(job, seen, site, node=node)
     if needed is None:
         return seen
     made = site_layer.find(session.store, image, needed.contents)
@@ -41,7 +40,9 @@ def with_site_layer(session: Session, job: Job, image: Image, site: Site) -> Ima
     return msgspec.structs.replace(made, site_layer=layer, program=seen.program)
 
 
-def described_with_site_layer(session: Session, job: Job, described: Image, site: Site) -> Image:
+def described_with_site_layer(
+    session: Session, job: Job, described: Image, site: Site, node: Site | None
+) -> Image:
     """The description of a capture with the planned site layer."""
     described = with_linked(session, job, described, site)
     if not (job.site_layer or described.mpi_users or described.program):
@@ -50,7 +51,7 @@ def described_with_site_layer(session: Session, job: Job, described: Image, site
     from bareboat.plan.site_layer import needed_layer
 
     with_libc = msgspec.structs.replace(described, glibc=site.glibc)
-    needed = needed_layer(job, with_libc, site, node=compute_node(session, job, site))
+    needed = needed_layer(job, with_libc, site, node=node)
     return described if needed is None else expected(with_libc, needed.contents)
 
 

@@ -32,7 +32,6 @@ def open_session(
         settings=settings,
         reporter=reporter,
         environment=environment,
-        folder=str(folder),
         looks=looks,
     )
 

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET
 
 from bareboat import registry
-from bareboat.session import sites
 
 if TYPE_CHECKING:
     from bareboat.model import Plan
@@ -23,9 +22,8 @@ def plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.plan import plan
     from bareboat.runs import mpi_checks
 
-    job, site, image = prepared
+    job, site, image, node = prepared
     store, reporter = session.store, session.reporter
-    node = sites.compute_node(session, job, site)
     rootfs = None  # None for an environment that is described but not captured
     if image.digest:
         rootfs = present(store, image, site, job, node=node)

@@ -56,30 +56,30 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     node = sites.compute_node(session, job, site)
     if job.image != "capture":
         image = images.of_job(session, job, (node or site).architecture)
-        return Prepared(job, site, layers.with_site_layer(session, job, image, site))
+        return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
     described = describe(job.capture)
-    plan(job, layers.described_with_site_layer(session, job, described, site), None, site, node=node,
+    plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
          program=look(session.store, described, node or site, job))  # fmt: skip
     if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
-        return Prepared(job, site, layers.with_linked(session, job, described, site))
-    image = capture(session, _with_program(job))
-    return Prepared(job, site, layers.with_site_layer(session, job, image, site))
-
-
-def capture(session: Session, request: CaptureRequest) -> Image:
-    """The environment as an image, stored unless it is unchanged."""
-    from bareboat.images.capture import capture
-
-    try:
-        image, made = capture(request, session.store, progress=session.reporter.bytes)
-    finally:
-        session.reporter.end()
+        return Prepared(job, site, layers.with_linked(session, job, described, site), node)
+    image, made = capture(session, _with_program(job))
     if made:
         session.reporter.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
             f"{image.inodes:,} files and directories"
         )
-    return image
+    return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
+
+
+def capture(session: Session, request: CaptureRequest, *, fresh: bool = False) -> tuple[Image, bool]:
+    """The environment as an image, and whether it was stored now: it is not where it is unchanged. `fresh`:
+    read all files again."""
+    from bareboat.images.capture import capture
+
+    try:
+        return capture(request, session.store, fresh=fresh, progress=session.reporter.bytes)
+    finally:
+        session.reporter.end()
 
 
 def check_variables(session: Session, job: Job) -> None:
