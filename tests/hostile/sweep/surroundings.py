@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +31,11 @@ class Surrounding:
     closed: tuple[int, ...] = ()
     space_bytes: int = 0
     real: bool = False
-    tool: str = ""
+    odd: bool = False
 
     def environment(self, world: World) -> dict[str, str]:
         found = world.environment() | dict(self.variables)
-        if self.tool:
+        if self.odd:
             found["PATH"] = f"{world.top / 'odd'}:{world.bin}"
         return found
 
@@ -49,6 +49,8 @@ TOOLS = {
     "qhost": "gridengine", "bjobs": "lsf", "flux": "flux", "nvidia-smi": "", "mpirun": "", "podman": "",
     "apptainer": "",
 }  # fmt: skip
+#: A machine on which no tool works.
+EVERY = "every tool"
 ODD = {
     "fails": "echo 'error: cannot reach the controller' >&2\nexit 1\n",
     "hangs": "trap '' TERM HUP INT\nsleep 600 &\nwait\nsleep 600\n",
@@ -57,18 +59,19 @@ ODD = {
 }
 
 
-def _odd_tool(tool: str, script: str) -> Surrounding:
+def _odd(tools: Iterable[str], script: str) -> Surrounding:
     def prepare(world: World) -> None:
         folder = world.top / "odd"
         folder.mkdir()
-        (folder / tool).write_text("#!/bin/sh\n" + script)
-        (folder / tool).chmod(0o755)
+        for tool in tools:
+            (folder / tool).write_text("#!/bin/sh\n" + script)
+            (folder / tool).chmod(0o755)
 
     def undo(world: World) -> None:
         shutil.rmtree(world.top / "odd")
 
     # As short as a user may set it: what is tried is that it holds.
-    return Surrounding(prepare=prepare, undo=undo, tool=tool, variables=(("BAREBOAT_TOOL_TIMEOUT_S", "2"),))
+    return Surrounding(prepare=prepare, undo=undo, odd=True, variables=(("BAREBOAT_TOOL_TIMEOUT_S", "2"),))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -161,7 +164,8 @@ SURROUNDINGS = {
     "a store without permission": Surrounding(prepare=_mode(0, "store"), undo=_mode(0o700, "store")),
     "a TMPDIR without permission": Surrounding(prepare=_mode(0, "tmp"), undo=_mode(0o700, "tmp")),
     "3 GB of address space": Surrounding(space_bytes=3 << 30),
-    **{f"{tool} {what}": _odd_tool(tool, script) for what, script in ODD.items() for tool in TOOLS},
+    **{f"{tool} {what}": _odd((tool,), script) for what, script in ODD.items() for tool in TOOLS},
+    **{f"{EVERY} {what}": _odd(TOOLS, script) for what, script in ODD.items()},
 }
 
 

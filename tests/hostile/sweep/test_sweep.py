@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hostile.sweep import invocations, judge
 from hostile.sweep.invocations import Case
-from hostile.sweep.surroundings import ODD, SURROUNDINGS, TOOLS
+from hostile.sweep.surroundings import EVERY, ODD, SURROUNDINGS, TOOLS
 from hostile.sweep.worker import Asked, Workers
 
 #: Without --exhaustive: of the real processes one in so many, and in every surroundings so many bad
@@ -21,7 +21,7 @@ _REAL_ONE_IN = 60
 _SAMPLE = 12
 _SHOWN = 4
 
-PLACES = [name for name, each in SURROUNDINGS.items() if not each.tool and name != "plain"]
+PLACES = [name for name, each in SURROUNDINGS.items() if not each.odd and name != "plain"]
 
 
 @contextlib.contextmanager
@@ -122,11 +122,14 @@ def test_bad_surroundings_cost_one_clear_message(workers: Workers, exhaustive: b
 
 @pytest.mark.parametrize("what", ODD)
 def test_tools_that_answer_oddly_cost_one_clear_message(many: Workers, exhaustive: bool, what: str) -> None:
+    """With --exhaustive, all invocations run where every tool is odd; a sample runs with each odd tool."""
     asked: list[Asked] = []
     good: list[Case] = []
-    for number, (tool, scheduler) in enumerate(TOOLS.items()):
-        right = invocations.of_tools(scheduler)
-        cases = [*right, *_sample(number, exhaustive=exhaustive)]
+    subjects = [(tool, (scheduler,)) for tool, scheduler in TOOLS.items()]
+    subjects.append((EVERY, tuple(dict.fromkeys(TOOLS.values()))))
+    for number, (tool, schedulers) in enumerate(subjects):
+        right = [case for scheduler in schedulers for case in invocations.of_tools(scheduler)]
+        cases = [*right, *_sample(number, exhaustive=exhaustive and tool == EVERY)]
         asked += [(f"{tool} {what}", case, False) for case in cases]
         good += right
     assert not (report := _judge(many, asked, good)), report
