@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bareboat.images.capture.interpreter import Interpreter
+from bareboat.images.inside.pythons import FRAMEWORKS
 from bareboat.images.inside.starts import normal
-from bareboat.images.inside.survey import FRAMEWORKS, look
+from bareboat.images.inside.survey import look
 
 #: Packages that use MPI; without them and without a libmpi nothing is asked about it.
 MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})
