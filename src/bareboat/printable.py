@@ -23,6 +23,20 @@ def one_line(text: str, *, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def file_name(name: bytes) -> str:
+    """A file's name, UTF-8 or not, for messages: on one line, without control characters, not too long."""
+    text = "".join(map(_character, name[:1024].decode(errors="surrogateescape")))
+    return text if len(text) <= 200 else text[:120] + "…" + text[-60:]
+
+
+def _character(character: str) -> str:
+    if character.isprintable() and character != "\\":
+        return character
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
+
+
 #: Sequences for cursor and colours (ECMA-48), titles and links.
 _ESCAPES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]"
 _MOST_LINES, _FIRST_LINES = 20, 5

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from bareboat.errors import ImageError
 from bareboat.images.oci import inflation, tarreader
 from bareboat.images.oci.inflation import inflate
-from bareboat.images.oci.tarreader import Entry, Tar, shown
+from bareboat.images.oci.tarreader import Entry, Tar
+from bareboat.printable import file_name
 
 
 def inflated(data: bytes, size: int = 1000) -> bytes:
@@ -449,13 +450,13 @@ def test_single_block_of_zeros_is_no_end() -> None:
     "text", [b"\x1b[31mred", b"a\nb", b"a\rb", b"\x9b", "\u202e".encode(), b"\xff", b"\\"]
 )
 def test_shown_names_do_nothing_to_a_terminal(text: bytes) -> None:
-    line = shown(text)
+    line = file_name(text)
     assert line.isprintable()
-    assert len(shown(text * 1000)) <= 200
+    assert len(file_name(text * 1000)) <= 200
 
 
 def test_shown_names_stay_readable() -> None:
-    assert shown("usr/lib/ü-日本.py".encode()) == "usr/lib/ü-日本.py"
+    assert file_name("usr/lib/ü-日本.py".encode()) == "usr/lib/ü-日本.py"
 
 
 @settings(max_examples=60, deadline=None)

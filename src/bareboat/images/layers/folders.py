@@ -20,7 +20,7 @@ from bareboat.images.layers.copies import FOLDER, NEW_FILE
 from bareboat.images.layers.limits import Limits, too_many
 from bareboat.images.layers.stamps import Stamps
 from bareboat.images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, is_whiteout
-from bareboat.images.oci.tarreader import shown
+from bareboat.printable import file_name
 
 #: What an entry itself is to blame for; all else is the file system's or the machine's affair.
 ENTRYS_FAULT = frozenset(
@@ -73,7 +73,7 @@ class Folders:
     def refuse(self, entry: bytes, why: str) -> NoReturn:
         """Raise ImageError for one entry."""
         raise ImageError(
-            f"{self.name}: the entry {shown(entry)} {why}",
+            f"{self.name}: the entry {file_name(entry)} {why}",
             remedy="do not use this image; ask its publisher to rebuild it",
         )
 
@@ -146,7 +146,7 @@ class Folders:
                     if mtime_ns is None:
                         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
                     self.refuse(
-                        folder, f"lies below {shown(step)}, which this layer did not make a directory"
+                        folder, f"lies below {file_name(step)}, which this layer did not make a directory"
                     )
             self._remember(step)
             real = step

@@ -43,11 +43,11 @@ def bomb(name: str, max_ratio: float, packed_bytes: int, made_bytes: int) -> Ima
 
 def too_large(name: str, limits: Limits, entry: bytes = b"") -> ImageError:
     """The error for a layer that unpacks, or claims to unpack, to more bytes than allowed."""
-    from bareboat.images.oci.tarreader import shown  # here, because limits are set without any tar
+    from bareboat.printable import file_name
 
     allowed = limits.max_unpacked_bytes
     return ImageError(
         f"{name} unpacks to more than the {allowed:,} bytes allowed"
-        + (f": the entry {shown(entry)} alone, or with those before it" if entry else ""),
+        + (f": the entry {file_name(entry)} alone, or with those before it" if entry else ""),
         remedy=f"if you trust it: --max-unpacked {4 * allowed}",
     )

@@ -29,7 +29,7 @@ from isal import isal_zlib
 from bareboat import digests
 from bareboat.errors import ImageError, StoreError
 from bareboat.files import failures
-from bareboat.images.oci.tarreader import shown
+from bareboat.printable import file_name
 
 MAGIC = b"bareboat recipe1"
 
@@ -177,7 +177,7 @@ def rebuild(tree: Path, recipe: Path, write: Callable[[bytes], object]) -> str:
         write(data)
     for path in rebuilding.damaged:
         raise ImageError(
-            f"the file {shown(path)} in {tree} is not as the layer had it",
+            f"the file {file_name(path)} in {tree} is not as the layer had it",
             context="it was changed, cut or removed since the layer was unpacked",
             remedy=_AGAIN,
         )

@@ -20,7 +20,8 @@ from bareboat.images.layers.folders import ENTRYS_FAULT, FULL, Folders
 from bareboat.images.layers.limits import RATIO_FROM_BYTES, Limits, bomb, too_large
 from bareboat.images.layers.whiteouts import AUFS, OPAQUE, OVERLAY_XATTRS, WHITEOUT, is_whiteout
 from bareboat.images.oci import tarreader
-from bareboat.images.oci.tarreader import Entry, Tar, shown
+from bareboat.images.oci.tarreader import Entry, Tar
+from bareboat.printable import file_name
 
 #: Why a link is refused where a copy works.
 _NO_LINK = frozenset({errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -166,7 +167,7 @@ class Tree(Folders):
         base = path.rpartition(b"/")[2]
         aim = self._normalise(entry.link)
         if not aim:
-            self.refuse(entry.name, f"is a hard link to {shown(entry.link)}, which is no file")
+            self.refuse(entry.name, f"is a hard link to {file_name(entry.link)}, which is no file")
         folder, _, name = aim.rpartition(b"/")
         try:
             if folder and folder not in self._real:
@@ -181,7 +182,7 @@ class Tree(Folders):
                 return
             self._refuse_link(entry)
         if stat.S_ISDIR(state.st_mode):
-            self.refuse(entry.name, f"is a hard link to the directory {shown(aim)}")
+            self.refuse(entry.name, f"is a hard link to the directory {file_name(aim)}")
         real = self.prefix + base
         if real == source:
             return
@@ -200,7 +201,7 @@ class Tree(Folders):
             self.recorder.link(tar.literal(), real)
 
     def _refuse_link(self, entry: Entry) -> NoReturn:
-        self.refuse(entry.name, f"is a hard link to {shown(entry.link)}, which this layer does not have")
+        self.refuse(entry.name, f"is a hard link to {file_name(entry.link)}, which this layer does not have")
 
     def _link(self, source: bytes, base: bytes) -> bool:
         """Link, or copy where that is refused; whether it was copied. Raises ImageError when the copies
@@ -325,7 +326,7 @@ class Tree(Folders):
         for what, names in self._notes.items():
             count = self._counts[what]
             more = f", … ({count:,} in all)" if count > len(names) else ""
-            lines.append(f"{what}: " + ", ".join(map(shown, names)) + more)
+            lines.append(f"{what}: " + ", ".join(map(file_name, names)) + more)
         return tuple(lines)
 
     def _note(self, what: str, name: bytes) -> None:

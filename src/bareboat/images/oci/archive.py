@@ -16,6 +16,7 @@ from typing import IO
 from bareboat.errors import ImageError, StoreError
 from bareboat.images.layers.limits import MAX_RATIO, RATIO_FROM_BYTES, bomb
 from bareboat.images.oci import inflation, tarreader
+from bareboat.printable import file_name
 
 #: As much of a compressed file is read at once: what it swells to is compared with what was read.
 _PACKED_CHUNK = 1 << 16
@@ -254,7 +255,7 @@ def _normal(path: str, name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    return repr(tarreader.shown(os.fsencode(name)))
+    return repr(file_name(os.fsencode(name)))
 
 
 def _spool(packed: IO[bytes], scratch: Path | None, *, name: str, max_ratio: float) -> IO[bytes]:

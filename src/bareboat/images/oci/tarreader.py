@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 
 from bareboat.errors import ImageError
 from bareboat.images.oci.inflation import AGAIN
+from bareboat.printable import file_name
 
 BLOCK = 512
 
@@ -24,21 +25,6 @@ BLOCK = 512
 _LARGEST_EXTENSION = 1 << 20
 #: Sparse files of more pieces than this are refused.
 _MOST_SPANS = 1_000_000
-
-
-def shown(name: bytes) -> str:
-    """A name as text for messages: one line, no control characters, not too long; it need not be UTF-8."""
-    text = "".join(map(_shown, name[:1024].decode(errors="surrogateescape")))
-    return text if len(text) <= 200 else text[:120] + "…" + text[-60:]
-
-
-def _shown(character: str) -> str:
-    if character.isprintable() and character != "\\":
-        return character
-    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return character.encode("unicode_escape").decode()
-
 
 FILE, LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
 #: GNU: the label of a volume, which holds nothing.
@@ -205,7 +191,7 @@ class Tar:
             kind = FILE
             sparse = self._old_sparse(raw, size)
         elif kind not in _KINDS:
-            self.fail(f"the entry is of a type that no layer has ({shown(kind)})")
+            self.fail(f"the entry is of a type that no layer has ({file_name(kind)})")
         if kind == FILE and sparse is None and any(key.startswith(b"GNU.sparse.") for key in fields):
             name = self.entry = fields.get(b"GNU.sparse.name", name)
             sparse, size = self._pax_sparse(pax, fields, size)
@@ -270,7 +256,7 @@ class Tar:
 
     def fail(self, reason: str) -> NoReturn:
         """Raise ImageError: the layer is damaged, here."""
-        where = f" at or after the entry {shown(self.entry)}" if self.entry else ""
+        where = f" at or after the entry {file_name(self.entry)}" if self.entry else ""
         raise ImageError(f"{self._name} is damaged{where}: {reason}", remedy=self._again)
 
     # -- bytes -------------------------------------------------------------------------------------
@@ -360,7 +346,7 @@ class Tar:
     def _set_global(self, records: list[tuple[bytes, bytes]]) -> None:
         for key, value in records:
             if key in (b"path", b"linkpath", b"size") or key.startswith((b"GNU.sparse.", _XATTR)):
-                self.fail(f"a header for all entries sets {shown(key)}")
+                self.fail(f"a header for all entries sets {file_name(key)}")
             # `git archive` writes its commit as a comment; only what changes entries need be remembered.
             if key == b"mtime":
                 self._global[key] = value
