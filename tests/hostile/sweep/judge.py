@@ -28,6 +28,8 @@ MAY_STAY = {
     r"store/(flat|roots)\b": "an image's tree with a job's mount points, made once",
 }
 
+_MAY_BE_SUBMITTED = "the job may or may not have been submitted"
+
 _MOST_BYTES = 8000
 _LONGEST_LINE = 2500
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
@@ -62,8 +64,8 @@ def faults(
     is_right = any(re.fullmatch(pattern, case.title) for pattern in RIGHT)
     if answer.code == 0 and is_right:
         return found
-    # What was asked for may be done when its result cannot be written.
-    may_leave = may_succeed or (is_right and elsewhere)
+    # What was asked for may be done when its result cannot be written; a job that may exist needs its files.
+    may_leave = may_succeed or (elsewhere and (is_right or _MAY_BE_SUBMITTED in error))
     if not may_leave and [path for path in answer.changes if not _may_stay(path)]:
         found.append("leaves files")
     if answer.code == 0:
