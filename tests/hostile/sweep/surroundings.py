@@ -64,7 +64,7 @@ def _odd(tools: Iterable[str], script: str) -> Surrounding:
         folder = world.top / "odd"
         folder.mkdir()
         for tool in tools:
-            (folder / tool).write_text("#!/bin/sh\n" + script)
+            (folder / tool).write_text("#!/bin/sh\nPATH=/usr/bin:/bin\n" + script)
             (folder / tool).chmod(0o755)
 
     def undo(world: World) -> None:
