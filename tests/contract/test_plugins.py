@@ -19,10 +19,13 @@ raise SystemExit(7 if os.environ["RANK"] == "1" and os.path.exists("fail") else 
 """
 
 
-def bareboat(captured: Captured, folder: Path, *words: str, installed: bool = True) -> tuple[int, str, str]:
+def bareboat(
+    captured: Captured, folder: Path, *words: str, installed: bool = True, **variables: str
+) -> tuple[int, str, str]:
     done = subprocess.run(
         command(*words, "--store", str(captured.store.root)), cwd=folder, capture_output=True, text=True,
-        timeout=240, check=False, env={**os.environ, "PYTHONPATH": str(PLUGIN) if installed else ""},
+        timeout=240, check=False,
+        env={**os.environ, "PYTHONPATH": str(PLUGIN) if installed else "", **variables},
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
@@ -59,6 +62,14 @@ def test_a_job_is_planned_and_run_with_all_three(captured: Captured, tmp_path: P
     assert [line.partition("ware ")[2] for line in said] == ["acme-queue 0 0 2", "acme-queue 1 1 2"]
     (status,) = json.loads(bareboat(captured, tmp_path, "status", run, "--json")[1])
     assert (status["scheduler"], status["state"]) == ("acme-queue", "completed")
+
+
+def test_run_uses_the_job_that_the_shell_is_in(captured: Captured, tmp_path: Path) -> None:
+    write_job(captured, tmp_path)
+    code, out, err = bareboat(captured, tmp_path, "run", "job.toml", ACME_JOB="23")
+    assert code == 0, err
+    assert "on 1 of the 1 nodes of acme-queue job 23" in err
+    assert "ware acme-queue 1 1 2" in out
 
 
 def test_the_first_failure_is_the_job_s(captured: Captured, tmp_path: Path) -> None:

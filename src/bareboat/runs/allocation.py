@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat import execute
+from bareboat import execute, registry, schedulers
 from bareboat.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,22 +32,13 @@ class Allocation:
 
 def find(environment: Mapping[str, str]) -> Allocation | None:
     """Detect the job from environment variables; None outside of a job."""
-    slurm, count = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_NUM_NODES", "")
-    if slurm.isdecimal() and count.isdecimal():
-        here = "SLURMD_NODENAME" in environment
-        words = ("srun", f"--jobid={slurm}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none")
-        return Allocation(
-            scheduler="slurm", job_id=slurm, nodes=int(count), here=here, start=() if here else words
-        )
-    for scheduler, number, file in (
-        ("gridengine", "JOB_ID", "PE_HOSTFILE"),
-        ("pbs", "PBS_JOBID", "PBS_NODEFILE"),
-        ("lsf", "LSB_JOBID", "LSB_DJOB_HOSTFILE"),
-    ):
-        is_other = scheduler == "gridengine" and "SGE_TASK_ID" not in environment
-        if environment.get(number) and not is_other:
-            nodes = _nodes(environment.get(file, ""))
-            return Allocation(scheduler=scheduler, job_id=environment[number], nodes=nodes, here=True)
+    for name in registry.names("schedulers"):
+        found = schedulers.allocation(registry.scheduler(name), environment)
+        if found is not None:
+            nodes = _nodes(found.host_file) if found.nodes is None else found.nodes
+            return Allocation(
+                scheduler=name, job_id=found.job_id, nodes=nodes, here=found.here, start=found.start
+            )
     return None
 
 

@@ -7,7 +7,7 @@ and gives the job script three bash functions that reach its nodes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -67,6 +67,19 @@ class Array:
     job_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The job to which a process belongs. `nodes`: their number, None where `host_file` lists them. `here`:
+    this machine is one of them, not a login node. `start`: the command prefix that starts a program on the
+    first node."""
+
+    job_id: str
+    nodes: int | None = None
+    host_file: str = ""
+    here: bool = True
+    start: tuple[str, ...] = ()
+
+
 class Scheduler(Protocol):
     """A module of `bareboat.schedulers`. Everything except `probe` is pure."""
 
@@ -96,6 +109,7 @@ class Scheduler(Protocol):
     #: Why it is not tested on the real scheduler; "" when it is.
     UNTESTED: str
     # STARTS_BY: the command by which the scheduler starts ranks itself, where it has one.
+    # allocation(environment): the job that the variables belong to; see `allocation` below.
 
     def snippet(self) -> str:
         """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node first;
@@ -153,6 +167,13 @@ class Scheduler(Protocol):
 def starts_by(scheduler: Scheduler) -> str:
     """The command with which the scheduler starts ranks itself (`STARTS_BY`), or ""."""
     return str(getattr(scheduler, "STARTS_BY", ""))
+
+
+def allocation(scheduler: Scheduler, environment: Mapping[str, str]) -> Allocation | None:
+    """The scheduler's job to which a process with these variables belongs; None outside of a job, and where
+    the scheduler cannot tell."""
+    find: Callable[[Mapping[str, str]], Allocation | None] | None = getattr(scheduler, "allocation", None)
+    return find(environment) if find else None
 
 
 def partition_word(scheduler: Scheduler) -> str:

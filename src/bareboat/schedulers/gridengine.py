@@ -6,7 +6,7 @@ Manuals: http://gridscheduler.sourceforge.net/htmlman/manuals.html (qsub, qstat,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat import bash
 from bareboat.errors import PlanError, ToolError
@@ -24,6 +24,7 @@ from bareboat.model import (
 from bareboat.printable import one_line
 from bareboat.schedulers import (
     MEM_PER_NODE,
+    Allocation,
     Array,
     Asks,
     Query,
@@ -69,6 +70,13 @@ _MOST_NAMES = 10_000
 
 def snippet() -> str:
     return bash.piece(__package__, NAME) + "\n" + by_host.on_each_node()
+
+
+def allocation(environment: Mapping[str, str]) -> Allocation | None:
+    number = environment.get("JOB_ID", "")
+    if not number or "SGE_TASK_ID" not in environment:  # JOB_ID alone may be anybody's
+        return None
+    return Allocation(job_id=number, host_file=environment.get("PE_HOSTFILE", ""))
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from bareboat.model import (
 )
 from bareboat.schedulers import (
     MEM_PER_NODE,
+    Allocation,
     Array,
     Asks,
     Query,
@@ -89,6 +90,11 @@ _STATES = {
 
 def snippet() -> str:
     return bash.piece(__package__, NAME) + "\n" + by_host.on_each_node()
+
+
+def allocation(environment: Mapping[str, str]) -> Allocation | None:
+    number = environment.get("LSB_JOBID", "")
+    return Allocation(job_id=number, host_file=environment.get("LSB_DJOB_HOSTFILE", "")) if number else None
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

@@ -9,7 +9,7 @@ Slurm's own commands then reach the nodes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bareboat import bash
 from bareboat.errors import PlanError
@@ -27,6 +27,7 @@ from bareboat.model import (
 )
 from bareboat.schedulers import (
     MEM_PER_NODE,
+    Allocation,
     Array,
     Asks,
     Query,
@@ -92,6 +93,11 @@ _ENDED_BY_PRO = {"-26": JobState.OUT_OF_MEMORY, "-27": JobState.OUT_OF_MEMORY, "
 
 def snippet() -> str:
     return bash.piece(__package__, "pbs") + "\n" + by_host.on_each_node()
+
+
+def allocation(environment: Mapping[str, str]) -> Allocation | None:
+    number = environment.get("PBS_JOBID", "")
+    return Allocation(job_id=number, host_file=environment.get("PBS_NODEFILE", "")) if number else None
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

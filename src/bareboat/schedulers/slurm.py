@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from bareboat.model import (
 )
 from bareboat.schedulers import (
     MEM_PER_NODE,
+    Allocation,
     Array,
     Asks,
     Query,
@@ -100,6 +101,15 @@ _STATES = {
 
 def snippet() -> str:
     return bash.piece(__package__, NAME)
+
+
+def allocation(environment: Mapping[str, str]) -> Allocation | None:
+    number, nodes = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_NUM_NODES", "")
+    if not (number.isdecimal() and nodes.isdecimal()):
+        return None
+    here = "SLURMD_NODENAME" in environment  # else salloc's shell, on the login node
+    words = ("srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none")
+    return Allocation(job_id=number, nodes=int(nodes), here=here, start=() if here else words)
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:

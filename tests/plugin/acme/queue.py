@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bareboat.model import Job, JobState, Mark, Outcome, QueueEntry, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import Array, Asks, Query, found_job_id
+from bareboat.schedulers import Allocation, Array, Asks, Query, found_job_id
 
 NAME = "acme-queue"
 TITLE = "Acme Queue"
@@ -28,6 +28,11 @@ hosts() { hostname; }
 on_each_node() { bash "$1" "$2" 0 "${@:3}"; }
 again() { return 1; }
 """
+
+
+def allocation(environment: Mapping[str, str]) -> Allocation | None:
+    number = environment.get("ACME_JOB", "")
+    return Allocation(job_id=number, nodes=1, here=False, start=("env",)) if number else None
 
 
 def probe(asks: Asks) -> SchedulerFacts | None:
