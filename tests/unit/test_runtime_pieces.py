@@ -1,0 +1,192 @@
+"""Pieces of job scripts, each run by bash as it stands, with the values that its head says it expects."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+PIECES = Path(__file__).parents[2] / "src" / "bareboat" / "render" / "runtime"
+#: Codes of ranks that another's end, or a time-out, terminated.
+TERMINATED = (129, 130, 137, 143)
+
+
+def piece(name: str) -> str:
+    return (PIECES / f"{name}.sh").read_text()
+
+
+def bash(script: str, *arguments: str, folder: Path | None = None) -> tuple[int, str, str]:
+    done = subprocess.run(
+        ["bash", "-uc", script, "bash", *arguments], capture_output=True, text=True, check=False, cwd=folder,
+        timeout=30, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+# --------------------------------------------------------------------------------------------------
+# first_failure
+
+
+def first_failure(code: int, ends: list[tuple[int, int]]) -> str:
+    lines = "".join(f"{rank} {status}\n" for rank, status in ends)
+    text = f"code={code}\nexits_of_run() {{ printf %s {shlex.quote(lines)}; }}\n{piece('first_failure')}"
+    exit_code, out, err = bash(text + 'printf "%s,%s,%s" "$rank" "$status" "$code"')
+    assert (exit_code, err) == (0, "")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("code", "ends", "found"),
+    [
+        (0, [(0, 0), (1, 3)], ",,0"),
+        (1, [(1, 0), (0, 7), (2, 143)], "0,7,7"),
+        (143, [(2, 143), (1, 5), (0, 9)], "1,5,5"),
+        (137, [(2, 137), (0, 143)], "2,137,137"),
+        (4, [], ",,4"),
+        (4, [(0, 0)], ",,4"),
+    ],
+)
+def test_the_first_rank_that_failed_by_itself_gives_the_exit_code(
+    code: int, ends: list[tuple[int, int]], found: str
+) -> None:
+    assert first_failure(code, ends) == found
+
+
+@given(ends=st.lists(st.tuples(st.integers(0, 99), st.sampled_from((0, 1, 2, 75, 255, *TERMINATED)))))
+def test_first_failure_of_any_ends(ends: list[tuple[int, int]]) -> None:
+    failed = [end for end in ends if end[1] != 0]
+    by_themselves = [end for end in failed if end[1] not in TERMINATED]
+    rank, status = (by_themselves or failed or [("", "")])[0]
+    assert first_failure(9, ends) == f"{rank},{status},{status or 9}"
+
+
+# --------------------------------------------------------------------------------------------------
+# exits_of_ranks: files that a container writes
+
+
+def exits_of_run(folder: Path, world_size: int = 12) -> list[str]:
+    script = (
+        f"BAREBOAT_RUN_DIR=. BAREBOAT_NODE=0 world_size={world_size}\n{piece('exits_of_ranks')}exits_of_run"
+    )
+    code, out, err = bash(script, folder=folder)
+    assert (code, err) == (0, "")
+    return out.splitlines()
+
+
+def test_only_lines_of_a_rank_and_its_exit_code_count(tmp_path: Path) -> None:
+    (tmp_path / "exits.0").write_text("0 0\n11 143\n12 0\n-1 3\n1 256\n1 03\n01 3\n2 7 x\n\x1b[2J\n3 9\n")
+    assert exits_of_run(tmp_path) == ["0 0", "11 143", "3 9"]
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("0 5\n")
+    (tmp_path / "exits.0").symlink_to("secret")
+    (tmp_path / "exits.1").mkdir()
+    subprocess.run(["mkfifo", tmp_path / "exits.2"], check=True)
+    (tmp_path / "exits.3").write_text("3 4\n")
+    (tmp_path / "exits.12").write_text("4 4\n")
+    assert exits_of_run(tmp_path) == ["3 4"]
+    assert exits_of_run(tmp_path, world_size=3) == []
+
+
+# --------------------------------------------------------------------------------------------------
+# again
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+@pytest.mark.parametrize("own_code", [None, 99])
+def test_a_job_that_asks_is_put_back_into_the_queue(
+    tmp_path: Path, accepts: bool, own_code: int | None
+) -> None:
+    setting = "" if own_code is None else f"AGAIN={own_code}; "
+    again = f'again() {{ {setting}echo noise; echo "$1-812"; {"true" if accepts else "false"}; }}\n'
+    script = f"BAREBOAT_CONTROL=.; code=75\n{again}{piece('again')}exit 70"
+    code, out, err = bash(script, "name", folder=tmp_path)
+    assert out == ""
+    assert err == "bareboat: the job requests a restart: requeueing it\n"
+    if not accepts:
+        assert code == 70, "the script goes on to its ordinary end"
+        assert not (tmp_path / "agains").exists()
+    else:
+        assert code == (own_code or 75)
+        assert (tmp_path / "agains").read_text() == "name-812\n"
+
+
+@pytest.mark.parametrize("code", [0, 1, 70, 143])
+def test_another_end_is_an_end(tmp_path: Path, code: int) -> None:
+    script = f"BAREBOAT_CONTROL=.; code={code}\nagain() {{ echo called; }}\n{piece('again')}exit 0"
+    assert bash(script, folder=tmp_path) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --------------------------------------------------------------------------------------------------
+# program, need
+
+
+def test_a_program_is_missing_or_not_executable(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "good").write_text("")
+    (tmp_path / "good").chmod(0o755)
+    expected = {"good": 0, "plain": 126, "none": 127}
+    for name, wanted in expected.items():
+        script = f"HERE=' on n1'\n{piece('program')}need_program ./it \"$PWD/{name}\" 'chmod +x it' 'ls it'"
+        code, out, err = bash(script, folder=tmp_path)
+        assert (code, out) == (wanted, "")
+        assert (err == "") == (wanted == 0)
+        if wanted:
+            assert f"on n1: {'there is no file ' if wanted == 127 else ''}{tmp_path}/{name}\n" in err
+            assert err.endswith(f"  try: {'ls it' if wanted == 127 else 'chmod +x it'}\n")
+
+
+def test_a_file_that_is_needed(tmp_path: Path) -> None:
+    script = f"HERE=; {piece('need')}need \"$1\" 'the image' 'bareboat plan'; echo there"
+    assert bash(script, str(tmp_path)) == (0, "there\n", "")
+    code, out, err = bash(script, f"{tmp_path}/none")
+    assert (code, out) == (3, "")
+    assert err == f"bareboat: the image does not exist: {tmp_path}/none\n  try: bareboat plan\n"
+
+
+# --------------------------------------------------------------------------------------------------
+# modules
+
+
+def test_modules_are_loaded_in_one_command() -> None:
+    script = f"HERE=; site_modules=('gcc/12' 'a b')\nmodule() {{ printf '<%s>' \"$@\"; }}\n{piece('modules')}"
+    assert bash(script) == (0, "<load><gcc/12><a b>", "")
+
+
+def test_a_module_that_cannot_be_loaded_ends_the_job() -> None:
+    script = f"HERE=; site_modules=(none)\nmodule() {{ false; }}\n{piece('modules')}echo later"
+    assert bash(script) == (3, "", "")
+
+
+def test_a_node_without_modules() -> None:
+    script = f"HERE=' on n1'; site_modules=(none)\n{piece('modules')}echo later"
+    code, out, err = bash(script)
+    assert (code, out) == (3, "")
+    assert err == 'bareboat: the command "module" does not exist on n1\n'
+
+
+# --------------------------------------------------------------------------------------------------
+# port
+
+
+def test_a_port_on_which_something_listens_is_not_taken() -> None:
+    with socket.socket() as listener:
+        for first in range(20_321, 20_400):
+            try:
+                listener.bind(("127.0.0.1", first))
+            except OSError:
+                continue
+            break
+        listener.listen()
+        job = first - 20_000
+        script = f'BAREBOAT_JOB=job-{job} BAREBOAT_MASTER=127.0.0.1\n{piece("port")}echo "$BAREBOAT_PORT"'
+        code, out, _ = bash(script)
+    assert code == 0
+    assert first < int(out) < first + 80
