@@ -57,7 +57,7 @@ class Study:
     @property
     def sentence(self) -> str:
         """The verdict in words, with the ratio and its interval."""
-        return self.analysis.sentence
+        return self.analysis.text
 
     @property
     def metrics(self) -> Sequence[Metric]:

@@ -136,7 +136,7 @@ def show(context: Context, found: Sequence[Finding], output: Path | None) -> Non
 def _text(study: Study, analysis: Analysis) -> str:
     baseline, contender = (arm.name for arm in study.arms)
     lines = [
-        f"\n{console.bold(analysis.sentence)}\n",
+        f"\n{console.bold(analysis.text)}\n",
         f"  {'':<25} {baseline:>14} {contender:>14}   ratio   interval",
     ]
     lines += [f"  {_row(metric)}" for metric in analysis.metrics]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from bareboat.errors import UsageError
 from bareboat.model import Phases, Record, Study, Window
-from bareboat.study.statistics import Comparison, Verdict, compare, run_effect
+from bareboat.study import verdicts
+from bareboat.study.statistics import Comparison, compare, geometric_mean, kept_blocks, run_effect
 
 #: The records of one measured run, baseline first.
 Pair = tuple[Record, Record]
@@ -20,6 +21,7 @@ class Metric:
 
     `baseline[i]`, `contender[i]` and `effects[i]`, the log of their ratio, come from the same run. The ratio
     is contender over baseline. `blocks[i]`: the log ratios of the run's blocks, of which its effect was made.
+    `baseline_mean` and `contender_mean`: geometric means, so that their quotient is the comparison's ratio.
     The study's verdict is that of the `primary` metric; the others are secondary metrics.
     """
 
@@ -29,6 +31,8 @@ class Metric:
     primary: bool
     baseline: tuple[float, ...]
     contender: tuple[float, ...]
+    baseline_mean: float
+    contender_mean: float
     effects: tuple[float, ...]
     comparison: Comparison
     blocks: tuple[tuple[float, ...], ...] = ()
@@ -60,7 +64,8 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """The analysis of a study's records. `pairs`: the measured runs, of which every number is made."""
+    """The analysis of a study's records. `pairs`: the measured runs, of which every number is made.
+    `warnings`: what makes the verdict doubtful."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -69,11 +74,17 @@ class Analysis:
     sentence: str
     notes: tuple[str, ...]
     diverged: tuple[Divergence, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
-        """The outcome in one to three words. A training that diverged is never equivalent."""
-        return "training diverged" if self.diverged else self.primary.comparison.verdict.value
+        """The outcome in a few words. A training that diverged is never equivalent."""
+        return "training diverged" if self.diverged else verdicts.word(self.primary.comparison)
+
+    @property
+    def text(self) -> str:
+        """The sentence, and what makes it doubtful."""
+        return ". ".join([self.sentence, *self.warnings])
 
     @property
     def primary(self) -> Metric:
@@ -109,8 +120,9 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
         metrics=tuple(metrics),
         goals=goals,
         sentence=_outcome(study, primary, diverged),
-        notes=tuple(_notes(study, pairs, metered)),
+        notes=tuple(_notes(study, metered)),
         diverged=diverged,
+        warnings=tuple(_warnings(study, pairs)),
     )
 
 
@@ -141,10 +153,9 @@ def mean_step_s(window: Window) -> float:
 
 
 def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
-    def value(record: Record) -> float:
-        steps = [mean_step_s(window) for window in record.windows]
-        return (record.samples_per_step or 1.0) * len(steps) / sum(steps)
-
+    values = [_speeds(pair) for pair in pairs]
+    baseline = tuple(speeds[0] for speeds in values)
+    contender = tuple(speeds[1] for speeds in values)
     blocks = tuple(tuple(block_log_ratios(pair)) for pair in pairs)
     effects = tuple(map(run_effect, blocks))
     counted = any((record.samples_per_step or 1.0) != 1.0 for pair in pairs for record in pair)
@@ -153,12 +164,29 @@ def _throughput(study: Study, pairs: Sequence[Pair]) -> Metric:
         unit="samples/s" if counted else "steps/s",
         higher_is_better=True,
         primary=True,
-        baseline=tuple(value(pair[0]) for pair in pairs),
-        contender=tuple(value(pair[1]) for pair in pairs),
+        baseline=baseline,
+        contender=contender,
+        baseline_mean=geometric_mean(baseline),
+        contender_mean=geometric_mean(contender),
         effects=effects,
         comparison=_compare(study, effects),
         blocks=blocks,
     )
+
+
+def _speeds(pair: Pair) -> tuple[float, float]:
+    """The throughput of a run's arms: the geometric mean over the blocks of which the run's effect is made,
+    so that the logarithm of their quotient is that effect."""
+    steps = [{window.block: mean_step_s(window) for window in record.windows} for record in pair]
+    shared = sorted(steps[0].keys() & steps[1].keys())
+    kept = [shared[place] for place in kept_blocks(block_log_ratios(pair))]
+    if not kept:
+        raise UsageError(
+            "a run without a complete block has no effect to measure", remedy="train for more steps"
+        )
+    per_step = pair[0].samples_per_step or 1.0
+    first, second = (per_step / geometric_mean([arm[block] for block in kept]) for arm in steps)
+    return first, second
 
 
 def _quantities(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
@@ -209,6 +237,8 @@ def _metric(
             primary=primary,
             baseline=baseline,
             contender=contender,
+            baseline_mean=geometric_mean(baseline),
+            contender_mean=geometric_mean(contender),
             effects=effects,
             comparison=_compare(study, effects),
         )
@@ -272,45 +302,32 @@ def divergence_text(study: Study, found: Divergence) -> str:
 
 
 def _sentence(study: Study, metric: Metric) -> str:
-    """The verdict in words and numbers."""
-    found = metric.comparison
     baseline, contender = (arm.name for arm in study.arms)
-    numbers = (
-        f"{metric.name} of {contender} / {baseline} is {found.ratio:.4f}, "
-        f"{found.confidence:.0%} interval [{found.low:.4f}, {found.high:.4f}], {found.runs} runs"
-    )
-    margin = f"{found.margin * 100:g} %"
-    match found.verdict:
-        case Verdict.EQUIVALENT:
-            return f"equivalent within {margin}: {numbers} (equivalence test p = {found.equivalence_p:.2g})"
-        case Verdict.DIFFERENT:
-            change = abs(found.ratio - 1)
-            side = "higher" if found.ratio > 1 else "lower"
-            return f"different, by {change:.1%}, {side}: {numbers} (p = {found.difference_p:.2g})"
-        case Verdict.NOT_ENOUGH:
-            more = (
-                f"about {found.more_runs} more repeats would be enough"
-                if found.more_runs is not None
-                else "no reasonable number of repeats would be enough at this margin"
-            )
-            return f"not enough evidence at {margin}: {numbers}; {more}"
+    return verdicts.sentence(metric.comparison, metric=metric.name, baseline=baseline, contender=contender)
 
 
-def _notes(study: Study, pairs: Sequence[Pair], metered: bool) -> list[str]:
+def _warnings(study: Study, pairs: Sequence[Pair]) -> Iterator[str]:
+    busy = max(record.load_1min for pair in pairs for record in pair)
+    expected = study.job.topology.world_size + 1
+    if busy > max(expected, study.site.cpus) * 1.5:
+        yield (
+            f"The machine was busy with other work: its load reached {busy:.1f} with {study.site.cpus} "
+            "cores; repeat the study on an idle machine"
+        )
+
+
+def _notes(study: Study, metered: bool) -> list[str]:
     notes = [
         "The unit of inference is the run: a fresh pair of processes. "
         "The warm-up run is kept in the records and excluded from every number.",
         "Only the primary metric gives the verdict. The others are secondary metrics, each at the same "
         "confidence; among several, one may look different by chance.",
+        "The values of the arms are geometric means over the runs, so that their quotient is the ratio.",
     ]
     if not metered:
         notes.append(
             "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs."
         )
-    busy = max(record.load_1min for pair in pairs for record in pair)
-    expected = study.job.topology.world_size + 1
-    if busy > max(expected, study.site.cpus) * 1.5:
-        notes.append(f"The machine was busy with other work: its load reached {busy:.1f}.")
     if metered and study.arms[0].engine == study.arms[1].engine:
         notes.append("Both arms are the same: this study measures the method itself.")
     return notes

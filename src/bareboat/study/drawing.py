@@ -1,6 +1,6 @@
 """Shared parts of the figures: the style, the axes, and matplotlib's SVG embedded in a page.
 
-Nothing here uses pyplot, the screen or a file. The text stays text (`svg.fonttype = none`), laid out
+Nothing here uses pyplot, the screen or a file. On a page, text stays text (`svg.fonttype = none`), laid out
 with the font that matplotlib ships, so that the same records give the same bytes on every machine.
 """
 
@@ -28,18 +28,33 @@ ARM_COLOURS = ("#0072B2", "#D55E00")
 ARM_MARKERS = ("o", "^")
 
 INK, MUTED, _RULE, BAND = "#1c2329", "#5b6670", "#dfe4e8", "#e6ebf0"
+AXIS, STRIPE, BLOCK = "#9aa4ad", "#f4f6f8", "#6b5b95"
+#: A drawing's colour -> the variable of the page (study/page.py).
+_ON_A_PAGE = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    _RULE: "var(--rule)",
+    BAND: "var(--band)",
+    AXIS: "var(--axis)",
+    STRIPE: "var(--stripe)",
+    BLOCK: "var(--block)",
+    "#ffffff": "var(--card)",
+    **{colour.lower(): f"var(--arm-{place})" for place, colour in enumerate(ARM_COLOURS, start=1)},
+}
 _WIDTH_IN = 5.0
 
+#: Widths of figures in a paper of two columns, in inches, with the size of their text in points.
+COLUMN, FULL = (3.3, 7.0), (7.0, 8.0)
+
 _STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Arial"],
     "font.size": 8.5,
     "text.parse_math": False,  # a `$` in a name is literal
     "text.color": INK,
-    "axes.edgecolor": "#9aa4ad",
+    "axes.edgecolor": AXIS,
     "axes.labelcolor": MUTED,
-    "axes.labelsize": 8.5,
+    "axes.labelsize": "medium",
     "axes.linewidth": 0.7,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -51,8 +66,8 @@ _STYLE: dict[str, Any] = {
     "axes.formatter.limits": (-4, 7),
     "grid.color": _RULE,
     "grid.linewidth": 0.6,
-    "xtick.color": "#9aa4ad",
-    "ytick.color": "#9aa4ad",
+    "xtick.color": AXIS,
+    "ytick.color": AXIS,
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
     "legend.frameon": False,
@@ -60,6 +75,18 @@ _STYLE: dict[str, Any] = {
     "legend.handletextpad": 0.4,
     "legend.columnspacing": 1.4,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One figure that can be drawn at any width. `name`: of its file, and of its ids on a page; `height_in`:
+    at the width of a page's figure."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Figure], None]
+    height_in: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +135,7 @@ def run_axis(axes: Any, numbers: Sequence[int]) -> None:
     """Runs side by side on the x axis, every second one shaded."""
     run_ticks(axes, numbers)
     for place in range(1, len(numbers), 2):
-        axes.axvspan(place - 0.5, place + 0.5, color="#f4f6f8", lw=0)
+        axes.axvspan(place - 0.5, place + 0.5, color=STRIPE, lw=0)
     axes.set_xlim(-0.5, len(numbers) - 0.5)
 
 
@@ -143,23 +170,44 @@ def robust_limits(values: Sequence[float]) -> tuple[float, float]:
 
 
 # --------------------------------------------------------------------------------------------------
-# SVG.
+# SVG and PDF.
 
 
-def plot(title: str, caption: str, draw: Callable[[Figure], None], height_in: float, prefix: str) -> Plot:
+def plot(drawing: Drawing, prefix: str) -> Plot:
+    """The figure as an element of a page, whose ids start with `prefix`."""
+    settings = {"svg.fonttype": "none", "svg.hashsalt": prefix}
+    svg = _draw(drawing, "svg", (_WIDTH_IN, drawing.height_in), settings).decode()
+    return Plot(title=drawing.title, caption=drawing.caption, svg=_inline(svg, drawing.title, prefix))
+
+
+def vector(drawing: Drawing, kind: str, size: tuple[float, float]) -> bytes:
+    """The figure as a file of its own, "svg" or "pdf", of this width and text size. All letters are in the
+    file, so that it looks the same everywhere."""
+    width_in, text_pt = size
+    height_in = drawing.height_in * min(max(width_in / _WIDTH_IN, 0.8), 1.1)
+    settings = {
+        "svg.fonttype": "path",
+        "svg.hashsalt": drawing.name,
+        "pdf.fonttype": 42,  # TrueType, which publishers require
+        "font.size": text_pt,
+    }
+    return _draw(drawing, kind, (width_in, height_in), settings)
+
+
+def _draw(drawing: Drawing, kind: str, size_in: tuple[float, float], settings: dict[str, Any]) -> bytes:
     """Draw with a fixed style, independent of the user's matplotlibrc, and restore the settings."""
-    stream = io.StringIO()
+    stream = io.BytesIO()
+    nothing = {"svg": ("Date", "Creator", "Format", "Type"), "pdf": ("CreationDate", "Creator", "Producer")}
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
-        settings: Any = mpl.rcParams  # newer matplotlib types its keys, older does not
-        settings.update(_STYLE)
-        settings["svg.hashsalt"] = prefix
+        current: Any = mpl.rcParams  # newer matplotlib types its keys, older does not
+        current.update(_STYLE | settings)
         # Names may hold letters that the bundled font lacks; the browser shows them.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
-        draw(figure)
-        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return Plot(title=title, caption=caption, svg=_inline(stream.getvalue(), title, prefix))
+        figure = Figure(figsize=size_in, layout="constrained")
+        drawing.draw(figure)
+        figure.savefig(stream, format=kind, metadata=dict.fromkeys(nothing[kind]))
+    return stream.getvalue()
 
 
 def _inline(svg: str, title: str, prefix: str) -> str:
@@ -168,7 +216,7 @@ def _inline(svg: str, title: str, prefix: str) -> str:
     root, body = body.split(">", 1)
     box = re.search(r'viewBox="([^"]*)"', root)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, count=1, flags=re.S)
-    body = re.sub(r"<[^>]*>", lambda tag: _own_ids(tag[0], prefix), body)
+    body = re.sub(r"<[^>]*>", lambda tag: _own_colours(_own_ids(tag[0], prefix)), body)
     body = re.sub(r"\n\s*(?=[LMz<])", "\n", body)
     name = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     opening = f'<svg viewBox="{box[1] if box else ""}" role="img" aria-labelledby="{prefix}-title">'
@@ -180,3 +228,8 @@ def _own_ids(tag: str, prefix: str) -> str:
     tag = re.sub(r' id="([^"]+)"', rf' id="{prefix}-\1"', tag)
     tag = re.sub(r'(?:xlink:)?href="#([^"]+)"', rf'href="#{prefix}-\1"', tag)
     return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", tag)
+
+
+def _own_colours(tag: str) -> str:
+    """The page's colours, which are others in the dark, in the place of the drawing's."""
+    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda found: _ON_A_PAGE.get(found[0], found[0]), tag)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 from collections.abc import Iterable, Sequence
+
+from bareboat import __version__
+
+#: The name of a page's list of the runs that it reports.
+RUNS = "bareboat-runs"
 
 _VOID = frozenset({"meta", "br"})
 # HTML cannot represent most control characters, so they are replaced.
@@ -36,10 +43,18 @@ def tag(name: str, /, *children: str, **attributes: str | None) -> Markup:
     return Markup(f"<{name}{given}>" if name in _VOID else f"<{name}{given}>{join(children)}</{name}>")
 
 
-def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> Markup:
-    """A table that scrolls sideways on a narrow screen. The first `texts` columns are text, the rest numbers.
+def table(
+    caption: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    texts: int = 1,
+    is_sortable: bool = False,
+) -> Markup:
+    """A table that scrolls sideways where it is too wide; on a telephone each row is a list. The first
+    `texts` columns are text, the rest numbers.
 
-    The first cell of each row is its heading.
+    The first cell of each row is its heading. `is_sortable`: by the page's script (`SORTING`).
     """
 
     def classed(place: int) -> str | None:
@@ -50,13 +65,22 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, t
         tag(
             "tr",
             tag("th", row[0], scope="row"),
-            *(tag("td", cell, class_=classed(i)) for i, cell in enumerate(row[1:], start=1)),
+            *(
+                tag("td", tag("span", cell), class_=classed(i), data_label=head[i])
+                for i, cell in enumerate(row[1:], start=1)
+            ),
         )
         for row in rows
     )
     # The caption stays outside of the scrolling part; without a tab stop, the keyboard could not reach
     # columns beyond the screen's edge.
-    cells = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), aria_label=caption)
+    cells = tag(
+        "table",
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *lines),
+        aria_label=caption,
+        class_="sortable" if is_sortable else None,
+    )
     scroll = tag("div", cells, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return tag("div", tag("p", caption, class_="caption"), scroll, class_="table")
 
@@ -67,28 +91,62 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> Markup:
     return tag("section", tag("h4", title), tag("dl", *rows, class_="facts"), class_="card")
 
 
-def document(title: str, body: Markup) -> str:
-    """A whole page. Its policy forbids all requests, so that it opens without a network."""
+def document(title: str, body: Markup, *, runs: Iterable[str] = (), script: str = "") -> str:
+    """A whole page. Its policy forbids all requests, so that it opens without a network, and all scripts but
+    `script`, which is ours. `runs`: the runs that it reports, by which it is found to be a report."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    if script:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy += f"; script-src 'sha256-{digest}'"
     head = join(
         (
             tag("meta", charset="utf-8"),
+            tag("meta", name="generator", content=f"Bareboat {__version__}"),
+            tag("meta", name=RUNS, content=" ".join(runs)),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),
-            tag(
-                "meta",
-                http_equiv="Content-Security-Policy",
-                content="default-src 'none'; style-src 'unsafe-inline'",
-            ),
+            tag("meta", http_equiv="Content-Security-Policy", content=policy),
             tag("title", title),
             Markup(f"<style>{_STYLE}</style>"),
         )
     )
-    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
+    last = Markup(f"<script>{script}</script>") if script else ""
+    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}{last}</body>\n</html>\n'
 
+
+#: Sorts the tables that are sortable: numbers as numbers, empty cells last.
+SORTING = """
+"use strict";
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  const values = (column) => [...body.rows].map((row) => {
+    const text = row.cells[column].textContent.trim();
+    const number = Number(text.replaceAll(",", ""));
+    return { row, text, number, none: text === "" || text === "\u2013" };
+  });
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      const found = values(column);
+      const numeric = found.every((each) => each.none || !Number.isNaN(each.number));
+      found.sort((a, b) => (a.none - b.none) || (down ? -1 : 1) *
+        (numeric ? a.number - b.number : a.text.localeCompare(b.text, "en", { numeric: true })));
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      body.append(...found.map((each) => each.row));
+    });
+  });
+}
+"""
 
 _STYLE = """
 :root { --ink:#1c2329; --muted:#5b6670; --rule:#dfe4e8; --page:#f4f6f8; --card:#fff;
-  --equivalent:#17694a; --different:#8f2d66; --not-enough:#59626b; }
+  --equivalent:#17694a; --different:#8f2d66; --not-enough:#59626b; --warning:#8a4b00;
+  --band:#e6ebf0; --axis:#9aa4ad; --stripe:#f4f6f8; --block:#6b5b95; --arm-1:#0072b2; --arm-2:#d55e00 }
 * { box-sizing:border-box }
 body { margin:0; background:var(--page); color:var(--ink);
   font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif }
@@ -111,16 +169,15 @@ article { margin:18px 0 72px }
 .big { font-size:1.75rem; font-weight:600; margin:0; line-height:1.25; font-variant-numeric:tabular-nums }
 .big small { display:block; font-size:.9rem; font-weight:400; color:var(--muted) }
 .sentence { margin:0; font-size:1.05rem; overflow-wrap:anywhere }
+.warning { margin:0; font-weight:600; color:var(--warning); overflow-wrap:anywhere }
 .tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(118px,1fr)); gap:10px 18px;
   margin:auto 0 0; border-top:1px solid var(--rule); padding-top:12px }
 .tiles dt { font-size:.8rem; color:var(--muted) } .tiles dd { margin:0; font-variant-numeric:tabular-nums }
-figure { background:#fff; color:#1c2329 }
 figure svg { display:block; width:100%; height:auto }
 figure svg * { stroke-linejoin:round; stroke-linecap:butt }
 figure svg text { font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif
   !important }
-figcaption { font-size:.84rem; line-height:1.4; color:#5b6670; margin-top:10px }
-figure h4 { color:#1c2329 }
+figcaption { font-size:.84rem; line-height:1.4; color:var(--muted); margin-top:10px }
 a { color:inherit }
 .table { background:var(--card); border:1px solid var(--rule); border-radius:8px; overflow:hidden }
 .scroll { overflow-x:auto } .caption { color:var(--muted); font-size:.84rem; margin:0; padding:10px 14px 4px }
@@ -129,6 +186,10 @@ th, td { padding:7px 14px; text-align:left; border-top:1px solid var(--rule); ve
 th { font-weight:600 } thead th { border-top:0; color:var(--muted); font-size:.84rem; white-space:nowrap }
 td.n, th.n { text-align:right; white-space:nowrap }
 td small, th small { display:block; font-weight:400; color:var(--muted); font-size:.82em }
+th button { all:unset; cursor:pointer } th button:focus-visible { outline:2px solid var(--arm-1) }
+th button::after { content:"\\00a0\\2195"; opacity:.45 }
+th[aria-sort=ascending] button::after { content:"\\00a0\\2191"; opacity:1 }
+th[aria-sort=descending] button::after { content:"\\00a0\\2193"; opacity:1 }
 tr:has(.first) { background:color-mix(in srgb, var(--rule) 40%, transparent) }
 .facts { margin:0 } .card .facts > div { display:grid; grid-template-columns:9.5em minmax(0,1fr); gap:10px;
   padding:3px 0; font-size:.9rem }
@@ -140,14 +201,38 @@ details td, details th { white-space:nowrap }
 details > .table { border-width:1px 0 0; border-radius:0 }
 pre { margin:0; padding:14px 16px; overflow-x:auto; font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace;
   border-top:1px solid var(--rule); white-space:pre }
+.card > pre { border-top:0; padding:0 }
 code { font:.9em ui-monospace,Menlo,Consolas,monospace; overflow-wrap:anywhere }
 footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
-@media (max-width:820px) { .grid { grid-template-columns:minmax(0,1fr) } .masonry { columns:1 } }
-@media (max-width:520px) { table { min-width:600px } th, td { padding:6px 12px }
-  header, main, footer { padding-left:12px; padding-right:12px }
+@media screen and (max-width:820px) { .grid { grid-template-columns:minmax(0,1fr) } .masonry { columns:1 } }
+@media screen and (max-width:520px) { header, main, footer { padding-left:12px; padding-right:12px }
   .card, figure { padding:14px 12px } .word { font-size:1.8rem } .big { font-size:1.4rem }
-  .card .facts > div { grid-template-columns:7.5em minmax(0,1fr) } }
-@media (prefers-color-scheme:dark) { :root { --ink:#e7ebee; --muted:#a3adb6; --rule:#343c44; --page:#14181b;
-  --card:#1d2227; --equivalent:#6fd3a8; --different:#f09cc6; --not-enough:#c2cad1 } }
-@media print { body { background:#fff } .card, figure, table { break-inside:avoid } }
+  .card .facts > div { grid-template-columns:7.5em minmax(0,1fr) }
+  table, tbody, tr, tbody th { display:block } thead { display:none }
+  table.sortable thead, table.sortable thead tr { display:flex; flex-wrap:wrap }
+  table.sortable thead th { white-space:normal }
+  th, td { padding:3px 12px; border-top:0 } tr { border-top:1px solid var(--rule); padding:7px 0 }
+  tbody td, tbody td.n, details td { display:grid; grid-template-columns:minmax(0,1fr) minmax(0,1.3fr);
+    gap:10px; text-align:left; white-space:normal; overflow-wrap:anywhere }
+  td::before { content:attr(data-label); color:var(--muted) }
+  td.n > span { text-align:right } details th { white-space:normal; overflow-wrap:anywhere } }
+@media screen and (prefers-color-scheme:dark) { :root { --ink:#e7ebee; --muted:#a3adb6; --rule:#343c44;
+  --page:#14181b; --card:#1d2227; --equivalent:#6fd3a8; --different:#f09cc6; --not-enough:#c2cad1;
+  --warning:#f0b775; --band:#2b333b; --axis:#6b7680; --stripe:#23292f; --block:#a99bd6; --arm-1:#4aa8e0;
+  --arm-2:#f58a3c } }
+@page { size:A4; margin:12mm } @page wide { size:A4 landscape; margin:12mm }
+@media print { :root { color-scheme:light } body { background:#fff; font-size:9.5pt }
+  header, main, footer { max-width:none; padding:0 } header { padding-top:0 } h3 { margin:16px 0 8px }
+  h2, h3, h4, .caption, summary { break-after:avoid } article { margin:8px 0 } .masonry { column-gap:12px }
+  .masonry > * { margin-bottom:12px } article + article { break-before:page }
+  figure, .verdict, tr { break-inside:avoid } .table, details { overflow:visible }
+  .card, figure { padding:9px 11px } .word { font-size:1.7rem } .big { font-size:1.3rem }
+  .scroll { overflow:visible } table { font-size:8pt } th, td { padding:3px 6px }
+  th, td, td.n, th.n, thead th, details td, details th { white-space:normal; overflow-wrap:anywhere }
+  td.n { white-space:nowrap; overflow-wrap:normal } thead th { overflow-wrap:normal }
+  .raw { page:wide } .raw table { font-size:7pt } .raw th, .raw td { padding:2px 4px }
+  details { border:0; margin-top:12px } summary { list-style:none; padding:6px 0 }
+  details::details-content { content-visibility:visible; display:block; height:auto; opacity:1 }
+  pre { white-space:pre-wrap; overflow-wrap:anywhere; font-size:7pt; overflow:visible }
+  th button::after { content:"" } }
 """

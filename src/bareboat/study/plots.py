@@ -21,21 +21,23 @@ from bareboat.study.analysis import Analysis, Metric, Pair, mean_step_s
 from bareboat.study.drawing import (
     ARM_COLOURS,
     ARM_MARKERS,
+    AXIS,
     BAND,
+    BLOCK,
     INK,
     MUTED,
-    Plot,
+    Drawing,
     arm_legend,
     label,
     margin_logs,
     pad_y,
-    plot,
     ratio_axis,
     robust_limits,
     run_axis,
     run_ticks,
     safe_log,
 )
+from bareboat.study.statistics import geometric_mean
 
 #: Field of `Phases`, its name on the page, its colour (the same palette, without the arms' two).
 PHASES = (
@@ -44,7 +46,7 @@ PHASES = (
     ("setup_s", "set-up", "#009E73"),
     ("first_step_s", "first step", "#CC79A7"),
     ("steady_s", "steady", "#C9CFD4"),
-    ("finish_s", "finish", "#3B444B"),
+    ("finish_s", "finish", "#7A8793"),
 )
 
 #: Memory lines with more samples than this are reduced.
@@ -88,7 +90,7 @@ def bytes_unit(values: Iterable[float]) -> tuple[float, str]:
 # The figures.
 
 
-def forest(study: Study, analysis: Analysis, *, prefix: str) -> Plot:
+def forest(study: Study, analysis: Analysis) -> Drawing:
     """One row per metric, the primary first: ratio, interval, the line at 1 and the margin as a band."""
     metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     comparison = analysis.primary.comparison
@@ -113,22 +115,24 @@ def forest(study: Study, analysis: Analysis, *, prefix: str) -> Plot:
         "one-sided tests, lies in the band. An arrow: the interval extends beyond the axis."
     )
     height_in = 0.62 + 0.43 * len(metrics)
-    return plot("Ratio of every metric", caption, draw, height_in, prefix)
+    return Drawing(
+        name="ratios", title="Ratio of every metric", caption=caption, draw=draw, height_in=height_in
+    )
 
 
-def figures(study: Study, analysis: Analysis, *, prefix: str) -> tuple[Plot, ...]:
+def figures(study: Study, analysis: Analysis) -> tuple[Drawing, ...]:
     """All figures below the verdict that the records have the data for."""
     runs = analysis.pairs
     every = [record for pair in runs for record in pair]
     drawn = [
-        _windows(study, runs, f"{prefix}-windows") if any(r.windows for r in every) else None,
-        _walls(study, runs, f"{prefix}-walls") if not any(r.windows for r in every) else None,
-        _pairs(study, analysis.primary, f"{prefix}-pairs"),
-        _effects(study, runs, analysis.primary, f"{prefix}-effects"),
-        _phases(study, runs, f"{prefix}-phases") if all(r.phases for r in every) else None,
-        _memory(study, runs, f"{prefix}-memory") if any(r.memory for r in every) else None,
+        _windows(study, runs) if any(r.windows for r in every) else None,
+        _walls(study, runs) if not any(r.windows for r in every) else None,
+        _pairs(study, analysis.primary),
+        _effects(study, runs, analysis.primary),
+        _phases(study, runs) if all(r.phases for r in every) else None,
+        _memory(study, runs) if any(r.memory for r in every) else None,
     ]
-    return tuple(plot for plot in drawn if plot is not None)
+    return tuple(drawing for drawing in drawn if drawing is not None)
 
 
 def _forest_reach(analysis: Analysis) -> float:
@@ -152,7 +156,7 @@ def _forest_row(axes: Any, metric: Metric, y: float, half: float) -> None:
     name = axes.annotate(label(metric.name, 26), (0, y + 0.33), xycoords=beside, va="center", weight=weight)
     axes.annotate(
         f"{sense} is better", (1, 0.5), xycoords=name, xytext=(7, 0), textcoords="offset points",
-        color=MUTED, size=7.5, va="center",
+        color=MUTED, size="small", va="center",
     )  # fmt: skip
     axes.text(1, y + 0.33, interval_text(metric), transform=beside, ha="right", va="center", weight=weight)
     axes.plot([low, high], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
@@ -173,7 +177,7 @@ def _one_sided_share(runs: int, confidence: float) -> float:
     return float(one_sided / two_sided)
 
 
-def _windows(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
+def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:
     """Throughput of every window, runs side by side, so that drift within and across runs shows."""
     points = [
         (place, began_s, arm, value)
@@ -205,16 +209,18 @@ def _windows(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
     caption = "One point per window of training steps, settling steps excluded. Lines: medians per run."
     if outside:
         caption += f" {outside} of {len(points)} windows are beyond the axis and drawn at its edge."
-    return plot("Throughput by arm, raw", caption, draw, 3.1, prefix)
+    return Drawing(
+        name="throughput", title="Throughput by arm, raw", caption=caption, draw=draw, height_in=3.1
+    )
 
 
-def _walls(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
+def _walls(study: Study, runs: Sequence[Pair]) -> Drawing:
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         run_axis(axes, [run[0].run for run in runs])
         for place, run in enumerate(runs):
             walls = [record.wall_s for record in run]
-            axes.plot([place - 0.14, place + 0.14], walls, color="#9aa4ad", lw=0.9)
+            axes.plot([place - 0.14, place + 0.14], walls, color=AXIS, lw=0.9)
             for arm in (0, 1):
                 axes.plot(place - 0.14 + 0.28 * arm, walls[arm], ls="", ms=5.5, marker=ARM_MARKERS[arm],
                           mew=0, color=ARM_COLOURS[arm])  # fmt: skip
@@ -223,39 +229,41 @@ def _walls(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
         arm_legend(figure, study)
 
     caption = "One point per arm and run; a grey line joins the two that ran as a pair."
-    return plot("Wall time by arm, raw", caption, draw, 3.1, prefix)
+    return Drawing(name="wall-time", title="Wall time by arm, raw", caption=caption, draw=draw, height_in=3.1)
 
 
-def _pairs(study: Study, metric: Metric, prefix: str) -> Plot:
+def _pairs(study: Study, metric: Metric) -> Drawing:
     """The primary metric per run, baseline to contender: the basis of the verdict."""
     scale, unit = bytes_unit(metric.baseline) if metric.unit in ("B", "bytes") else (1.0, metric.unit)
     sides = [[value / scale for value in side] for side in (metric.baseline, metric.contender)]
+    means = (metric.baseline_mean / scale, metric.contender_mean / scale)
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         for left, right in zip(*sides, strict=True):
-            axes.plot([0, 1], [left, right], color="#9aa4ad", lw=0.8, alpha=0.8)
+            axes.plot([0, 1], [left, right], color=AXIS, lw=0.8, alpha=0.8)
         for arm, values in enumerate(sides):
             axes.plot([arm] * len(values), values, ls="", marker=ARM_MARKERS[arm], ms=5.5, mew=0,
                       alpha=0.75, color=ARM_COLOURS[arm])  # fmt: skip
-            median, aside = descriptive.median(values), arm * 2 - 1
-            axes.plot([arm + 0.07 * aside, arm + 0.2 * aside], [median] * 2, color=ARM_COLOURS[arm], lw=2.5)
-            axes.annotate(f"median\n{number(median)}", (arm + 0.2 * aside, median), xytext=(5 * aside, 0),
+            mean, aside = means[arm], arm * 2 - 1
+            axes.plot([arm + 0.07 * aside, arm + 0.2 * aside], [mean] * 2, color=ARM_COLOURS[arm], lw=2.5)
+            axes.annotate(f"mean\n{number(mean)}", (arm + 0.2 * aside, mean), xytext=(5 * aside, 0),
                           textcoords="offset points", va="center", ha="left" if arm else "right",
                           color=ARM_COLOURS[arm])  # fmt: skip
         axes.set_xlim(-0.62, 1.62)
         axes.set_xticks([0, 1], [label(arm.name, 24) for arm in study.arms])
-        axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize=9)
+        axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize="medium")
         axes.set_ylabel(label(f"{metric.name}, {unit}", 40))
 
     caption = (
-        "One line per run joins its two arms. Lines that lie apart but run in parallel are drift of the "
-        "machine, which the pairs cancel."
+        "One line per run joins its two arms. The means are geometric, so that their quotient is the ratio. "
+        "Lines that lie apart but run in parallel are drift of the machine, which the pairs cancel."
     )
-    return plot(f"{label(metric.name, 60).capitalize()}, pair by pair", caption, draw, 3.1, prefix)
+    title = f"{label(metric.name, 60).capitalize()}, pair by pair"
+    return Drawing(name="pairs", title=title, caption=caption, draw=draw, height_in=3.1)
 
 
-def _effects(study: Study, runs: Sequence[Pair], metric: Metric, prefix: str) -> Plot:
+def _effects(study: Study, runs: Sequence[Pair], metric: Metric) -> Drawing:
     """Log ratios: a dot per block, a thick line per run, the interval over all runs at the right."""
     effects, blocks = metric.effects, metric.blocks
     numbers = [pair[0].run for pair in runs]
@@ -273,11 +281,11 @@ def _effects(study: Study, runs: Sequence[Pair], metric: Metric, prefix: str) ->
         for place, values in enumerate(blocks):
             xs = [place - 0.32 + 0.64 * (k + 0.5) / len(values) for k in range(len(values))]
             axes.plot(xs, [min(max(v, low), high) for v in values], ls="", marker="o", ms=2.5, mew=0,
-                      alpha=0.5, color="#6b5b95")  # fmt: skip
+                      alpha=0.5, color=BLOCK)  # fmt: skip
         for place, effect in enumerate(effects):
             axes.plot([place - 0.36, place + 0.36], [effect] * 2, color=INK, lw=3, solid_capstyle="butt")
         at = len(effects) + 0.15
-        axes.axvline(at - 0.58, color="#9aa4ad", lw=0.7)
+        axes.axvline(at - 0.58, color=AXIS, lw=0.7)
         axes.plot([at, at], [safe_log(c.low), safe_log(c.high)], color=INK, lw=2)
         axes.plot(at, safe_log(c.ratio), marker="D", ms=6.5, color=INK)
         run_ticks(axes, numbers, extra=(at, "all"))
@@ -295,11 +303,13 @@ def _effects(study: Study, runs: Sequence[Pair], metric: Metric, prefix: str) ->
     )
     if outside:
         caption += f" {outside} of {len(flat)} blocks are beyond the axis and drawn at its edge."
-    return plot("Paired ratio, run by run", caption, draw, 3.1, prefix)
+    return Drawing(
+        name="effects", title="Paired ratio, run by run", caption=caption, draw=draw, height_in=3.1
+    )
 
 
-def _phases(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
-    """Stacked medians, and every phase on a log axis, which shows short ones."""
+def _phases(study: Study, runs: Sequence[Pair]) -> Drawing:
+    """Stacked means, and every phase on a log axis, which shows short ones."""
     seconds = [
         [[float(getattr(run[arm].phases, field)) for run in runs] for field, _, _ in PHASES] for arm in (0, 1)
     ]
@@ -309,15 +319,15 @@ def _phases(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
         for arm in (0, 1):
             left = 0.0
             for values, (_, name, colour) in zip(seconds[arm], PHASES, strict=True):
-                median = descriptive.median(values)
-                stack.barh(1 - arm, median, left=left, height=0.62, color=colour, label=None if arm else name)
-                left += median
+                mean = geometric_mean(values) if min(values) > 0 else descriptive.fmean(values)
+                stack.barh(1 - arm, mean, left=left, height=0.62, color=colour, label=None if arm else name)
+                left += mean
             totals = [math.fsum(phases[i] for phases in seconds[arm]) for i in range(len(runs))]
             stack.plot(totals, [0.58 - arm] * len(totals), ls="", marker="|", ms=5, color=ARM_COLOURS[arm])
             _phase_dots(rows, seconds[arm], arm)
         stack.set_yticks([1, 0], [label(arm.name, 16) for arm in study.arms])
-        stack.set(ylim=(-0.62, 1.45), xlabel="seconds, medians stacked")
-        stack.legend(loc="lower left", bbox_to_anchor=(0, 1.06), ncols=3, fontsize=8, handlelength=1.1)
+        stack.set(ylim=(-0.62, 1.45), xlabel="seconds, means stacked")
+        stack.legend(loc="lower left", bbox_to_anchor=(0, 1.06), ncols=3, fontsize="medium", handlelength=1.1)
         rows.set_yticks([-i for i in range(len(PHASES))], [name for _, name, _ in PHASES])
         rows.set_xscale("log")
         rows.xaxis.set_major_locator(LogLocator(numticks=8))
@@ -330,11 +340,11 @@ def _phases(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
             axes.grid(visible=True, axis="x")
 
     caption = (
-        "Top: the median of each phase over the runs, stacked; the ticks under a bar are the runs' own "
-        "totals. Waits at the gate, while the other arm runs, are excluded. Below: every run, the "
+        "Top: the geometric mean of each phase over the runs, stacked; the ticks under a bar are the runs' "
+        "own totals. Waits at the gate, while the other arm runs, are excluded. Below: every run, the "
         "median (large) and the middle half of the runs (line)."
     )
-    return plot("Where the wall time goes", caption, draw, 4.6, prefix)
+    return Drawing(name="phases", title="Where the wall time goes", caption=caption, draw=draw, height_in=4.6)
 
 
 def _phase_dots(axes: Any, phases: Sequence[Sequence[float]], arm: int) -> None:
@@ -349,7 +359,7 @@ def _phase_dots(axes: Any, phases: Sequence[Sequence[float]], arm: int) -> None:
             axes.plot(median, y, marker=ARM_MARKERS[arm], ms=6, mec="white", mew=0.7, color=ARM_COLOURS[arm])
 
 
-def _memory(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
+def _memory(study: Study, runs: Sequence[Pair]) -> Drawing:
     """A thin line per run in one panel per arm, with the peak of each marked."""
     scale, unit = bytes_unit(s.bytes for run in runs for record in run for s in record.memory)
     kind = label(runs[0][0].memory_kind.upper(), 12)
@@ -364,10 +374,10 @@ def _memory(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
                 axes.plot(*zip(*line, strict=True), color=colour, lw=0.9, alpha=0.55)
                 peak = max(line, key=lambda point: point[1])
                 axes.plot(*peak, marker=ARM_MARKERS[arm], ms=4.5, mec="white", mew=0.5, color=colour)
-            peaks = [run[arm].peak_memory_bytes / scale for run in runs]
+            peak_text = _mean_peak([run[arm].peak_memory_bytes / scale for run in runs])
             axes.set_title(
-                f"{label(study.arms[arm].name)}: median peak {number(descriptive.median(peaks))} {unit}",
-                loc="left", size=8.5, color=colour,
+                f"{label(study.arms[arm].name)}: mean peak {peak_text} {unit}",
+                loc="left", size="medium", color=colour,
             )  # fmt: skip
             axes.set_ylabel(f"{kind}, {unit}")
         panels[0].set_ylim(bottom=0)
@@ -379,7 +389,11 @@ def _memory(study: Study, runs: Sequence[Pair], prefix: str) -> Plot:
         "Memory of all processes of an arm, one line per run, its largest sample marked. "
         f"Lines of more than {_MEMORY_POINTS} samples are drawn with the largest of each stretch."
     )
-    return plot("Memory over time", caption, draw, 3.9, prefix)
+    return Drawing(name="memory", title="Memory over time", caption=caption, draw=draw, height_in=3.9)
+
+
+def _mean_peak(peaks: Sequence[float]) -> str:
+    return number(geometric_mean(peaks) if min(peaks) > 0 else descriptive.fmean(peaks))
 
 
 def _time_spans(points: Iterable[tuple[int, float, int, float]]) -> dict[int, tuple[float, float]]:

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 
 from bareboat.model import Record, Study
 from bareboat.study.analysis import Analysis, Goal, Metric
-from bareboat.study.drawing import Plot, label
+from bareboat.study.drawing import Drawing, label, plot
 from bareboat.study.page import Markup, document, facts, join, table, tag
 from bareboat.study.plots import PHASES, bytes_unit, figures, forest, interval_text, percent, throughputs
 
 _NONE = "none"
+_TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
 
 
 def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> str:
@@ -39,7 +40,8 @@ def render_report(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -
         ),
     )
     names = ", ".join(study.job.name for study, _, _ in studies)
-    return document(f"{names}: container against bare metal" if names else heading, join(body))
+    title = f"{names}: container against bare metal" if names else heading
+    return document(title, join(body), runs=[study.id for study, _, _ in studies])
 
 
 def _overview(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Markup:
@@ -61,7 +63,6 @@ def _overview(studies: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> Ma
 
 def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, prefix: str) -> Markup:
     ordered = sorted(records, key=lambda r: (not r.warm_up, r.run, r.position, r.arm))
-    plots = figures(study, analysis, prefix=prefix)
     return tag(
         "article",
         tag("h2", study.job.name),
@@ -69,7 +70,7 @@ def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, pre
         tag(
             "div",
             _verdict(analysis),
-            _figure(forest(study, analysis, prefix=f"{prefix}-forest"), f"{prefix}-forest"),
+            _figure(forest(study, analysis), prefix),
             class_="grid",
         ),
         tag("h3", "Every metric"),
@@ -77,21 +78,21 @@ def _article(study: Study, records: Sequence[Record], analysis: Analysis, *, pre
         _goals(analysis.goals),
         _notes(analysis.notes),
         tag("h3", "Figures"),
-        tag("div", *(_figure(plot, f"{prefix}-{i}") for i, plot in enumerate(plots)), class_="masonry"),
+        tag("div", *(_figure(each, prefix) for each in figures(study, analysis)), class_="masonry"),
         tag("h3", "Machine, image and design"),
         tag("div", _machine(study), _image(study), _job(study), _design(study, analysis), class_="masonry"),
-        tag("h3", "Raw data and scripts"),
-        *_details(study, ordered, analysis),
+        tag("div", tag("h3", "Raw data and scripts"), *_details(study, ordered, analysis), class_="raw"),
         id=prefix,
     )
 
 
-def _figure(plot: Plot, prefix: str) -> Markup:
-    heading = tag("h4", plot.title)
+def _figure(drawing: Drawing, prefix: str) -> Markup:
+    drawn = plot(drawing, f"{prefix}-{drawing.name}")
+    caption = f"{prefix}-{drawing.name}-caption"
     # Accessible drawing:  `role=img` with a title, and the caption says how to read it.
     return tag(
-        "figure", heading, Markup(plot.svg), tag("figcaption", plot.caption, id=f"{prefix}-caption"),
-        aria_describedby=f"{prefix}-caption",
+        "figure", tag("h4", drawn.title), Markup(drawn.svg), tag("figcaption", drawn.caption, id=caption),
+        aria_describedby=caption,
     )  # fmt: skip
 
 
@@ -119,17 +120,19 @@ def _verdict(analysis: Analysis) -> Markup:
             class_="big",
         ),
         tag("p", analysis.sentence, class_="sentence"),
+        *(tag("p", warning, class_="warning") for warning in analysis.warnings),
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
-        class_=f"card verdict {analysis.word.replace(' ', '-')}",
+        class_=f"card verdict {_TONES.get(analysis.word, 'not-enough-evidence')}",
     )
 
 
 def _metrics(study: Study, analysis: Analysis) -> Markup:
     base, contender = (label(arm.name, 40) for arm in study.arms)
-    head = ("metric", "verdict", "unit", f"{base}, median", f"{contender}, median", "ratio [interval]")
+    head = ("metric", "verdict", "unit", base, contender, "ratio [interval]")
     metrics = sorted(analysis.metrics, key=lambda metric: not metric.primary)
     caption = (
-        f"Ratio: {contender} over {base}, with {percent(analysis.primary.comparison.confidence)} interval. "
+        f"Geometric means over the runs. Ratio: {contender} over {base}, with "
+        f"{percent(analysis.primary.comparison.confidence)} interval. "
         "Only the first row is the verdict of the study; the others are secondary metrics, not "
         "corrected for multiple comparisons."
     )
@@ -145,7 +148,7 @@ def _metric_row(metric: Metric) -> tuple[str, ...]:
         join((metric.name, tag("small", sense))),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
         unit,
-        *(_number(descriptive.median(side) / scale) for side in (metric.baseline, metric.contender)),
+        *(_number(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),
         interval_text(metric),
     )
 

@@ -19,6 +19,11 @@ from bareboat.errors import UsageError
 MOST_RUNS = 10_000
 """Larger numbers of runs are not suggested."""
 
+LEAST_RUNS = 5
+"""From fewer runs, whose deviation is hardly known, no number is suggested."""
+
+_LEAST_MORE = 2
+
 # Midpoints of equally likely slices: `runs_needed` averages over the sampling of the deviation with them.
 _SLICES = (np.arange(200) + 0.5) / 200
 
@@ -38,7 +43,8 @@ class Comparison:
     `low` and `high` bound the two-sided `confidence` t interval of `ratio`, the exponential of the mean
     log ratio. `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the
     two-sided one of ratio == 1. `more_runs` is about how many more runs a new study would need for
-    a clear verdict; None with a clear verdict, and beyond `MOST_RUNS`.
+    a clear verdict, at least 2; None with a clear verdict, with fewer than `LEAST_RUNS` runs, and beyond
+    `MOST_RUNS`.
     """
 
     runs: int
@@ -51,6 +57,24 @@ class Comparison:
     difference_p: float
     verdict: Verdict
     more_runs: int | None
+
+    @property
+    def exceeds_margin(self) -> bool:
+        """Whether the whole interval lies beyond the margin."""
+        return self.low > 1 + self.margin or self.high < 1 / (1 + self.margin)
+
+    @property
+    def reach(self) -> float:
+        """The half width of the interval relative to the margin, both as logarithms."""
+        if self.low <= 0 or math.isinf(self.high):
+            return math.inf
+        return (math.log(self.high) - math.log(self.low)) / 2 / math.log1p(self.margin)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The exponential of the mean logarithm; values above 0. The quotient of two such means is the geometric
+    mean of the quotients."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def run_effect(block_log_ratios: Sequence[float]) -> float:
@@ -68,9 +92,15 @@ def run_effect(block_log_ratios: Sequence[float]) -> float:
             "a run without a complete block has no effect to measure", remedy="train for more steps"
         )
     _require_finite(block_log_ratios)
-    cut = len(block_log_ratios) // 5
-    kept = sorted(block_log_ratios)[cut : len(block_log_ratios) - cut]
+    kept = [block_log_ratios[place] for place in kept_blocks(block_log_ratios)]
     return math.fsum(kept) / len(kept)
+
+
+def kept_blocks(block_log_ratios: Sequence[float]) -> list[int]:
+    """The indices of the blocks that `run_effect` averages, in the order of their ratios."""
+    cut = len(block_log_ratios) // 5
+    order = sorted(range(len(block_log_ratios)), key=block_log_ratios.__getitem__)
+    return order[cut : len(order) - cut]
 
 
 def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) -> Comparison:
@@ -110,8 +140,9 @@ def compare(log_ratios: Sequence[float], *, margin: float, confidence: float) ->
         verdict = Verdict.NOT_ENOUGH
         # The observed mean is taken as true. That errs on the safe side: studies end here when their mean
         # lies between 0 and the margin, where both tests are hardest.
-        needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
-        more_runs = None if needed is None else max(1, needed - runs)
+        if runs >= LEAST_RUNS:
+            needed = runs_needed(mean=mean, deviation=deviation, margin=margin, confidence=confidence)
+            more_runs = None if needed is None else max(_LEAST_MORE, needed - runs)
     return Comparison(
         runs=runs,
         ratio=_exp(mean),
