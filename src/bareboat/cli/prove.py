@@ -21,7 +21,6 @@ from bareboat.cli.common import (
 )
 from bareboat.cli.job import TOPOLOGY, read_job
 from bareboat.errors import BareboatError, Terminated, UsageError
-from bareboat.files import outputs
 from bareboat.model import Job, Plan, Study
 from bareboat.session import Purpose, planning, preparation
 
@@ -69,15 +68,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         default="report.html",
         help="path of the report (default: report.html)",
     )
+    parser.add_argument(
+        "--force", action="store_true", help="replace a file that is no report of a run in the store"
+    )
     add_dry_run(parser)
 
 
 def run(context: Context) -> int:
     """Exit with 0 when the study is complete, whatever its verdict."""
     options = context.options
-    options.output = outputs.check(options.output)
+    from bareboat.cli import report_export
     from bareboat.cli.report import check_installed, check_library
     from bareboat.study import prove
+
+    options.output = report_export.claim_page(context, options.output)
 
     check_installed()
 
@@ -162,7 +166,8 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
 
 
 def _measure(context: Context, study: Study) -> int:
-    from bareboat.cli.report import show, write_report
+    from bareboat.cli import report_export
+    from bareboat.cli.report import show
     from bareboat.study import prove
 
     if not context.options.quiet:
@@ -178,6 +183,13 @@ def _measure(context: Context, study: Study) -> int:
         )
         raise
     context.progress.end()
-    found = write_report(context.store, [study.id], context.options.output)
-    show(context, found, context.options.output)
+    options = context.options
+    found = report_export.read_studies(context, [study.id])
+    request = report_export.Request(("html",), None, str(options.output), options.force)
+    files = report_export.study_files(found, request.formats)
+    try:
+        where = report_export.write(context, request, files, [study.id])
+    except UsageError as error:  # another program wrote the file meanwhile
+        raise type(error)(error.message, remedy=f"bareboat report {study.id} -o NAME.html") from None
+    show(context, found, where)
     return 0

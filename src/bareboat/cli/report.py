@@ -1,77 +1,95 @@
-"""bareboat report: show a study's results as text and one HTML page, or a sweep's points as a table."""
+"""bareboat report: show results of studies, sweeps and runs, and write them as pages, tables and figures."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console
+from bareboat.cli import console, report_export
 from bareboat.cli.common import Context, add_common
+from bareboat.cli.report_export import Request
 from bareboat.errors import BareboatError, StoreError, UsageError
-from bareboat.files import outputs
-from bareboat.model import Record, Study
+from bareboat.nearest import nearest
 from bareboat.printable import one_line
 from bareboat.store import Store
 
 if TYPE_CHECKING:
-    from bareboat.study.analysis import Analysis, Metric
+    from bareboat.model import Record, Study
+    from bareboat.study.analysis import Analysis
 
-Finding = tuple[Study, Sequence[Record], "Analysis"]
+Finding = tuple["Study", Sequence["Record"], "Analysis"]
 
 
-EXAMPLE = "bareboat report digits-20261120-101500 -o report.html"
+EXAMPLE = """bareboat report digits-20261120-101500 -o report.html
+  bareboat report digits-20261120-101500 --csv --latex --pdf paper"""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="studies, a sweep or a run, or job names")
-    parser.add_argument("-o", "--output", metavar="FILE", help="path of the page, or of the table with --csv")
     parser.add_argument(
-        "--csv", action="store_true", help="for a sweep: write the table as comma-separated values"
+        "-o", "--output", metavar="FILE", help="path of the page, or of the file of one other format"
     )
+    report_export.add(parser)
 
 
 def run(context: Context) -> int:
-    options = context.options
+    from bareboat.runs import submission
+
+    options, store = context.options, context.store
+    request = report_export.read(options, lambda name: submission.find(store, name) in store.runs())
     if not options.runs and options.output is not None:
-        raise UsageError("--output requires a study", remedy=EXAMPLE)
-    if not options.runs:
+        raise UsageError("--output requires a study", remedy=EXAMPLE.partition("\n")[0])
+    if not options.runs and not request.formats:
         return _list(context)
+    report_export.check(context, request)
+    if not options.runs:
+        options.runs = [_newest_study(context, request)]
     from bareboat.cli.status import find
     from bareboat.runs import sweeps
 
-    runs = [find(context, name) for name in options.runs]
-    output = outputs.check(options.output) if options.output is not None else None
-    whole = [name for name in runs if sweeps.find(context.store, name) is not None]
-    if whole:
-        from bareboat.cli import report_sweep
-
+    runs = list(dict.fromkeys(find(context, name) for name in options.runs))
+    for name in runs:
+        is_sweep = sweeps.find(store, name) is not None
+        if not is_sweep and not os.path.lexists(store.run(name) / "submission.json"):
+            continue
         if len(runs) > 1:
+            what = "is a sweep" if is_sweep else "is a single run"
             raise UsageError(
-                f"{whole[0]} is a sweep and cannot be combined with other runs",
-                remedy=f"bareboat report {whole[0]}   # alone",
+                f"{name} {what} and cannot be combined with other runs",
+                remedy=f"bareboat report {name}   # alone",
             )
-        return report_sweep.run(context, whole[0], output)
-    single = [name for name in runs if os.path.lexists(context.store.run(name) / "submission.json")]
-    if single and not options.csv:
-        from bareboat.cli import report_run
+        from bareboat.cli import report_run, report_sweep
 
-        if len(runs) > 1 or output is not None:
-            raise UsageError(
-                f"{single[0]} is a single run, with neither a page nor a comparison with other runs",
-                remedy=f"bareboat report {single[0]}",
-            )
-        return report_run.run(context, single[0])
-    if options.csv:
-        raise UsageError(f"{runs[0]} is not a sweep, and --csv is for sweeps", remedy="remove --csv")
+        if is_sweep:
+            return report_sweep.run(context, name, request)
+        return report_run.run(context, name, request)
     check_library()
-    found = write_report(context.store, runs, output)
-    show(context, found, output)
+    found = report_export.read_studies(context, runs)
+    where = ""
+    if request.formats:
+        where = report_export.write(context, request, report_export.study_files(found, request.formats), runs)
+    if not request.is_printed:
+        show(context, found, where)
     return 0
+
+
+def _newest_study(context: Context, request: Request) -> str:
+    store = context.store
+    runs = store.runs()
+    if request.folder is not None and not os.path.isdir(request.folder):
+        near = nearest(request.folder, runs)
+        if near is not None:
+            raise UsageError(f"run {request.folder} not found; did you mean {near}?", remedy=f"{near} DIR")
+    for run_id in reversed(runs):
+        if os.path.lexists(store.run(run_id) / "study.json"):
+            if not context.options.quiet:
+                console.note(f"study {run_id} (the newest)")
+            return run_id
+    raise UsageError("no studies yet", remedy="bareboat prove train.py")
 
 
 _LIBRARY = ("numpy", "scipy", "matplotlib")
@@ -106,66 +124,21 @@ def check_library() -> None:
             ) from None
 
 
-def write_report(store: Store, runs: Sequence[str], output: Path | None) -> list[Finding]:
-    """Analyse the studies from their raw records; write the page completely or not at all."""
-    from bareboat.study import analysis, prove
-
-    found: list[Finding] = []
-    for run_id in runs:
-        study = prove.read_study(store, run_id)
-        records = prove.read_records(store, study)
-        found.append((study, records, analysis.analyse(study, records)))
-    if output is not None:
-        from bareboat.study.report import render_report
-
-        outputs.write(output, render_report(found).encode())
-    return found
-
-
-def show(context: Context, found: Sequence[Finding], output: Path | None) -> None:
-    """Print the verdicts."""
+def show(context: Context, found: Sequence[Finding], where: str) -> None:
+    """Print the verdicts, and where the report was written."""
     if context.options.json:
         console.result_json([analysis for _, _, analysis in found])
+        if where:
+            console.note(f"report: {where}")
         return
+    from bareboat.cli.report_text import study_text
+
+    is_terminal = sys.stdout.isatty()
     for study, _, analysis in found:
-        console.result(_text(study, analysis))
-    if output is not None:
-        console.result(f"\nreport: {output}")
-
-
-def _text(study: Study, analysis: Analysis) -> str:
-    baseline, contender = (arm.name for arm in study.arms)
-    lines = [
-        f"\n{console.bold(analysis.text)}\n",
-        f"  {'':<25} {baseline:>14} {contender:>14}   ratio   interval",
-    ]
-    lines += [f"  {_row(metric)}" for metric in analysis.metrics]
-    for goal in analysis.goals:
-        lowest = "not reported" if goal.lowest is None else f"lowest {goal.lowest:.4f}"
-        if goal.not_numbers:
-            lowest = f"not finite in {goal.not_numbers} of {len(analysis.primary.baseline)} runs"
-        reached = "reached" if goal.reached else "NOT reached"
-        lines.append(f"  goal {goal.name} >= {goal.least:g} {reached} by {goal.arm}: {lowest}")
-    return "\n".join(lines)
-
-
-def _row(metric: Metric) -> str:
-    found = metric.comparison
-    shown = [_quantity(statistics.median(v), metric.unit) for v in (metric.baseline, metric.contender)]
-    unit = f", {metric.unit}" if metric.unit not in ("bytes", "s") else ""
-    return (
-        f"{metric.name + unit:<25} {shown[0]:>14} {shown[1]:>14}   {found.ratio:.3f}   "
-        f"[{found.low:.3f}, {found.high:.3f}]  {found.verdict.value}"
-    )
-
-
-def _quantity(value: float, unit: str) -> str:
-    if unit == "bytes":
-        return f"{value / 2**20:,.1f} MiB"
-    if unit == "s" and value < 1:
-        return f"{value * 1000:,.1f} ms"
-    suffix = " s" if unit == "s" else ""
-    return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + suffix
+        text = study_text(study, analysis, console.width(), console.paint if is_terminal else None)
+        console.result(f"\n{text}")
+    if where:
+        console.result(f"\nreport: {where}")
 
 
 def _list(context: Context) -> int:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import statistics
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from bareboat.cli import console
+from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
+from bareboat.clock import epoch_s
+from bareboat.files import untrusted
 from bareboat.model import Decision
 from bareboat.printable import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bareboat.cli.report_export import Request
     from bareboat.model import MemorySample, Record
     from bareboat.runs.state import Status
+    from bareboat.store import Store
+    from bareboat.study.report_run import RunReport
+    from bareboat.study.report_series import RankLog, Series
 
 
 class _Image(Struct, frozen=True):
@@ -34,21 +45,32 @@ class _Plan(Struct, frozen=True):
     decisions: tuple[Decision, ...]
 
 
+FORMATS = ("csv", "markdown", "html")
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 40
 _MOST_TEXT = 2000
+#: Of a page: the end of the output, and of each rank's, and the number of ranks shown.
+_TAIL_BYTES, _RANK_TAIL_BYTES = 1 << 15, 1 << 12
+_MOST_RANKS, _MOST_TAILS = 256, 16
+_EXIT = re.compile(r"(\d{1,8}) (\d{1,3})", re.ASCII)
 
 
-def run(context: Context, run_id: str) -> int:
-    from bareboat import registry
+def run(context: Context, run_id: str, request: Request) -> int:
     from bareboat.cli.wait import as_json
     from bareboat.runs import records, state
 
+    report_export.check_formats(request, FORMATS, "a run that is no study")
     store = context.store
     (status,) = state.look(store, [run_id])
     record = records.record(store, status)
     path = store.run(run_id) / "plan.json"
     plan = store.read(path, _Plan) if os.path.lexists(path) else None
+    if request.formats:
+        files = _files(store, status, record, plan, request.formats)
+        where = report_export.write(context, request, files, [run_id])
+        if request.is_printed:
+            return 0
+        console.note(f"report: {where}")
     if context.options.json:
         console.result_json(
             {
@@ -61,24 +83,44 @@ def run(context: Context, run_id: str) -> int:
             }
         )
         return 0
-    made = status.submission
-    title = made.host if made.supervisor else f"{registry.scheduler(made.scheduler).TITLE} job {made.job_id}"
-    rows = [*_facts(status, title, plan), *_measured(record)]
-    width = max(len(name) for name, _ in rows)
     console.result(console.bold(run_id))
-    for name, text in rows:
-        console.result(f"  {name:<{width}}  {one_line(text, limit=_MOST_TEXT)}")
-    if plan is not None:
-        console.result("plan")
-        for decision in plan.decisions:
-            console.result(f"  {decision.subject:<{width}}  {decision.choice}: {decision.reason}")
+    for line in _screen([*_facts(status, plan), *_measured(record)], plan, console.width()):
+        console.result(line)
     return 0
 
 
-def _facts(status: Status, where: str, plan: _Plan | None) -> Iterator[tuple[str, str]]:
+def _screen(rows: Sequence[tuple[str, str]], plan: _Plan | None, width: int | None) -> Iterator[str]:
+    """The report as lines, which fold at the width of a terminal."""
+    left = max(len(name) for name, _ in rows)
+    yield from _lines(rows, left, width)
+    if plan is not None:
+        yield "plan"
+        yield from _lines([(d.subject, f"{d.choice}: {d.reason}") for d in plan.decisions], left, width)
+
+
+def _lines(rows: Sequence[tuple[str, str]], left: int, width: int | None) -> Iterator[str]:
+    for name, text in rows:
+        line = f"  {name:<{left}}  {one_line(text, limit=_MOST_TEXT)}"
+        if width is None or len(line) <= width or width < left + 24:
+            yield line
+        else:
+            yield from textwrap.wrap(line, width, subsequent_indent=" " * (left + 4), break_on_hyphens=False)
+
+
+def _where(status: Status) -> str:
+    from bareboat import registry
+
+    made = status.submission
+    if made.supervisor:
+        return made.host
+    nodes = f" on {status.nodes}" if status.nodes else ""
+    return f"{registry.scheduler(made.scheduler).TITLE} job {made.job_id}{nodes}"
+
+
+def _facts(status: Status, plan: _Plan | None) -> Iterator[tuple[str, str]]:
     made = status.submission
     yield "command", shlex.join(made.command) or "what the image runs"
-    yield "where", where
+    yield "where", _where(status)
     yield (
         "image",
         f"{plan.job.image} {made.image_digest or ''}" if plan is not None else str(made.image_digest),
@@ -117,3 +159,167 @@ def _curve(samples: Sequence[MemorySample]) -> str:
     peaks = [max(s.bytes for s in samples[at : at + size]) for at in range(0, len(samples), size)]
     most = max(*peaks, 1)
     return "".join(_BARS[peak * (len(_BARS) - 1) // most] for peak in peaks)
+
+
+# --------------------------------------------------------------------------------------------------
+# Files.
+
+
+def _files(
+    store: Store, status: Status, record: Record | None, plan: _Plan | None, formats: Sequence[str]
+) -> Mapping[str, bytes]:
+    from bareboat.study import report_series
+
+    folder = store.run(status.submission.run_id)
+    logs = report_series.rank_logs(folder, status.submission.world_size)
+    files: dict[str, str] = {}
+    if "csv" in formats:
+        files["series.csv"] = _csv(status.submission.run_id, report_series.series_of(record, logs))
+    if "markdown" in formats:
+        files["report.md"] = _markdown(status, record, plan)
+    if "html" in formats:
+        from bareboat.study.report_run import render_run
+
+        files["report.html"] = render_run(_report(store, status, record, plan, logs))
+    return {name: text.encode("utf-8", "surrogateescape") for name, text in files.items()}
+
+
+def _csv(run_id: str, series: Sequence[Series]) -> str:
+    from bareboat.study.report_values import as_csv
+
+    rows: list[Sequence[object]] = [("run", "series", "rank", "step", "at_s", "value")]
+    for each in series:
+        rows += [(run_id, each.name, each.rank, p.step, p.at_s, p.value) for p in each.points]
+    return as_csv(rows)
+
+
+def _markdown(status: Status, record: Record | None, plan: _Plan | None) -> str:
+    from bareboat.study.report_values import markdown, markdown_table
+
+    rows = [(markdown(name), markdown(text)) for name, text in (*_facts(status, plan), *_measured(record))]
+    parts = [f"## {markdown(status.submission.run_id)}", markdown_table(("", ""), rows, texts=(0, 1))]
+    if plan is not None:
+        chosen = [tuple(map(markdown, (d.subject, d.choice, d.reason))) for d in plan.decisions]
+        head = ("decision", "choice", "reason")
+        parts += ["### Plan", markdown_table(head, chosen, texts=(0, 1, 2))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _report(
+    store: Store, status: Status, record: Record | None, plan: _Plan | None, logs: Sequence[RankLog]
+) -> RunReport:
+    from bareboat.study.report_run import RunReport
+
+    made = status.submission
+    word = status.state.value
+    if status.exit_code:
+        word += f", exit code {status.exit_code}"
+    left_out = ("state", "cause", "memory", *(record.results if record is not None else ()))
+    shown = [*_facts(status, plan), *_measured(record)]
+    return RunReport(
+        run_id=made.run_id,
+        title=made.name or made.run_id,
+        word=word,
+        is_good=None if status.exit_code is None else status.exit_code == 0,
+        cause=status.reason,
+        facts=[(name, one_line(text, limit=_MOST_TEXT)) for name, text in shown if name not in left_out],
+        results=[(name, str(value)) for name, value in record.results.items()] if record is not None else [],
+        decisions=plan.decisions if plan is not None else (),
+        times=_times(status, record, logs),
+        memory=record.memory if record is not None else (),
+        memory_kind=record.memory_kind if record is not None else "",
+        ranks=_ranks(store, status, logs),
+        outputs=_outputs(store, status),
+    )
+
+
+def _times(status: Status, record: Record | None, logs: Sequence[RankLog]) -> list[tuple[str, float]]:
+    """The parts of the time between submission and end, as far as known; of the job's own time, what the
+    meter of its first rank measured."""
+    if record is None or not status.starts:
+        return []
+    began = status.starts[0].at_epoch_s
+    queued = epoch_s(status.submission.submitted_at)
+    times = [] if status.submission.supervisor else [("queue", float(max(0, began - queued)))]
+    delivery_s = float(max((each.took_s for each in record.deliveries), default=0))
+    inner = [("copy of the image", delivery_s)]
+    if logs and logs[0].steps:
+        log = logs[0]
+        first_s = log.steps[0].value
+        inner += [
+            ("import", log.import_s),
+            ("set-up", log.setup_s),
+            ("first step", first_s),
+            ("other steps", log.steps_s - first_s),
+        ]
+    rest_s = record.wall_s - sum(seconds for _, seconds in inner)
+    if rest_s < 0:  # clocks of different precision
+        inner, rest_s = [], record.wall_s
+    times += [(name, seconds) for name, seconds in inner if seconds > 0]
+    return [*times, ("start, end and rest" if inner[1:] else "run", rest_s)]
+
+
+def _ranks(
+    store: Store, status: Status, logs: Sequence[RankLog]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    made = status.submission
+    if made.world_size == 1 and not logs:
+        return (), ()
+    codes = _exit_codes(store, made.run_id)
+    known = {log.rank: log for log in logs}
+    each = made.world_size // made.nodes
+    names = sorted({name for log in logs for name in log.results})[:8]
+    head = ("rank", "node", "exit code", "steps", "median step, ms", "peak memory, MiB", *names)
+    rows = []
+    for rank in range(min(made.world_size, _MOST_RANKS)):
+        log = known.get(rank)
+        row = [str(rank), str(rank // each), codes.get(rank, ""), "", "", ""]
+        if log is not None:
+            seconds = [point.value for point in log.steps]
+            row[3] = f"{len(seconds):,}"
+            row[4] = f"{statistics.median(seconds) * 1000:.4g}" if seconds else ""
+            row[5] = f"{log.peak_rss_bytes / 2**20:,.1f}" if log.peak_rss_bytes else ""
+        results = log.results if log is not None else {}
+        rows.append([*row, *(f"{results[name][-1].value:.6g}" if name in results else "" for name in names)])
+    return head, rows
+
+
+def _exit_codes(store: Store, run_id: str) -> dict[int, str]:
+    """The exit code of each rank whose code was written."""
+    from bareboat.runs import directory
+
+    folder = store.run(run_id)
+    found: dict[int, str] = {}
+    for place in (folder / directory.RANKS, directory.control(folder)):
+        for path in directory.files_of(place, most=100_000):
+            if not path.name.startswith("exits."):
+                continue
+            try:
+                text = untrusted.read_text(path)
+            except OSError:
+                continue
+            parts = (_EXIT.fullmatch(line) for line in text.splitlines())
+            found |= {int(part[1]): part[2] for part in parts if part is not None}
+    return found
+
+
+def _outputs(store: Store, status: Status) -> list[tuple[str, str]]:
+    """The end of the output, and of the output of the first ranks."""
+    from bareboat.runs import output, submission
+
+    made = status.submission
+    found = [("The end of the output", _tail(submission.output_log(store, made.run_id), _TAIL_BYTES))]
+    for rank in range(min(made.world_size, _MOST_TAILS) if made.world_size > 1 else 0):
+        out, err = output.of_rank(store, made, rank)
+        for path, what in ((out, "output"), (err, "error output")):
+            found.append((f"The end of rank {rank}'s {what}", _tail(path, _RANK_TAIL_BYTES)))
+    return [(title, text) for title, text in found if text]
+
+
+def _tail(path: os.PathLike[str], limit: int) -> str:
+    try:
+        data = untrusted.read_tail(os.fspath(path), limit=limit)
+    except OSError:
+        return ""
+    whole = data[data.find(b"\n") + 1 :] if len(data) == limit else data
+    return whole.decode(errors="replace").rstrip()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import os
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bareboat.cli import console
+from bareboat import __version__
+from bareboat.cli import console, report_export
 from bareboat.cli.common import Context
-from bareboat.errors import StoreError, UsageError
-from bareboat.files import outputs
+from bareboat.errors import BareboatError, StoreError
 from bareboat.printable import one_line
 
 if TYPE_CHECKING:
+    from bareboat.cli.report_export import Request
     from bareboat.model import Record
     from bareboat.model.sweep import Sweep
 
+FORMATS = ("csv", "latex", "markdown", "html")
 _MOST_CELL = 200
 
 
@@ -34,29 +35,66 @@ class _Point:
     record: Record | None
 
 
-def run(context: Context, run_id: str, output: Path | None) -> int:
+def run(context: Context, run_id: str, request: Request) -> int:
     from bareboat.runs import sweeps
 
     options = context.options
-    if output is not None and not options.csv:
-        raise UsageError(
-            f"{run_id} is a sweep, for which no HTML page is available",
-            remedy=f"write its table: --csv -o {output}",
-        )
+    report_export.check_formats(request, FORMATS, "a sweep")
     sweep = sweeps.find(context.store, run_id)
     assert sweep is not None
     points = _points(context, run_id, sweep)
     metrics = list(dict.fromkeys(name for point in points if point.record for name in point.record.results))
+    if request.formats:
+        files = _files(context, run_id, sweep, points, metrics, request.formats)
+        where = report_export.write(context, request, files, [run_id])
+        if request.is_printed:
+            return 0
+        console.note(f"report: {where}")
     if options.json:
         console.result_json([_plain(point) for point in points])
-    elif options.csv:
-        _write_csv(_rows(sweep, points, metrics, exact=True), output)
-    else:
+    elif request.file is None:
         rows = _rows(sweep, points, metrics, exact=False)
         shown = [[one_line(cell, limit=_MOST_CELL) for cell in row] for row in rows]
         first = len(sweep.names) + 1
         console.result(console.table(shown, right=(0, *range(first + 1, first + 3 + len(metrics)))))
     return 0
+
+
+def _files(
+    context: Context,
+    run_id: str,
+    sweep: Sweep,
+    points: list[_Point],
+    metrics: list[str],
+    formats: Sequence[str],
+) -> dict[str, bytes]:
+    from bareboat.study.report_values import as_csv, latex_rows, markdown, markdown_table
+
+    head, *rows = _rows(sweep, points, metrics, exact=False)
+    numbers = [0, *range(len(sweep.names) + 2, len(head))]
+    texts: dict[str, str] = {}
+    if "csv" in formats:
+        texts["points.csv"] = as_csv(_rows(sweep, points, metrics, exact=True))
+    if "latex" in formats:
+        columns = "".join("r" if column in numbers else "l" for column in range(len(head)))
+        first = f"% Bareboat {__version__}, sweep {one_line(run_id)}; requires \\usepackage{{booktabs}}"
+        texts["table.tex"] = "\n".join([first, *latex_rows(columns, head, [rows])]) + "\n"
+    if "markdown" in formats:
+        cells = [list(map(markdown, row)) for row in rows]
+        kept = [column for column in range(len(head)) if column not in numbers]
+        table = markdown_table(list(map(markdown, head)), cells, texts=kept)
+        texts["report.md"] = f"## {markdown(run_id)}\n\n{table}\n"
+    if "html" in formats:
+        from bareboat.runs import submission
+        from bareboat.study.report_sweep import render_sweep
+
+        name, command = run_id, ""
+        with contextlib.suppress(BareboatError):
+            made = submission.read(context.store, run_id)
+            name, command = made.name or run_id, shlex.join(made.command)
+        shown = [[one_line(cell, limit=_MOST_CELL) for cell in row] for row in rows]
+        texts["report.html"] = render_sweep(run_id, name, command, head, shown, len(sweep.names) + 2)
+    return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
 def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
@@ -133,13 +171,3 @@ def _result(value: float | str, *, exact: bool) -> str:
     if isinstance(value, str):
         return value
     return repr(value) if exact else f"{value:.6g}"
-
-
-def _write_csv(rows: list[list[str]], output: Path | None) -> None:
-    """Write to stdout, or to a file completely or not at all."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    if output is None:
-        console.result(text.getvalue().rstrip("\n"))
-        return
-    outputs.write(output, text.getvalue().encode("utf-8", "surrogateescape"))

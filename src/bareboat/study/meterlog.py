@@ -78,7 +78,7 @@ class Process:
 _Ns = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-class _Begun(Struct, tag_field="kind", tag="process"):
+class Begun(Struct, tag_field="kind", tag="process"):
     rank: int
     world_size: int
     samples_per_step: float | NotFinite
@@ -86,35 +86,36 @@ class _Begun(Struct, tag_field="kind", tag="process"):
     imported_ns: _Ns
 
 
-class _World(Struct, tag_field="kind", tag="world"):
+class World(Struct, tag_field="kind", tag="world"):
     size: int
 
 
-class _Started(Struct, tag_field="kind", tag="start"):
+class Started(Struct, tag_field="kind", tag="start"):
     at_ns: _Ns
 
 
-class _Steps(Struct, tag_field="kind", tag="steps"):
+class Steps(Struct, tag_field="kind", tag="steps"):
     opened_ns: _Ns
     ends_ns: list[_Ns]
 
 
-class _Result(Struct, tag_field="kind", tag="result"):
+class Result(Struct, tag_field="kind", tag="result"):
     name: str
     value: float | NotFinite
     step: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
 
 
-class _Ended(Struct, tag_field="kind", tag="end"):
+class Ended(Struct, tag_field="kind", tag="end"):
     opened_ns: _Ns
     at_ns: _Ns
     peak_rss_bytes: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-_Line = _Begun | _World | _Started | _Steps | _Result | _Ended
+_Line = Begun | World | Started | Steps | Result | Ended
 
 
-def _line(line: bytes) -> Any:
+def parse_line(line: bytes) -> Any:
+    """One line of a log. Raises msgspec.DecodeError, ValueError, RecursionError."""
     try:
         return msgspec.json.decode(line, type=_Line)
     except msgspec.DecodeError:
@@ -128,7 +129,7 @@ def newest_steps(folder: Path, rank: int) -> list[float]:
     path = folder / f"rank-{rank:05d}.jsonl"
     try:
         tail = untrusted.read_tail(path, limit=_TAIL_BYTES)
-        said = msgspec.json.decode(tail.splitlines()[-1], type=_Steps)
+        said = msgspec.json.decode(tail.splitlines()[-1], type=Steps)
     except (msgspec.DecodeError, RecursionError, OSError, ValueError, IndexError) as error:
         raise RunError(f"the meter log {path} cannot be read: {error}") from None
     return [(b - a) / 1e9 for a, b in itertools.pairwise(said.ends_ns)]
@@ -149,8 +150,8 @@ def read_rank(folder: Path, rank: int) -> Process:
     process: Process | None = None
     try:
         for line in untrusted.read_bytes(path, limit=_MOST_BYTES).splitlines():
-            match _line(line):
-                case _Begun() as said:
+            match parse_line(line):
+                case Begun() as said:
                     if not (math.isfinite(float(said.samples_per_step)) and float(said.samples_per_step) > 0):
                         raise RunError(
                             f"the meter of rank {rank} has samples_per_step={said.samples_per_step}",
@@ -165,16 +166,16 @@ def read_rank(folder: Path, rank: int) -> Process:
                         imported_ns=said.imported_ns,
                         start_ns=said.imported_ns,
                     )
-                case _World(size=size) if process is not None:
+                case World(size=size) if process is not None:
                     if size != process.world_size:
                         raise _alone(process, size)
-                case _Started(at_ns=at_ns) if process is not None:
+                case Started(at_ns=at_ns) if process is not None:
                     process.start_ns = at_ns
-                case _Steps(opened_ns=opened_ns, ends_ns=ends_ns) if process is not None:
+                case Steps(opened_ns=opened_ns, ends_ns=ends_ns) if process is not None:
                     process.stretches.append((opened_ns, ends_ns))
-                case _Result(name=name, value=value, step=step) if process is not None:
+                case Result(name=name, value=value, step=step) if process is not None:
                     process.keep(name, float(value), step)
-                case _Ended() as said if process is not None:
+                case Ended() as said if process is not None:
                     process.released_ns = said.opened_ns
                     process.ended_ns = said.at_ns
                     process.peak_rss_bytes = said.peak_rss_bytes

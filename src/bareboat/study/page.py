@@ -177,6 +177,7 @@ figure svg { display:block; width:100%; height:auto }
 figure svg * { stroke-linejoin:round; stroke-linecap:butt }
 figure svg text { font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif
   !important }
+svg.key { width:.8em; height:.8em; display:inline-block !important }
 figcaption { font-size:.84rem; line-height:1.4; color:var(--muted); margin-top:10px }
 a { color:inherit }
 .table { background:var(--card); border:1px solid var(--rule); border-radius:8px; overflow:hidden }
@@ -221,18 +222,20 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   --warning:#f0b775; --band:#2b333b; --axis:#6b7680; --stripe:#23292f; --block:#a99bd6; --arm-1:#4aa8e0;
   --arm-2:#f58a3c } }
 @page { size:A4; margin:12mm } @page wide { size:A4 landscape; margin:12mm }
-@media print { :root { color-scheme:light } body { background:#fff; font-size:9.5pt }
+@media print { :root { color-scheme:light; font-size:11.5px } body { background:#fff; font-size:1rem }
   header, main, footer { max-width:none; padding:0 } header { padding-top:0 } h3 { margin:16px 0 8px }
-  h2, h3, h4, .caption, summary { break-after:avoid } article { margin:8px 0 } .masonry { column-gap:12px }
-  .masonry > * { margin-bottom:12px } article + article { break-before:page }
-  figure, .verdict, tr { break-inside:avoid } .table, details { overflow:visible }
-  .card, figure { padding:9px 11px } .word { font-size:1.7rem } .big { font-size:1.3rem }
-  .scroll { overflow:visible } table { font-size:8pt } th, td { padding:3px 6px }
-  th, td, td.n, th.n, thead th, details td, details th { white-space:normal; overflow-wrap:anywhere }
-  td.n { white-space:nowrap; overflow-wrap:normal } thead th { overflow-wrap:normal }
-  .raw { page:wide } .raw table { font-size:7pt } .raw th, .raw td { padding:2px 4px }
-  details { border:0; margin-top:12px } summary { list-style:none; padding:6px 0 }
+  h2, h3, h4, .caption, summary { break-after:avoid } article { margin:8px 0 }
+  article + article { break-before:page } .masonry { column-gap:12px }
+  .masonry > * { margin-bottom:12px } .masonry > .card { break-inside:auto }
+  figure, .verdict, tr, .facts > div { break-inside:avoid } .table, details { overflow:visible }
+  .card, figure { padding:9px 11px } .scroll { overflow:visible }
+  th, td { padding:3px 6px; overflow-wrap:anywhere } details td, details th { white-space:normal }
+  td.n, details td.n { white-space:nowrap; overflow-wrap:normal }
+  thead th, thead th.n, details thead th { white-space:normal; overflow-wrap:normal }
+  .raw, footer { page:wide } .raw table { font-size:.78rem } .raw thead th { font-size:.74rem }
+  .raw th, .raw td { padding:2px 4px } details { border:0; margin-top:12px }
+  summary { list-style:none; padding:6px 0 }
   details::details-content { content-visibility:visible; display:block; height:auto; opacity:1 }
-  pre { white-space:pre-wrap; overflow-wrap:anywhere; font-size:7pt; overflow:visible }
+  pre { white-space:pre-wrap; overflow-wrap:anywhere; font-size:.8rem; overflow:visible }
   th button::after { content:"" } }
 """

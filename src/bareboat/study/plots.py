@@ -37,6 +37,7 @@ from bareboat.study.drawing import (
     run_ticks,
     safe_log,
 )
+from bareboat.study.numbers import bytes_unit, interval_text, percent
 from bareboat.study.statistics import geometric_mean
 
 #: Field of `Phases`, its name on the page, its colour (the same palette, without the arms' two).
@@ -59,31 +60,9 @@ def throughputs(record: Record) -> tuple[tuple[float, float], ...]:
     return tuple((window.began_s, per_step / mean_step_s(window)) for window in record.windows)
 
 
-def ratio_text(value: float, width: float) -> str:
-    """A ratio with enough decimals to distinguish the ends of an interval of this width."""
-    decimals = 3 if width >= 0.004 else 4 if width >= 0.0004 else 5
-    return f"{value:.{decimals}f}"
-
-
-def interval_text(metric: Metric) -> str:
-    c = metric.comparison
-    ratio, low, high = (ratio_text(v, c.high - c.low) for v in (c.ratio, c.low, c.high))
-    return f"{ratio} [{low}, {high}]"
-
-
 def number(value: float) -> str:
     """Four digits, without an exponent: `10214.3` -> `10,214`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def percent(share: float) -> str:
-    """`0.95` -> `95 %`."""
-    return f"{100 * share:.4g} %"
-
-
-def bytes_unit(values: Iterable[float]) -> tuple[float, str]:
-    """The divisor and the name of the unit that suits the largest of these byte counts."""
-    return (2.0**30, "GiB") if max(values, default=0) >= 4 * 2**30 else (2.0**20, "MiB")
 
 
 # --------------------------------------------------------------------------------------------------

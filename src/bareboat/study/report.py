@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from bareboat.model import Record, Study
 from bareboat.study.analysis import Analysis, Goal, Metric
 from bareboat.study.drawing import Drawing, label, plot
+from bareboat.study.numbers import digits, interval_text, lowest, p_value, percent, size, unit_of
 from bareboat.study.page import Markup, document, facts, join, table, tag
-from bareboat.study.plots import PHASES, bytes_unit, figures, forest, interval_text, percent, throughputs
+from bareboat.study.plots import PHASES, figures, forest, throughputs
 
 _NONE = "none"
 _TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
@@ -105,8 +106,8 @@ def _verdict(analysis: Analysis) -> Markup:
     tiles = [
         ("margin", f"±{c.margin * 100:g} %"),
         ("runs, each a pair", str(c.runs)),
-        ("equivalence p (TOST)", _p_value(c.equivalence_p)),
-        ("difference p", _p_value(c.difference_p)),
+        ("equivalence p (TOST)", p_value(c.equivalence_p)),
+        ("difference p", p_value(c.difference_p)),
     ]
     if c.more_runs is not None:
         tiles.append(("more runs needed", f"about {c.more_runs}"))
@@ -140,7 +141,7 @@ def _metrics(study: Study, analysis: Analysis) -> Markup:
 
 
 def _metric_row(metric: Metric) -> tuple[str, ...]:
-    scale, unit = _unit(metric)
+    scale, unit = unit_of(metric)
     kind = "the verdict" if metric.primary else "secondary metric"
     sense = "higher is better" if metric.higher_is_better else "lower is better"
     word = metric.comparison.verdict.value
@@ -148,7 +149,7 @@ def _metric_row(metric: Metric) -> tuple[str, ...]:
         join((metric.name, tag("small", sense))),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
         unit,
-        *(_number(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),
+        *(digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),
         interval_text(metric),
     )
 
@@ -162,19 +163,13 @@ def _goals(goals: Sequence[Goal]) -> Markup:
             goal.arm,
             tag("b", "reached by every run" if goal.reached else "NOT reached"),
             f"≥ {goal.least:g}",
-            _lowest(goal),
+            lowest(goal),
         )
         for goal in goals
     ]
     head = ("goal", "arm", "outcome", "required", "lowest run")
     caption = "Results that every measured run had to reach"
     return join((tag("h3", "Training goals"), table(caption, head, rows, texts=3)))
-
-
-def _lowest(goal: Goal) -> str:
-    if goal.not_numbers:
-        return f"not finite in {goal.not_numbers}"
-    return "no value" if goal.lowest is None else f"{goal.lowest:.6g}"
 
 
 def _notes(notes: Sequence[str]) -> Markup:
@@ -211,7 +206,7 @@ def _machine(study: Study) -> Markup:
 
 def _image(study: Study) -> Markup:
     image = study.image
-    sizes = f"{_bytes(image.size_bytes)}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
+    sizes = f"{size(image.size_bytes)}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
     return facts(
         "The image",
         (
@@ -297,14 +292,14 @@ def _run_row(record: Record, phased: bool, windowed: bool, results: Sequence[str
         record.started_at,
         str(record.position),
         str(record.exit_code),
-        _number(record.wall_s),
+        digits(record.wall_s),
     ]
     if windowed:
-        row += [str(len(record.windows)), _number(descriptive.median(speeds)) if speeds else _NONE]
+        row += [str(len(record.windows)), digits(descriptive.median(speeds)) if speeds else _NONE]
     if phased:
-        row += [_number(getattr(record.phases, field)) if record.phases else _NONE for field, _, _ in PHASES]
+        row += [digits(getattr(record.phases, field)) if record.phases else _NONE for field, _, _ in PHASES]
     values = (record.results.get(name) for name in results)
-    row += [_number(record.peak_memory_bytes / 2**20), f"{record.load_1min:.2f}"]
+    row += [digits(record.peak_memory_bytes / 2**20), f"{record.load_1min:.2f}"]
     return row + [_NONE if value is None else f"{float(value):.6g}" for value in values]
 
 
@@ -312,7 +307,7 @@ def _pairs_table(study: Study, analysis: Analysis) -> Markup:
     names = [label(arm.name, 40) for arm in study.arms]
     head = ["pair"]
     for metric in analysis.metrics:
-        head += [f"{label(metric.name, 40)}, {name}, {label(_unit(metric)[1])}" for name in names]
+        head += [f"{label(metric.name, 40)}, {name}, {label(unit_of(metric)[1])}" for name in names]
     most = max(len(metric.baseline) for metric in analysis.metrics)
     rows = [[str(pair + 1), *_pair_cells(analysis.metrics, pair)] for pair in range(most)]
     return table("Measured pairs in their order", head, rows)
@@ -321,7 +316,7 @@ def _pairs_table(study: Study, analysis: Analysis) -> Markup:
 def _pair_cells(metrics: Iterable[Metric], pair: int) -> Iterable[str]:
     for metric in metrics:
         for side in (metric.baseline, metric.contender):
-            yield _number(side[pair] / _unit(metric)[0]) if pair < len(side) else _NONE
+            yield digits(side[pair] / unit_of(metric)[0]) if pair < len(side) else _NONE
 
 
 def _layers_table(study: Study) -> Markup:
@@ -329,37 +324,11 @@ def _layers_table(study: Study) -> Markup:
         (
             tag("code", layer.diff_id),
             layer.comment,
-            _bytes(layer.size_bytes),
-            _bytes(layer.unpacked_bytes),
+            size(layer.size_bytes),
+            size(layer.unpacked_bytes),
             f"{layer.inodes:,}",
         )
         for layer in study.image.layers
     ]
     head = ("layer", "what", "as a tar", "unpacked", "inodes")
     return table("From the lowest layer to the uppermost", head, rows, texts=2)
-
-
-# --------------------------------------------------------------------------------------------------
-# Numbers.
-
-
-def _unit(metric: Metric) -> tuple[float, str]:
-    if metric.unit in ("B", "bytes"):
-        return bytes_unit((*metric.baseline, *metric.contender))
-    return 1.0, metric.unit
-
-
-def _number(value: float) -> str:
-    """Four significant digits, and all digits of a large number."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}" if value else "0"
-
-
-def _bytes(value: float) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if value >= size:
-            return f"{value / size:.4g} {unit}"
-    return f"{value:.0f} B"
-
-
-def _p_value(value: float) -> str:
-    return "< 0.0001" if value < 0.0001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"

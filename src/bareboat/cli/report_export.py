@@ -1,0 +1,194 @@
+"""The forms in which a report is written: tables, figures and pages, to a directory, a file or stdout."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.common import Context
+from bareboat.errors import UsageError
+from bareboat.files import outputs
+
+if TYPE_CHECKING:
+    from bareboat.model import Record, Study
+    from bareboat.study.analysis import Analysis
+
+#: Flag -> its content.
+FORMATS = {
+    "csv": "samples and summary as comma-separated values",
+    "latex": "table (booktabs), methods and BibTeX entries",
+    "markdown": "verdict, table and methods in Markdown",
+    "svg": "figures as SVG, at the width of a column and of a page",
+    "pdf": "figures as PDF, at the same widths",
+    "html": "page that loads nothing from the network",
+}
+#: Format -> the file that is printed, or written to FILE, where no directory is named.
+_ALONE = {
+    "csv": ("summary.csv", "points.csv", "series.csv"),
+    "latex": ("table.tex",),
+    "markdown": ("report.md",),
+    "html": ("report.html",),
+}
+_PRINTED = ("csv", "latex", "markdown")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`folder`: where the files go; `file`: where one of them goes. Without either, one text is printed."""
+
+    formats: tuple[str, ...]
+    folder: str | None
+    file: str | None
+    force: bool
+
+    @property
+    def is_printed(self) -> bool:
+        return bool(self.formats) and self.folder is None and self.file is None
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    for name, meaning in FORMATS.items():
+        parser.add_argument(f"--{name}", metavar="DIR", nargs="?", const="", help=meaning)
+    parser.add_argument(
+        "--force", action="store_true", help="replace files that are no reports of runs in the store"
+    )
+
+
+def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
+    """What the flags request. The value of a format's flag is the directory; one that names a run, such as
+    after `report --csv RUN`, is that run."""
+    formats = [name for name in FORMATS if getattr(options, name) is not None]
+    given = list(dict.fromkeys(value for name in formats if (value := getattr(options, name))))
+    runs = [value for value in given if "/" not in value and is_run(value)]
+    options.runs += [value for value in runs if value not in options.runs]
+    folders = [value for value in given if value not in runs]
+    if len(folders) > 1:
+        raise UsageError(
+            f"two directories are named: {folders[0]} and {folders[1]}",
+            remedy=f"name one, after the last format: {_flags(formats)} {shlex.quote(folders[0])}",
+        )
+    folder = folders[0] if folders else None
+    file = options.output
+    if file is not None and folder is not None:
+        raise UsageError(
+            f"--output names a file, and {folder} is a directory", remedy="remove --output, or the directory"
+        )
+    if file is not None and not formats:
+        formats = ["html"]
+    if file is not None and (len(formats) > 1 or formats[0] not in _ALONE):
+        raise UsageError(
+            f"--output names one file, and {_flags(formats)} writes several",
+            remedy=f"name a directory instead: {_flags(formats)} report-files",
+        )
+    if formats and folder is None and file is None and (len(formats) > 1 or formats[0] not in _PRINTED):
+        html = "; one page: -o report.html" if formats == ["html"] else ""
+        raise UsageError(
+            f"{_flags(formats)} requires a directory", remedy=f"{_flags(formats)} report-files{html}"
+        )
+    return Request(tuple(formats), folder, file, options.force)
+
+
+def _flags(formats: Sequence[str]) -> str:
+    return " ".join(f"--{name}" for name in formats)
+
+
+def check(context: Context, request: Request) -> None:
+    """Raise UsageError where the files cannot be written, before any of them is made."""
+    from bareboat.study import report_files
+
+    if request.file is not None:
+        report_files.claim(request.file, context.store, force=request.force)
+    elif request.folder is not None:
+        report_files.claim_folder(request.folder, (), context.store, force=request.force)
+
+
+def check_formats(request: Request, made: Sequence[str], what: str) -> None:
+    """Raise UsageError for a format that is not made for this kind of run."""
+    for name in request.formats:
+        if name not in made:
+            raise UsageError(f"--{name} is not available for {what}", remedy=f"one of: {_flags(list(made))}")
+
+
+def write(context: Context, request: Request, files: Mapping[str, bytes], runs: Sequence[str]) -> str:
+    """Write or print the files; return where they are, or "" for printed text."""
+    from bareboat.study import report_files
+
+    if request.folder is not None:
+        path = report_files.claim_folder(request.folder, files, context.store, force=request.force)
+        report_files.write_folder(path, files, runs)
+        return f"{path}: {', '.join(files)}"
+    alone = next(name for name in _ALONE[request.formats[0]] if name in files)
+    if request.file is not None:
+        path = report_files.claim(request.file, context.store, force=request.force)
+        earlier = [name for name in report_files.reported(path) if name not in runs]
+        outputs.write(path, files[alone])
+        if earlier and not context.options.quiet:
+            console.note(
+                f"replaced the report of {earlier[0]}; write it again: bareboat report {earlier[0]} -o FILE"
+            )
+        return str(path)
+    console.result(files[alone].decode("utf-8", "surrogateescape").rstrip("\n"))
+    return ""
+
+
+def study_files(
+    found: Sequence[tuple[Study, Sequence[Record], Analysis]], formats: Sequence[str]
+) -> dict[str, bytes]:
+    """File name -> content. Of several studies, each name begins with its study's."""
+    files: dict[str, bytes] = {}
+    for study, records, analysis in found:
+        before = f"{study.id}-" if len(found) > 1 else ""
+        for name, data in _of_study(study, records, analysis, formats).items():
+            files[before + name] = data
+    if "html" in formats:
+        from bareboat.study.report import render_report
+
+        files["report.html"] = render_report(found).encode()
+    return files
+
+
+def _of_study(
+    study: Study, records: Sequence[Record], analysis: Analysis, formats: Sequence[str]
+) -> dict[str, bytes]:
+    from bareboat.study import drawing, plots, report_paper, report_tables
+
+    texts: dict[str, str] = {}
+    if "csv" in formats:
+        texts |= report_tables.tables(study, records, analysis)
+    if "latex" in formats:
+        texts["table.tex"] = report_paper.latex_table(study, analysis)
+        texts["methods.tex"] = report_paper.latex_methods(study, analysis)
+        texts["bareboat.bib"] = report_paper.bibtex(study)
+    if "markdown" in formats:
+        texts["report.md"] = report_paper.markdown_report(study, analysis)
+    files = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
+    for kind in ("svg", "pdf"):
+        if kind in formats:
+            for each in (plots.forest(study, analysis), *plots.figures(study, analysis)):
+                files[f"{each.name}.{kind}"] = drawing.vector(each, kind, drawing.COLUMN)
+                files[f"{each.name}-wide.{kind}"] = drawing.vector(each, kind, drawing.FULL)
+    return files
+
+
+def read_studies(context: Context, runs: Sequence[str]) -> list[tuple[Study, Sequence[Record], Analysis]]:
+    """The studies, analysed from their raw records."""
+    from bareboat.study import analysis, prove
+
+    found: list[tuple[Study, Sequence[Record], Analysis]] = []
+    for run_id in runs:
+        study = prove.read_study(context.store, run_id)
+        records = prove.read_records(context.store, study)
+        found.append((study, records, analysis.analyse(study, records)))
+    return found
+
+
+def claim_page(context: Context, path: str) -> Path:
+    """The path of a study's page, checked before the study is measured."""
+    from bareboat.study import report_files
+
+    return report_files.claim(path, context.store, force=context.options.force)
