@@ -34,6 +34,8 @@ _ALONE = {
     "markdown": ("report.md",),
     "html": ("report.html",),
 }
+#: More files are only counted; the directory has a list.
+_MOST_NAMES = 8
 _PRINTED = ("csv", "latex", "markdown")
 
 
@@ -121,7 +123,7 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
     if request.folder is not None:
         path = report_files.claim_folder(request.folder, files, context.store, force=request.force)
         report_files.write_folder(path, files, runs)
-        return f"{path}: {', '.join(files)}"
+        return f"{path}: " + (", ".join(files) if len(files) <= _MOST_NAMES else f"{len(files)} files")
     alone = next(name for name in _ALONE[request.formats[0]] if name in files)
     if request.file is not None:
         path = report_files.claim(request.file, context.store, force=request.force)

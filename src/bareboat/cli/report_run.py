@@ -91,11 +91,12 @@ def run(context: Context, run_id: str, request: Request) -> int:
 
 def _screen(rows: Sequence[tuple[str, str]], plan: _Plan | None, width: int | None) -> Iterator[str]:
     """The report as lines, which fold at the width of a terminal."""
-    left = max(len(name) for name, _ in rows)
+    chosen = [(d.subject, f"{d.choice}: {d.reason}") for d in plan.decisions] if plan is not None else []
+    left = max(len(name) for name, _ in (*rows, *chosen))
     yield from _lines(rows, left, width)
-    if plan is not None:
+    if chosen:
         yield "plan"
-        yield from _lines([(d.subject, f"{d.choice}: {d.reason}") for d in plan.decisions], left, width)
+        yield from _lines(chosen, left, width)
 
 
 def _lines(rows: Sequence[tuple[str, str]], left: int, width: int | None) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from bareboat.model import Study
 from bareboat.study.analysis import Analysis, Metric
@@ -50,7 +51,8 @@ def _cells(metric: Metric) -> tuple[str, ...]:
 
 def latex_methods(study: Study, analysis: Analysis) -> str:
     """The paragraph on the method; its sources are in `bibtex`."""
-    text = " ".join(_methods(study, analysis, latex, lambda key, _: f"~\\cite{{{key}}}"))
+    style = _Style(latex, lambda text: f"\\texttt{{{latex(text)}}}", lambda key, _: f"~\\cite{{{key}}}")
+    text = " ".join(_methods(study, analysis, style))
     head = f"% Bareboat {study.bareboat_version}, study {_comment(study.id)}; sources: bareboat.bib"
     return f"{head}\n{text}\n"
 
@@ -114,23 +116,30 @@ def markdown_report(study: Study, analysis: Analysis) -> str:
 # The method.
 
 
+class _Style(NamedTuple):
+    """How a form of text writes data, a command, and a source by its key or by its words."""
+
+    escape: Callable[[str], str]
+    code: Callable[[str], str]
+    cite: Callable[[str, str], str]
+
+
 def methods(study: Study, analysis: Analysis, escape: Callable[[str], str] = str) -> str:
     """The paragraph on the method, with its sources in words."""
-    return " ".join(_methods(study, analysis, escape, lambda _, words: f" ({words})"))
+    return " ".join(_methods(study, analysis, _Style(escape, escape, lambda _, words: f" ({words})")))
 
 
 def _margin(analysis: Analysis) -> str:
     return f"±{analysis.primary.comparison.margin * 100:g} %"
 
 
-def _methods(
-    study: Study, analysis: Analysis, e: Callable[[str], str], cite: Callable[[str, str], str]
-) -> Iterator[str]:
-    """Sentences. `e` escapes text; `cite` adds a source by its key, or by its words."""
+def _methods(study: Study, analysis: Analysis, style: _Style) -> Iterator[str]:
+    """Sentences."""
+    e, code, cite = style
     c, prove = analysis.primary.comparison, study.job.prove
     baseline, contender = (e(arm.name) for arm in study.arms)
     yield (
-        f"We compared {contender} with {baseline} for the command {e(shlex.join(study.job.command))}"
+        f"We compared {contender} with {baseline} for the command {code(shlex.join(study.job.command))}"
         f", with Bareboat {e(study.bareboat_version)}{cite(TOOL, f'study {e(study.id)}')}, on "
         f"{e(study.created_at[:10])}."
     )
@@ -140,10 +149,12 @@ def _methods(
     nodes = f"{shape.nodes} node{'s' if shape.nodes > 1 else ''}"
     warm_up = f"After one warm-up run, which was excluded, we did {c.runs} runs of {ranks} on {nodes} per arm"
     if study.metered:
+        settling = f"first {study.settle} were" if study.settle > 1 else "first was"
+        excluded = f", of which the {settling} excluded" if study.settle else ""
         yield (
             f"{warm_up}. In each run, both arms were started as new processes and took turns in windows of "
-            f"{study.steps_per_window} training steps, of which the first {study.settle} were excluded; the "
-            f"order of the arms was drawn for each pair of windows (seed {prove.seed})."
+            f"{study.steps_per_window} training steps{excluded}; the order of the arms was drawn for each "
+            f"pair of windows (seed {prove.seed})."
         )
         yield (
             f"The value of a run is the 20 {e('%')} trimmed mean of the log ratios of its pairs of windows."
@@ -176,7 +187,7 @@ def _environment(study: Study, e: Callable[[str], str]) -> Iterator[str]:
     used = []
     for arm in study.arms:
         engine = arm.engine.partition(":")[0]
-        if engine in versions:
+        if versions.get(engine):
             used.append(f"{arm.engine} {versions[engine]}")
     software = [f"Python {image.python_version}"] if image.python_version else []
     software += [f"{name} {version}" for name, version in sorted(image.frameworks.items())]
