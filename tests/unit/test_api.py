@@ -107,6 +107,17 @@ def test_a_sweep_is_not_a_single_job() -> None:
         job.replace(sweep={"lr": [1]}).run()
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_sweep_is_found_as_a_sweep_and_its_points_with_their_values() -> None:
+    made = bareboat.sweep(bareboat.Job(["true", "{lr}"], engine="native", name="tune"), lr=[1, 2]).run()
+    found = bareboat.Run.find("tune")
+    assert isinstance(found, bareboat.SweepRun)
+    assert (found.id, len(found)) == (made.id, 2)
+    assert [point.values for point in found] == [{"lr": "1"}, {"lr": "2"}]
+    point = bareboat.Run.find("tune.1")
+    assert (point, point.values, type(point)) == (made[1], {"lr": "2"}, bareboat.Run)
+
+
 def test_a_wait_can_have_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler is a program that always says that the job runs."""
     programs = folder.parent / "bin"

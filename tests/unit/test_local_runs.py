@@ -137,6 +137,50 @@ def test_cancel_terminates_it_and_says_so(started: subprocess.Popen[bytes]) -> N
     assert found["end"]["text"] == "by bareboat cancel"
 
 
+def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) -> None:
+    script = "trap '' TERM; touch ready; while [ ! -e go ]; do sleep 0.1; done"
+    process = subprocess.Popen(words(*native("sh", "-c", script)), stdout=subprocess.DEVNULL, stderr=-1)
+    until((around / "ready").exists)
+    assert status()["reason"] == ""
+    assert bareboat("cancel", "-q").returncode == 0
+    found = status()
+    assert (found["state"], found["reason"]) == ("running", "cancellation requested")
+    (around / "go").touch()
+    process.communicate(timeout=30)
+    assert status()["state"] == "cancelled"
+
+
+def attached(*given: str) -> tuple[int, str]:
+    """The exit code and the output of `attach` in a terminal, whose user types one line."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, words("attach", *given))
+    shown = b""
+    os.write(terminal, b"test -t 0 && echo in-$((6 * 7)) $PWD; exit 5\n")
+    while select.select([terminal], [], [], 30)[0]:
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:
+            break
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_attach_opens_a_shell_in_it_and_leaves_it_alone(
+    around: Path, started: subprocess.Popen[bytes]
+) -> None:
+    for given in ([], ["--host"]):
+        code, shown = attached(*given)
+        assert code == 5, shown
+        assert f"in-42 {around}" in shown
+    assert started.poll() is None
+    assert status()["state"] == "running"
+    bareboat("cancel", "-q")
+    started.wait(20)
+    refused = bareboat("attach")
+    assert refused.returncode == 1
+    assert "is cancelled, not running" in refused.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_run_whose_bareboat_is_terminated_is_recorded(
     started: subprocess.Popen[bytes], number: signal.Signals

@@ -35,13 +35,17 @@ class Run:
         self.id = run_id
         self.values = dict(values or {})
 
-    @classmethod
-    def find(cls, name: str) -> Run:
-        """The run of this name, else the newest run of the job of this name. Raises UsageError."""
+    @staticmethod
+    def find(name: str) -> Run:
+        """The run of this name, else the newest run of the job of this name; a `SweepRun` for a sweep. Raises
+        UsageError."""
         store = opened.session().store
-        found = cls(store, submission.find(store, name))
-        submission.read(store, found.id)
-        return found
+        run_id = submission.find(store, name)
+        submission.read(store, run_id)
+        if (points := sweeps.find(store, run_id)) is not None:
+            return SweepRun(store, run_id, points)
+        of = sweeps.of_point(store, run_id)
+        return Run(store, run_id, None if of is None else of[0].values(of[1]))
 
     def __repr__(self) -> str:
         return f"Run({self.id!r})"

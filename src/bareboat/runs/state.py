@@ -149,11 +149,17 @@ def of_this_machine(store: Store, made: Submission) -> Status:
             return status(JobState.PENDING, "the points run one after another")
         return status(JobState.CANCELLED, "not run: the sweep was stopped before")
     if presence is Presence.HERE:
-        found = status(JobState.RUNNING)
+        found = status(JobState.RUNNING, _with_request(store, made, ""))
         return dataclasses.replace(found, straggler=find_straggler(store, made))
     if any(execute.processes_of(made.run_id, helpers=True)):
         return status(JobState.RUNNING, "Bareboat was killed; the processes of the run are still there")
     return status(JobState.LOST, "Bareboat was killed, or the machine was restarted; no exit code is known")
+
+
+def _with_request(store: Store, made: Submission, reason: str) -> str:
+    """Why the run waits, and that its cancellation was requested: it ends some seconds later."""
+    is_requested = os.path.lexists(store.run(made.run_id) / "cancelled")
+    return "; ".join(filter(None, ("cancellation requested" if is_requested else "", reason)))
 
 
 def started_at(made: Submission, moment: str) -> JobStart:
@@ -312,7 +318,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     if entry is not None and not entry.state.over:
         return Status(
             submission=submission, state=entry.state, exit_code=None, starts=began,
-            reason=entry.reason, nodes=entry.nodes,
+            reason=_with_request(store, submission, entry.reason), nodes=entry.nodes,
             straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
         )  # fmt: skip
     folder = store.run(submission.run_id)
