@@ -50,7 +50,7 @@ def write_job(work: Path, *, command: list[str], more: str = "") -> Path:
 def test_the_plans_script_trains_with_bareboat_off_the_path(captured: Path, work: Path, engine: str) -> None:
     shutil.copy(EXAMPLES / "digits.toml", work)
     code, script, err = bareboat(
-        "plan", "--engine", engine, "--script", "digits.toml", store=captured, cwd=work
+        "plan", "--prepare", "--engine", engine, "--script", "digits.toml", store=captured, cwd=work
     )
     assert code == 0, err
     (work / "job.sh").write_text(script)

@@ -122,6 +122,7 @@ def test_a_job_names_an_image_by_its_reference_and_run_brings_it(
     assert f"try: bareboat image pull {reference}" in refused.err
     (bareboat.folder / "bareboat.toml").write_text(f'plain_http = "{registry.address}"\n')
     bareboat("trust", "bareboat.toml")
+    assert "to pull: 2 layers, " in bareboat("plan", "job.toml", code=4).err
     assert bareboat("run", "-q", "job.toml").out == "app\n"
     assert "bubblewrap" in bareboat("plan", "job.toml").out
 

@@ -180,7 +180,14 @@ def test_the_script_of_the_plan_runs_without_bareboat(place: Path, work: Path) -
     write_training(work, extra="open('steps', 'a').write('x')")
     job = write_job(work, name=work.name)
     code, script, err = bareboat(
-        "plan", "--python", place / "env/bin/python", "--script", job, store=place / "store", cwd=work
+        "plan",
+        "--prepare",
+        "--python",
+        place / "env/bin/python",
+        "--script",
+        job,
+        store=place / "store",
+        cwd=work,
     )
     assert code == 0, err
     (work / "job.sh").write_text(script)

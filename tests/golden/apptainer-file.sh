@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine apptainer, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:5581cde2fb74.
+# Written by Bareboat 0.1.0, plan sha256:bd9bafac2d57.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -128,7 +128,7 @@ need() { # $1: path, $2: what it is, $3: what to do
 }
 
 # What must be there.
-need /scratch/ada/bareboat/packed/image.sif 'the packed image' 'bareboat plan --form file …   # packs the image'
+need /scratch/ada/bareboat/packed/image.sif 'the packed image' 'bareboat plan --prepare --form file …   # packs the image'
 need /opt/bin/apptainer 'the engine apptainer' 'bareboat doctor'
 need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
 need /data/digits 'the source of a mount' 'correct the mounts'

@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:8c63076e59d2.
+# Written by Bareboat 0.1.0, plan sha256:95e6cbd7f4ec.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 
@@ -361,7 +361,7 @@ need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
 need /home/ada/digits 'the working directory' 'mkdir -p /home/ada/digits'
 need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
-need /scratch/ada/bareboat/packed/image.tar 'the archive of the image' 'bareboat plan JOB   # makes it'
+need /scratch/ada/bareboat/packed/image.tar 'the archive of the image' 'bareboat plan --prepare JOB   # makes it'
 
 # The image: each node brings it once, as one file, to its own scratch, where all jobs of the user share it.
 # What containers are made of lies in $BAREBOAT_TREES; or in $image_shared, where it cannot be brought.

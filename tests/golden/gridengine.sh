@@ -13,7 +13,7 @@
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:28062e5261f7.
+# Written by Bareboat 0.1.0, plan sha256:4250711b7ea8.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

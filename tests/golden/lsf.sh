@@ -11,7 +11,7 @@
 #BSUB -w "done(17)"
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:98b7bd2b1ab3.
+# Written by Bareboat 0.1.0, plan sha256:8d05dda0e49c.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

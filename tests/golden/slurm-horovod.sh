@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:85c44daa6cfb.
+# Written by Bareboat 0.1.0, plan sha256:9cb62e023a44.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:7004154b4d58.
+# Written by Bareboat 0.1.0, plan sha256:a238d91ab9f4.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher jax, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:592a584e7cc5.
+# Written by Bareboat 0.1.0, plan sha256:89b0920a5ac0.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

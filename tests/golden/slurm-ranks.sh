@@ -14,7 +14,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:6f580a258a64.
+# Written by Bareboat 0.1.0, plan sha256:33f19495bb73.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

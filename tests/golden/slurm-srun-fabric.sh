@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:8679178e4175.
+# Written by Bareboat 0.1.0, plan sha256:6e91c04761cc.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:98bec9f928e4.
+# Written by Bareboat 0.1.0, plan sha256:3babe60fa5c6.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher tensorflow, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:17de1317f131.
+# Written by Bareboat 0.1.0, plan sha256:753c510751b1.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

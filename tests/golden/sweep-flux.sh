@@ -5,7 +5,7 @@
 #flux: --cores-per-slot=1
 #flux: --time-limit=5400s
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:e94b9a57c127.
+# Written by Bareboat 0.1.0, plan sha256:915c053f52f8.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -9,7 +9,7 @@
 #$ -t 1-6
 #$ -tc 2
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:62077b94bfce.
+# Written by Bareboat 0.1.0, plan sha256:e3c07df3cfb7.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher ranks, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:84ab515f42aa.
+# Written by Bareboat 0.1.0, plan sha256:0635fb410798.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

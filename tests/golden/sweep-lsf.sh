@@ -5,7 +5,7 @@
 #BSUB -W 1:30
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:6bd7d25bfd76.
+# Written by Bareboat 0.1.0, plan sha256:f38bda961a1c.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

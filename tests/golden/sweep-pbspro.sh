@@ -7,7 +7,7 @@
 #PBS -J 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:5583faf63710.
+# Written by Bareboat 0.1.0, plan sha256:c4fdf4a7211f.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

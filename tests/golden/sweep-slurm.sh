@@ -8,7 +8,7 @@
 #SBATCH --open-mode=append
 #SBATCH --array=0-5%2
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:2d038b753c94.
+# Written by Bareboat 0.1.0, plan sha256:38f521cb7faf.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -6,7 +6,7 @@
 #PBS -t 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:cc1afe2035c8.
+# Written by Bareboat 0.1.0, plan sha256:be6429f072fe.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

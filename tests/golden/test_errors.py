@@ -89,7 +89,7 @@ CASES = {
     "program-interpreter": Case("plan job.toml", job('workdir = "."\n', command='["./perl.sh"]')),
     "program-architecture": Case("plan job.toml", job('workdir = "."\n', command='["./arm"]')),
     # The image.
-    "image-not-in-store": Case("plan job.toml", job(image="pytorch")),
+    "image-not-in-store": Case("plan job.toml", job(image="localhost:1/team/pytorch:2")),
     "image-bad-reference": Case("plan job.toml", job(image="debian:tag:tag")),
     "image-bad-digest": Case("plan job.toml", job(image="debian@sha256:123")),
     "image-architecture": Case("plan job.toml", job(), site=without(architecture="aarch64")),
@@ -99,7 +99,7 @@ CASES = {
     "no-engine": Case("plan job.toml", job(), site=without("bubblewrap")),
     "unknown-engine": Case("plan --engine dockre job.toml", job()),
     "engine-does-not-work": Case("plan --engine podman job.toml", job()),
-    "no-gpu": Case("plan job.toml", job("[topology]\ngpus_per_rank = 1\n")),
+    "no-gpu": Case("plan --scheduler local job.toml", job("[topology]\ngpus_per_rank = 1\n")),
     "unknown-launcher": Case("plan --launcher mpiexec job.toml", job()),
     "no-scheduler": Case("submit job.toml", job(), site=without(schedulers=())),
     "unknown-partition": Case("submit --dry-run -q --partition gpux job.toml", job()),

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:d45a4c88cafe.
+# Written by Bareboat 0.1.0, plan sha256:a11b769f2709.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -6,7 +6,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:5da8d87b2077.
+# Written by Bareboat 0.1.0, plan sha256:70ecb55b5405.
 # It needs bash and what is named under "What must be there", but no Bareboat.
 set -u
 

@@ -24,6 +24,13 @@ class Context(NamedTuple):
     progress: console.Progress
 
     @property
+    def _looks(self) -> bool:
+        """Whether the verb only shows what it would do."""
+        if self.options.verb == "plan":
+            return not self.options.prepare
+        return bool(getattr(self.options, "dry_run", False))
+
+    @property
     def session(self) -> Session:
         from bareboat.session import Session
 
@@ -32,7 +39,7 @@ class Context(NamedTuple):
             settings=self.settings,
             reporter=self.progress,
             environment=os.environ,
-            looks=self.options.verb == "plan" or bool(getattr(self.options, "dry_run", False)),
+            looks=self._looks,
         )
 
 

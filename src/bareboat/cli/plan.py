@@ -23,13 +23,18 @@ from bareboat.cli.job import read_job
 from bareboat.errors import StoreError, UsageError
 from bareboat.session import Purpose, planning, preparation
 
-EXAMPLE = "bareboat plan --script job.toml > job.sh && bash job.sh"
+EXAMPLE = "bareboat plan job.toml\n  bareboat plan --prepare --script job.toml > job.sh && bash job.sh"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_job(parser)
     parser.add_argument("--script", action="store_true", help="print the job script (bash)")
+    parser.add_argument(
+        "--prepare",
+        action="store_true",
+        help="capture or pull the image first, and unpack it as the script needs it",
+    )
     add_engine(parser)
     add_scheduling(parser)
     add_at_once(parser)
@@ -50,6 +55,12 @@ def run(context: Context) -> int:
             remedy=context.store.how_to_get(image),
         )
     plan = planning.plan(session, prepared)
+    if context.options.script and plan.missing is not UNSET:
+        raise StoreError(
+            "no script yet: it needs the image's files in the store",
+            context="\n".join(f"missing: {each}" for each in plan.missing),
+            remedy="bareboat plan --prepare --script …   # makes them first",
+        )
     if context.options.script:
         # The container can write to the working directory, so it must not hold the store.
         runs = None if plan.image_digest is None else str(context.store.own / "by-hand")

@@ -127,6 +127,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     watches_world: bool | UnsetType = UNSET
     #: A file of the host that each node must be able to execute; unset: no such file.
     executable: Executable | UnsetType = UNSET
+    #: What is made first, in the order in which that happens; only in a plan of a session that looks, and not
+    #: part of the digest.
+    missing: tuple[str, ...] | UnsetType = UNSET
     #: Plans for the same allocation, tried in this order when the MPI check of the previous one fails. They
     #: follow from current knowledge, and are not part of the digest.
     otherwise: tuple[Plan, ...] = ()

@@ -340,7 +340,7 @@ def requirements(
 ) -> tuple[Requirement, ...]:
     remedy = "bareboat capture --fresh"
     if container.packed is not None:
-        remedy = "bareboat plan --form file …   # packs the image"
+        remedy = "bareboat plan --prepare --form file …   # packs the image"
     elif image is not None and image.reference:
         remedy = f"bareboat image pull --fresh {shlex.quote(image.reference)}"
     trees = (

@@ -131,7 +131,7 @@ def archive_needed(delivery: Delivery | UnsetType) -> tuple[Requirement, ...]:
     if delivery is UNSET:
         return ()
     what = "the archive of the image"
-    return (Requirement(path=delivery.archive, what=what, remedy="bareboat plan JOB   # makes it"),)
+    return (Requirement(path=delivery.archive, what=what, remedy="bareboat plan --prepare JOB   # makes it"),)
 
 
 def on_the_node(container: Container, delivery: Delivery) -> Container:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bareboat import registry
 from bareboat.errors import PlanError
 from bareboat.model import Decision, Job, Site
-from bareboat.schedulers import Scheduler, partition_word
+from bareboat.schedulers import ASSUMED, Scheduler, partition_word
 
 
 def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
@@ -17,12 +17,15 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
         raise PlanError(objection.reason, remedy=objection.remedy)
     reason = "this machine runs it at once"
     facts = site.scheduler(name)
-    if facts is not None:
+    if facts is not None and ASSUMED in facts.settings:
+        reason = "not on this machine; its facts are assumed"
+    elif facts is not None:
         partition = facts.partition(job.scheduling.partition)
         reason = f"{name} {facts.version} is on this machine" + (
             f"; {partition_word(scheduler)} {partition.name}" if partition else ""
         )
-    if job.scheduler:
+    # Without a request, plan and submit take the first.
+    if job.scheduler and not (site.schedulers and facts is site.schedulers[0] and facts.works):
         reason = f"asked for; {reason}"
     if scheduler.UNTESTED:
         reason += f"; untested: {scheduler.UNTESTED}"

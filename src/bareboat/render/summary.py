@@ -18,7 +18,7 @@ def digest(plan: Plan) -> str:
     record could guess them by it."""
     facts = msgspec.to_builtins(_without(msgspec.structs.replace(plan, warnings=()), looks_secret))
     # Of the mount points, `own_points` are a part.
-    for name in ("check_subject", "notes", "otherwise", "own_points", "inner_points", "shell"):
+    for name in ("check_subject", "notes", "otherwise", "own_points", "inner_points", "shell", "missing"):
         facts.pop(name, None)
     return codec.digest(facts)
 
@@ -66,7 +66,11 @@ def text(plan: Plan) -> str:
         lines.append(f"  if its MPI check fails in the job: {', then '.join(map(launch_of, plan.otherwise))}")
     lines += [f"  {note}" for note in plan.notes]
     lines += [f"  warning: {warning}" for warning in plan.warnings]
-    lines += ["", f"plan {digest(plan)}"]
+    if plan.missing is not UNSET:
+        lines += ["", "  first, run and submit will", *(f"    {each}" for each in plan.missing)]
+        lines += ["", "no plan digest before that"]
+    else:
+        lines += ["", f"plan {digest(plan)}"]
     return "\n".join(lines)
 
 

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 #: The number of unparsable lines that are shown.
 _MOST_REMARKS = 3
+#: The setting of facts that are assumed: the scheduler is not on this machine.
+ASSUMED = "assumed"
 _MOST_SAID_LINES = 20
 _MOST_UNANSWERED = 400
 #: Limit of the text searched for a version, since a search may take quadratic time.
@@ -162,6 +164,30 @@ class Scheduler(Protocol):
         """The command that runs `words` in a terminal on the job's first node, or opens the node's shell
         without words; None when the scheduler does not support it."""
         ...
+
+
+def assumed_facts(job: Job, title: str) -> SchedulerFacts:
+    """What a plan assumes of a scheduler that this machine does not have: all that the job requests exists.
+    Each scheduler reads its own settings: Grid Engine a parallel environment and a GPU resource, PBS its
+    kind."""
+    assert job.scheduler is not None
+    slots = cpus_per_node(job)
+    unknown = "partitions, accounts, limits and MPI plugins"
+    settings = {
+        "gridengine": {"pe mpi": str(slots), "gpu": "gpu"},
+        "pbs": {"flavour": "pro"},
+    }.get(job.scheduler, {})
+    more = {
+        "gridengine": f'; assumed: a parallel environment "mpi" with {slots} slots on each node'
+        + (' and a resource "gpu"' if gpus_per_node(job) else ""),
+        "pbs": "; assumed: PBS Professional or OpenPBS",
+    }.get(job.scheduler, "")
+    return SchedulerFacts(
+        name=job.scheduler,
+        version="",
+        settings={**settings, ASSUMED: "yes"},
+        remarks=(f"{title} is not available on this machine: {unknown} are not checked{more}",),
+    )
 
 
 def starts_by(scheduler: Scheduler) -> str:

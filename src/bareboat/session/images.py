@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from typing import TYPE_CHECKING
 
-from bareboat.errors import ImageError, StoreError, UsageError
+from bareboat.errors import BareboatError, ImageError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.images.layers.limits import Limits
@@ -56,9 +56,29 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
         if session.looks:
             raise StoreError(
                 f"image {job.image!r} not found in the store {session.store.root}",
+                context=_to_pull(source, reach, machine),
                 remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
             )
     return pull(session, source, reach, machine=machine).image
+
+
+def _to_pull(found: Reference, reach: Access, machine: str) -> str:
+    """What a pull would download, from the image's manifest; why that is unknown, where it is."""
+    from bareboat.images.oci.reference import Transport
+    from bareboat.images.transfer import locate
+    from bareboat.images.transfer.pull import layers_of
+
+    if found.transport is not Transport.REGISTRY:
+        return "to load: a file or directory of this machine"
+    try:
+        layers = layers_of(locate.open_briefly(found, reach), machine)
+    except BareboatError as error:
+        return f"its size is unknown: {error.message}"
+    size_bytes = sum(max(each.size, 0) for each in layers)
+    return (
+        f"to pull: {len(layers)} layers, {size_bytes / 1e6:,.0f} MB compressed, less those in the store\n"
+        "the plan depends on the image's content: its Python, frameworks and MPI"
+    )
 
 
 def pull(

@@ -31,10 +31,17 @@ def plan(session: Session, prepared: Prepared) -> Plan:
     program = look(store, image, node or site, job)
     made = plan(job, image, rootfs, site, node=node, mpi_checks=before, program=program)
     if rootfs is None:
+        if session.looks and registry.contains(made.engine) and image.digest == "":
+            from bareboat.images import capture
+            from bareboat.session.preparation import with_program
+
+            return msgspec.structs.replace(made, missing=(capture.expected(with_program(job)),))
         return made
     if made.needs_flat or made.packs is not None:
         from bareboat.images.deployment import roots
 
+        if session.looks and (missing := roots.missing(store, image, made)):
+            return msgspec.structs.replace(made, missing=missing)
         try:
             made = roots.settle(
                 store,

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     """The job, this site, and the job's image.
 
-    `capture` stores the active environment unless it is stored already. A bare-metal job needs only a
-    description of it, except for a study. Jobs that cannot run are refused before a capture spends time and
-    space.
+    `capture` stores the active environment unless it is stored already; a session that looks describes it
+    instead, without a digest. A bare-metal job needs only a description of it, except for a study. Jobs that
+    cannot run are refused before a capture spends time and space.
     """
     from bareboat.images.capture import describe
     from bareboat.images.inside.executable import look
@@ -39,6 +39,8 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     site = sites.probe(session)
     if purpose is Purpose.SUBMIT and job.scheduler in (None, registry.HERE):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
+    if purpose is Purpose.PLAN:
+        job, site = sites.planned_for(session, job, site)
     if job.scheduler not in (None, registry.HERE):
         from bareboat.runs.programs import provide, provide_py_spy
 
@@ -62,7 +64,15 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
          program=look(session.store, described, node or site, job))  # fmt: skip
     if not registry.contains(job.engine) and purpose is not Purpose.PROVE:
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)
-    image, made = capture(session, _with_program(job))
+    if session.looks:
+        from bareboat.images.capture import captured
+
+        found = captured(with_program(job), session.store)
+        if found is not None:
+            return Prepared(job, site, layers.with_site_layer(session, job, found, site, node), node)
+        described = layers.described_with_site_layer(session, job, described, site, node)
+        return Prepared(job, site, described, node)
+    image, made = capture(session, with_program(job))
     if made:
         session.reporter.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
@@ -127,8 +137,8 @@ def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
     return msgspec.structs.replace(job, scheduler=found.scheduler, scheduling=scheduling)
 
 
-def _with_program(job: Job) -> CaptureRequest:
-    """Capture a command outside of the Python environment along with it."""
+def with_program(job: Job) -> CaptureRequest:
+    """What the job captures: with a command outside of the Python environment."""
     from bareboat import execute
 
     program = job.command[0] if job.command else ""

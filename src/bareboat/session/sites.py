@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from bareboat import registry
 from bareboat.errors import UsageError
+from bareboat.schedulers import assumed_facts
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site
@@ -49,4 +52,22 @@ def scheduler_here(site: Site) -> str:
             "no scheduler found on this machine",
             remedy="log in to the cluster, or run the job on this machine: bareboat run",
         )
-    return site.schedulers[0].name
+    return next((each for each in site.schedulers if each.works), site.schedulers[0]).name
+
+
+def planned_for(session: Session, job: Job, site: Site) -> tuple[Job, Site]:
+    """The job for this machine's scheduler, as `submit` takes it, unless one is requested or this shell is in
+    a job; and the site with what is assumed of a requested scheduler that is not here."""
+    from bareboat.runs import allocation
+
+    if job.scheduler is None and allocation.find(session.environment) is None:
+        working = next((each.name for each in site.schedulers if each.works), None)
+        return msgspec.structs.replace(job, scheduler=working), site
+    if job.scheduler in (None, registry.HERE):
+        return job, site
+    facts = site.scheduler(job.scheduler)
+    if facts is not None and facts.works:
+        return job, site
+    assumed = assumed_facts(job, registry.scheduler(job.scheduler).TITLE)
+    others = tuple(each for each in site.schedulers if each.name != job.scheduler)
+    return job, msgspec.structs.replace(site, schedulers=(*others, assumed))

@@ -71,6 +71,18 @@ def captured(request: CaptureRequest, store: Store) -> Image | None:
     return store.image(known) if known is not None and store.has_image(known) else None
 
 
+def expected(request: CaptureRequest) -> str:
+    """What a capture would do, in words. Shared libraries from outside of the environment, of which the
+    capture finds out by reading all files, are not counted."""
+    interpreter = ask(choose(request.python))
+    items = sources_of(interpreter, request).collection.items
+    size_bytes = sum(item.size for item in items.values())
+    return (
+        f"capture the environment: about {size_bytes / 1e6:,.0f} MB in {len(items):,} files and directories, "
+        "and the shared libraries that they need"
+    )
+
+
 def inventory(request: CaptureRequest) -> Inventory:
     """What `capture` would take, without writing anything."""
     from bareboat.images.capture.libraries import with_libraries

@@ -68,9 +68,41 @@ def settle(
         flat_tar.provide(store, image, shared, relinked=made.relinked, progress=progress)
     if all(_has_place(flat, mount) for mount in made.own_points):
         return made
-    joined = not made.inner_points and bool(getattr(registry.engine(made.engine), "JOINS", False))
-    own = _provide(store, image, flat, made.mount_points, joined=joined)
+    own = _provide(store, image, flat, made.mount_points, joined=_is_joined(made))
     return plan_again(msgspec.structs.replace(rootfs, own=own))
+
+
+def missing(store: Store, image: Image, made: Plan) -> tuple[str, ...]:
+    """What `settle` would make for the plan now, in words; nothing is made."""
+    size = f"{sum(each.unpacked_bytes for each in image.layers) / 1e6:,.0f} MB"
+    if made.packs is not None:
+        from bareboat.images.formats import pack
+
+        if pack.is_there(store, image, made.packs, made.own_points):
+            return ()
+        return (f"pack the image as one file (.{made.packs}) of at most {size}",)
+    if not made.needs_flat:
+        return ()
+    found = []
+    flat = store.relinked(image.digest) if made.relinked else store.flat(image.digest)
+    if not flat.is_dir():
+        found.append(f"link the image's layers into one tree of {image.inodes:,} files and directories")
+    elif not (
+        all(_has_place(flat, mount) for mount in made.own_points)
+        or _own_folder(store, image, flat, made.mount_points, joined=_is_joined(made)).is_dir()
+    ):
+        found.append("link a tree with this job's mount points")
+    if made.delivery is not msgspec.UNSET:
+        from bareboat.images.formats import pack
+
+        kind = "relinked.tar" if made.relinked else "tar"
+        if pack.about(store.packed(image.digest, kind)) is None:
+            found.append(f"write the image as one archive of {size} for the nodes")
+    return tuple(found)
+
+
+def _is_joined(made: Plan) -> bool:
+    return not made.inner_points and bool(getattr(registry.engine(made.engine), "JOINS", False))
 
 
 def _has_place(tree: Path, mount: Mount) -> bool:
@@ -81,10 +113,14 @@ def _has_place(tree: Path, mount: Mount) -> bool:
     return True
 
 
-def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> OwnTree:
+def _own_folder(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> Path:
     places = sorted((mount.target, os.path.isdir(mount.source)) for mount in points)
     key = hashlib.sha256(json.dumps([flat.parts[-3:], joined, places, 2]).encode()).hexdigest()[:16]
-    final = store.roots(image.digest) / key
+    return store.roots(image.digest) / key
+
+
+def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> OwnTree:
+    final = _own_folder(store, image, flat, points, joined=joined)
     if not final.is_dir():
         with store.scratch() as scratch:
             tree = scratch / "made/tree"

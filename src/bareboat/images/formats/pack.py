@@ -53,11 +53,9 @@ def provide(
     where there is no room.
     """
     wanted = {mount.target: os.path.isdir(mount.source) for mount in mount_points}
-    own = {mount.target: os.path.isdir(mount.source) for mount in own_points}
-    key = ""
-    if not _has_all(store, image, own):
-        key = hashlib.sha256(json.dumps(sorted(own.items())).encode()).hexdigest()[:16]
-        wanted |= own
+    key = _key(store, image, own_points)
+    if key:
+        wanted |= {mount.target: os.path.isdir(mount.source) for mount in own_points}
     path = store.packed(image.digest, kind, key)
 
     def serves() -> bool:
@@ -77,6 +75,19 @@ def provide(
         with contextlib.suppress(OSError):  # of another member of the group
             os.utime(path.parent)  # for `image gc`, which removes what is not used any more
     return path
+
+
+def is_there(store: Store, image: Image, kind: str, own_points: Sequence[Mount] = ()) -> bool:
+    """Whether the file of this kind was packed before."""
+    return about(store.packed(image.digest, kind, _key(store, image, own_points))) is not None
+
+
+def _key(store: Store, image: Image, own_points: Sequence[Mount]) -> str:
+    """The key of a file with the mount points of some jobs; "" where the image has them all."""
+    own = {mount.target: os.path.isdir(mount.source) for mount in own_points}
+    if _has_all(store, image, own):
+        return ""
+    return hashlib.sha256(json.dumps(sorted(own.items())).encode()).hexdigest()[:16]
 
 
 def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:

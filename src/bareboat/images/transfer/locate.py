@@ -143,6 +143,20 @@ def open_source(
     return local.open_local(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
 
 
+def open_briefly(found: Reference, access: Access) -> Source:
+    """A registry's image for a look at its manifest: a registry that does not answer at once is not waited
+    for."""
+    import dataclasses
+
+    from bareboat.images.registry import client
+
+    options = dataclasses.replace(
+        remote_options(found.registry, access),
+        attempts=1, connect_timeout_s=5.0, read_timeout_s=5.0, longest_wait_s=0.0,
+    )  # fmt: skip
+    return client.open_registry(found.registry, found.repository, found.wanted, options=options)
+
+
 def state_of_file(found: Reference) -> str | None:
     """What changes when the file of a reference does; None for a folder, whose change cannot be told."""
     path = os.path.join(found.path, "index.json") if found.transport is Transport.OCI else found.path

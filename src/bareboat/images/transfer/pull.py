@@ -139,6 +139,14 @@ def _bring(
     return image, fetched
 
 
+def layers_of(source: Source, machine: str) -> tuple[Descriptor, ...]:
+    """The layers that a pull would fetch, from the image's manifest. Raises ImageError."""
+    try:
+        return manifest.manifest(_choose(source, source.document(), machine)[-1], name=source.name).layers
+    finally:
+        source.close()
+
+
 def unkept(store: Store, image: Image, document: Document) -> tuple[Descriptor, ...]:
     """The image's layers that the store has unpacked only, and not in the form that its manifest names."""
     read = manifest.manifest(document, name=image.reference or image.digest)
