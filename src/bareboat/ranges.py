@@ -58,6 +58,7 @@ RANGES = {
     "prove.window_s": Range(0.001, 3600, "0.2", whole=False, unit="s"),
     "prove.goals": Range(-1e308, 1e308, "0.9", whole=False),
     "tool_timeout_s": Range(0.01, 86_400, "60", whole=False, unit="s"),
+    "--interval": Range(5, 86_400, "30", whole=False),
     "--at-once": Range(1, 100_000, "8"),
     "--rank": Range(0, _COUNT, "0"),
     "--older-than": Range(0, 1_000_000, "30", whole=False, unit="days"),

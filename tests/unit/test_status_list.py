@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bareboat.cli.status import _lines
+from bareboat.cli.run_list import placed
 
 LIST = Path(__file__).parents[1] / "golden" / "status.txt"
 ROWS = [
@@ -21,13 +21,13 @@ DETAILS = [
 
 
 def test_the_list_fits_80_columns() -> None:
-    lines = _lines(ROWS, DETAILS, 80)
+    lines = placed(ROWS, DETAILS, 80)
     assert max(map(len, lines)) <= 80
     assert "\n".join(lines) + "\n" == LIST.read_text()
 
 
 def test_elsewhere_each_run_has_one_line_and_one_for_its_reason() -> None:
-    lines = _lines(ROWS, DETAILS, None)
+    lines = placed(ROWS, DETAILS, None)
     assert len(lines) == 5
     assert lines[3].strip() == DETAILS[1]
     assert all(row[0] in "\n".join(lines) for row in ROWS)

@@ -28,7 +28,9 @@ _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
 _COLOUR = re.compile(r"(\033\[(?:0|1|2|31|32|33)m)")
 #: Bytes of a path or an argument that are not UTF-8.
 _BYTES = re.compile("([\udc80-\udcff])")
-_CLEAR = "\033[H\033[2J"
+#: The terminal's second page without a cursor, and back (xterm's control sequences).
+_OPEN_PAGE, _CLOSE_PAGE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
+_HOME, _END_OF_LINE, _END_OF_PAGE = "\033[H", "\033[K\n", "\033[J"
 #: The longest line of an error's own text: a sentence with two paths.
 _LONGEST = 2000
 
@@ -122,11 +124,39 @@ def dim(text: str) -> str:
     return paint(text, _DIM)
 
 
-def result(text: str, *, clear: bool = False) -> None:
-    """Print a result. `clear`: clear the terminal first."""
-    if clear and sys.stdout.isatty():
-        sys.stdout.write(_CLEAR)
+def result(text: str) -> None:
+    """Print a result."""
     _write(text, sys.stdout)
+
+
+def open_page() -> None:
+    """Show the terminal's second page; the first stays as it is."""
+    _control(_OPEN_PAGE)
+
+
+def close_page() -> None:
+    _control(_CLOSE_PAGE)
+
+
+def draw_page(lines: Sequence[str]) -> None:
+    """Replace what the page shows."""
+    shown = "".join(_shown(line, sys.stdout).replace("\n", " ") + _END_OF_LINE for line in lines)
+    _control(_HOME + shown + _END_OF_PAGE)
+
+
+def _control(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal is gone
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def size() -> tuple[int, int]:
+    """The columns and rows of the terminal that results go to."""
+    try:
+        found = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return 80, 24
+    return found.columns or 80, found.lines or 24
 
 
 def result_json(value: Any) -> None:
@@ -159,6 +189,11 @@ def script(text: str) -> None:
 def note(text: str) -> None:
     """Print a note to stderr."""
     _write(text, sys.stderr)
+
+
+def is_live() -> bool:
+    """Whether progress is one changing line."""
+    return sys.stderr.isatty()
 
 
 def is_interactive() -> bool:

@@ -128,10 +128,11 @@ def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | No
     from bareboat.runs import submission
 
     with submission.going_on(run_id):
-        return _copy_until_over(context, run_id, paths, rank)
+        return copy_until_over(context, run_id, paths, rank)
 
 
-def _copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None) -> int:
+def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> int:
+    """Copy what is written to the files until the run ended."""
     from bareboat.runs import interaction, state
 
     asked, over, outage = 0.0, False, interaction.Outage()

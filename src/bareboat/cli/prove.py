@@ -168,7 +168,7 @@ def _show(context: Context, job: Job, plans: tuple[Plan, Plan]) -> None:
 def _measure(context: Context, study: Study) -> int:
     from bareboat.cli import report_export
     from bareboat.cli.report import show
-    from bareboat.study import prove
+    from bareboat.study import listing, prove
 
     if not context.options.quiet:
         console.note(f"study {study.id}: {study.arms[0].name} versus {study.arms[1].name}")
@@ -186,6 +186,7 @@ def _measure(context: Context, study: Study) -> int:
     options = context.options
     found = report_export.read_studies(context, [study.id])
     request = report_export.Request(("html",), None, str(options.output), options.force)
+    listing.keep_verdicts(context.store, found)
     files = report_export.study_files(found, request.formats)
     try:
         where = report_export.write(context, request, files, [study.id])

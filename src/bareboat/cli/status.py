@@ -1,39 +1,47 @@
-"""bareboat status: show runs, submitted and on this machine."""
+"""bareboat status: show runs, submitted and on this machine, and studies."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import shlex
-import textwrap
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from bareboat.cli import console
+from bareboat.cli import console, run_list
+from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
-from bareboat.clock import epoch_s
-from bareboat.errors import StoreError, Terminated, UsageError
-from bareboat.printable import one_line
+from bareboat.errors import StoreError, Terminated, ToolError, UsageError
+from bareboat.study import listing
+from bareboat.study.listing import Listed
 
 if TYPE_CHECKING:
-    from bareboat.model import Straggler
-    from bareboat.model.fabric import Transport
-    from bareboat.model.sweep import Sweep
     from bareboat.runs.state import Status
     from bareboat.store import Store
 
 EXAMPLE = "bareboat status --watch"
 #: The number of newest runs that are listed without --all.
 _NEWEST = 20
-_WATCH_S = 2.0
-_MOST_CELL = 2000
+#: Runs of a scheduler are looked at no more often than this by default, others every second.
+_INTERVAL_S, _HERE_S = 5.0, 1.0
+#: A scheduler that is slow to answer is asked less often: it rests so many times as long as it worked.
+_REST = 10
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="runs or job names (default: the newest)")
     parser.add_argument("--all", action="store_true", help="list all runs, not only the newest")
-    parser.add_argument("--watch", action="store_true", help="refresh until all runs have ended")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="follow the runs until all have ended; q or Ctrl-C stops; in a pipe: a line for each change",
+    )
+    parser.add_argument(
+        "--interval",
+        type=number("--interval"),
+        metavar="S",
+        help="seconds between two queries of the scheduler with --watch (default and minimum: 5)",
+    )
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -69,42 +77,41 @@ def find(context: Context, name: str) -> str:
 
 def run(context: Context) -> int:
     """Exit with 0; for one named run that ended, with its exit code; with 4 where a run is damaged."""
+    if context.options.watch:
+        return _watch(context)
+    if context.options.interval is not None:
+        raise UsageError("--interval is for --watch", remedy="bareboat status --watch --interval 30")
     try:
-        return _run(context)
+        found = _look(context, [find(context, name) for name in context.options.runs])
     except (KeyboardInterrupt, Terminated) as stop:
         stop.add_note("the runs continue")
         raise
+    if context.options.json:
+        console.result_json([_plain(context.store, each) for each in found])
+    else:
+        _print(context, found)
+    return _exit_code(context, found)
 
 
-def _run(context: Context) -> int:
-    from bareboat.runs import submission, sweeps
+def _look(context: Context, named: list[str]) -> list[Status | Listed]:
+    """The runs and studies as they are now, in the order of their creation."""
+    from bareboat.runs import sweeps
 
-    options = context.options
-    named = [find(context, name) for name in options.runs]
-    while True:
-        runs = named or submission.submitted(context.store)
-        if not options.all and not options.runs:
-            runs = runs[-_NEWEST:]
-        # With several runs, a scheduler that does not answer must not hide the others.
-        found = sweeps.look(context.store, runs, must_answer=len(options.runs) == 1)
-        found = [_recorded(context.store, status) for status in found]
-        over = all(status.over for status in found)
-        if options.json:
-            console.result_json([_plain(context.store, status) for status in found])
-        else:
-            # A sweep that was named is shown point by point.
-            _show(context.store, found, live=options.watch, apart=bool(options.runs))
-            if len(options.runs) == 1:
-                for way in _ways(context.store, found[0])[0]:
-                    console.result(f"between nodes: {way.by} uses {way.way}")
-        if not options.watch or over:
-            break
-        time.sleep(_WATCH_S)
-    if any(status.damaged for status in found):
-        return StoreError.code
-    if len(options.runs) == 1 and found[0].exit_code is not None:
-        return found[0].exit_code
-    return 0
+    store, options = context.store, context.options
+    names = named or [name for name in store.runs() if _is_listed(store, name)]
+    if not options.all and not named:
+        names = names[-_NEWEST:]
+    studies = {name: listing.look(store, name) for name in names if listing.is_study(store, name)}
+    # With several runs, a scheduler that does not answer must not hide the others.
+    runs = [name for name in names if name not in studies]
+    statuses = dict(
+        zip(runs, sweeps.look(store, runs, must_answer=len(named) == 1 and bool(runs)), strict=True)
+    )
+    return [studies[name] if name in studies else _recorded(store, statuses[name]) for name in names]
+
+
+def _is_listed(store: Store, name: str) -> bool:
+    return listing.is_study(store, name) or os.path.lexists(store.run(name) / "submission.json")
 
 
 def _recorded(store: Store, status: Status) -> Status:
@@ -121,195 +128,178 @@ def _recorded(store: Store, status: Status) -> Status:
     return status
 
 
-def _ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
-    """The transports between nodes and the warning about them, as far as known."""
-    from bareboat.runs import records, transports
-
-    if status.points or status.submission.nodes == 1 or not status.starts:
-        return (), ""
-    with contextlib.suppress(StoreError):
-        record = records.record(store, status)
-        if record is not None:
-            return record.transports, record.fabric_mark
-    ways = transports.read(store.run(status.submission.run_id))
-    # Missing reports mean something only at the end.
-    return ways, transports.mark(status.submission.fabric, ways) if ways else ""
+def _print(context: Context, found: list[Status | Listed]) -> None:
+    """The list; a sweep that was named is shown point by point."""
+    named = context.options.runs
+    for line in run_list.lines(context.store, found, apart=bool(named), width=console.width()):
+        console.result(line)
+    if len(named) == 1 and not isinstance(found[0], Listed):
+        for way in run_list.ways(context.store, found[0])[0]:
+            console.result(f"between nodes: {way.by} uses {way.way}")
 
 
-def _world(store: Store, status: Status) -> str:
-    """In what groups the ranks may be that should be one world."""
-    from bareboat.runs import transports
-
-    submission = status.submission
-    if status.points or submission.world_size == 1 or not status.starts:
-        return ""
-    with contextlib.suppress(StoreError):
-        return transports.world_mark(store.run(submission.run_id), submission.world_size)
-    return ""
+def _exit_code(context: Context, found: list[Status | Listed]) -> int:
+    if any(each.damage if isinstance(each, Listed) else each.damaged for each in found):
+        return StoreError.code
+    if len(context.options.runs) == 1 and not isinstance(found[0], Listed):
+        return found[0].exit_code or 0
+    return 0
 
 
-def _plain(store: Store, status: Status) -> dict[str, Any]:
-    of = _point(store, status)
+def _is_over(each: Status | Listed) -> bool:
+    return not each.is_measured if isinstance(each, Listed) else each.over
+
+
+def _watch(context: Context) -> int:
+    """Follow the runs until all ended. Exit like `run`; with 0 when the user stops it."""
+    from bareboat.cli import screen
+
+    named = [find(context, name) for name in context.options.runs]
+    live = screen.is_possible() and not context.options.json
+    watched = _Watched(context, named)
+    try:
+        if live:
+            with screen.shown():
+                ended = _draw_until_over(watched)
+            _print(context, watched.found)
+        else:
+            ended = _print_changes(watched)
+    except KeyboardInterrupt:
+        ended = False
+    except Terminated as stop:
+        stop.add_note("the runs continue")
+        raise
+    if not ended:
+        if not context.options.quiet:
+            console.note("stopped watching; the runs continue")
+        return 0
+    return _exit_code(context, watched.found)
+
+
+class _Watched:
+    """The runs that are followed, and when to look at them again."""
+
+    def __init__(self, context: Context, named: list[str]) -> None:
+        self.context, self._named = context, named
+        self.found: list[Status | Listed] = []
+        self._interval_s = context.options.interval or _INTERVAL_S
+        self._outage = ""
+
+    def look(self) -> float:
+        """Look at the runs; return how long to wait before the next look."""
+        began = time.monotonic()
+        try:
+            self.found = _look(self.context, self._named)
+            self._outage = ""
+        except ToolError as error:
+            if not self.found:
+                raise
+            self._outage = f"; {error.message}"
+        took = time.monotonic() - began
+        asked = [each for each in self.found if not isinstance(each, Listed) and not each.over]
+        if any(not each.submission.supervisor for each in asked):
+            return max(self._interval_s, _REST * took)
+        return max(_HERE_S, took)
+
+    @property
+    def is_over(self) -> bool:
+        return all(map(_is_over, self.found)) and not self._outage
+
+    def lines(self, width: int) -> list[str]:
+        store, apart = self.context.store, bool(self._named)
+        return run_list.lines(store, self.found, apart=apart, width=width)
+
+    def last_line(self, pause: float) -> str:
+        return f"q: quit, the runs continue   every {pause:.0f} s{self._outage}"
+
+
+def _draw_until_over(watched: _Watched) -> bool:
+    """Draw the list every second; whether all runs ended before the user stopped it."""
+    from bareboat.cli import screen
+
+    while True:
+        pause = watched.look()
+        if watched.is_over:
+            return True
+        until = time.monotonic() + pause
+        while (left := until - time.monotonic()) > 0:
+            screen.draw(watched.lines(console.size()[0]), watched.last_line(pause))
+            if screen.quits_within(min(left, 1.0)):
+                return False
+
+
+def _print_changes(watched: _Watched) -> bool:
+    """Print a line for each run now, and for each change of its state or reason."""
+    from msgspec import to_builtins
+
+    known: dict[str, tuple[str, str]] = {}
+    context = watched.context
+    while True:
+        pause = watched.look()
+        for each in _one_by_one(watched.found, apart=bool(context.options.runs)):
+            row = run_list.row(each)
+            now = (row[3], run_list.detail(context.store, each, apart=True))
+            if known.get(row[0]) == now:
+                continue
+            known[row[0]] = now
+            if context.options.json:
+                console.json_line(to_builtins(_plain(context.store, each)))
+            else:
+                moment = time.strftime("%H:%M:%S")
+                console.result("  ".join(filter(None, (moment, row[0], row[2], row[3], row[4], now[1]))))
+        if watched.is_over:
+            return True
+        time.sleep(pause)
+
+
+def _one_by_one(found: list[Status | Listed], *, apart: bool) -> list[Status | Listed]:
+    """A sweep's points apart, where it was named."""
+    shown: list[Status | Listed] = []
+    for each in found:
+        shown += (apart and not isinstance(each, Listed) and each.points) or (each,)
+    return shown
+
+
+def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
+    if isinstance(each, Listed):
+        return {
+            "run_id": each.run_id,
+            "kind": "study",
+            "command": list(each.command),
+            "host": each.host,
+            "state": each.state,
+            "runs_done": each.done,
+            "runs": each.total,
+            "verdict": each.verdict.verdict if each.verdict else None,
+            "sentence": each.verdict.sentence if each.verdict else "",
+            "reason": each.damage,
+            "damaged": bool(each.damage),
+            "started_at_epoch_s": each.started_at_epoch_s,
+        }
+    of = run_list.point(store, each)
     more: dict[str, Any] = {} if of is None else {"index": of[1], "values": of[0].values(of[1])}
-    if status.points:
-        more = {"points": [_plain(store, each) for each in status.points]}
-    ways, mark = _ways(store, status)
+    if each.points:
+        more = {"points": [_plain(store, point) for point in each.points]}
+    ways, mark = run_list.ways(store, each)
     return {
         **more,
-        "run_id": status.submission.run_id,
-        "command": list(status.submission.command),
-        "host": status.submission.host,
-        "scheduler": status.submission.scheduler,
-        "job_id": status.submission.job_id,
-        "state": status.state.value,
-        "exit_code": status.exit_code,
-        "reason": status.reason,
-        "damaged": status.damaged,
-        "end": status.end,
-        "nodes": status.submission.nodes,
-        "hosts": status.nodes,
-        "starts": list(status.starts),
-        "straggler": _slow(store, status),
-        "submitted_at": status.submission.submitted_at,
+        "run_id": each.submission.run_id,
+        "kind": "sweep" if each.points else "run",
+        "command": list(each.submission.command),
+        "host": each.submission.host,
+        "scheduler": each.submission.scheduler,
+        "job_id": each.submission.job_id,
+        "state": each.state.value,
+        "exit_code": each.exit_code,
+        "reason": each.reason,
+        "damaged": each.damaged,
+        "end": each.end,
+        "nodes": each.submission.nodes,
+        "hosts": each.nodes,
+        "starts": list(each.starts),
+        "straggler": run_list.slow(store, each),
+        "submitted_at": each.submission.submitted_at,
         "transports": list(ways),
         "fabric_mark": mark,
-        "world_mark": _world(store, status),
+        "world_mark": run_list.world(store, each),
     }
-
-
-def _show(store: Store, found: list[Status], *, live: bool, apart: bool) -> None:
-    if not found:
-        console.result("no runs yet")
-        return
-    shown = [one for each in found for one in ((apart and each.points) or (each,))]
-    rows = [_row(status) for status in shown]
-    details = [
-        "; ".join(
-            filter(
-                None,
-                (
-                    _values(store, status),
-                    _place(status) if apart else "",
-                    _told(store, status),
-                    _marks(store, status),
-                ),
-            )
-        )
-        for status in shown
-    ]
-    console.result("\n".join(_lines(rows, details, console.width())), clear=live)
-
-
-_HEAD = ("run", "command", "where", "exit", "for", "age")
-#: Of a column on a terminal; a longer name has a line of its own.
-_MOST_NAME, _MOST_WHERE = 26, 16
-_LEAST_COMMAND, _MOST_COMMAND = 10, 40
-
-
-def _row(status: Status) -> tuple[str, ...]:
-    made = status.submission
-    where = made.host.partition(".")[0] if made.supervisor else f"{made.scheduler} {made.job_id or '?'}"
-    since = epoch_s(made.submitted_at)
-    cells = (
-        made.run_id,
-        shlex.join(made.command) or made.name,
-        where,
-        status.state.value if status.exit_code is None else str(status.exit_code),
-        _duration(status),
-        _age(time.time() - since) if since else "",
-    )
-    return tuple(one_line(cell, limit=_MOST_CELL) for cell in cells)
-
-
-def _lines(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:
-    """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere only the
-    command is cut."""
-    names = [len(row[0]) for row in rows if width is None or len(row[0]) <= _MOST_NAME]
-    widths = [max([len(_HEAD[0]), *names])]
-    widths += [max(len(row[column]) for row in [_HEAD, *rows]) for column in range(1, len(_HEAD))]
-    if width is not None:
-        widths[2] = min(widths[2], _MOST_WHERE)
-        left = width - sum(widths[:1] + widths[2:]) - 2 * (len(widths) - 1)
-        widths[1] = min(widths[1], max(left, _LEAST_COMMAND))
-    widths[1] = min(widths[1], _MOST_COMMAND)
-    lines = []
-    for row, detail in zip([_HEAD, *rows], ["", *details], strict=True):
-        first = row[0]
-        if len(first) > widths[0]:
-            lines.append(first)
-            first = ""
-        cells = [first, *(one_line(cell, limit=size) for cell, size in zip(row[1:], widths[1:], strict=True))]
-        placed = [
-            cell.rjust(size) if column >= 4 else cell.ljust(size)
-            for column, (cell, size) in enumerate(zip(cells, widths, strict=True))
-        ]
-        lines.append("  ".join(placed).rstrip())
-        if detail:
-            text = one_line(detail, limit=_MOST_CELL)
-            whole = width is None or width < 40
-            lines += (
-                [f"    {text}"]
-                if whole
-                else textwrap.wrap(text, width or 0, initial_indent="    ", subsequent_indent="    ")
-            )
-    return [console.bold(lines[0]), *lines[1:]]
-
-
-def _place(status: Status) -> str:
-    """On which nodes a scheduler's run is or was, and how often it was started."""
-    if status.submission.supervisor or status.points or not status.starts:
-        return ""
-    again = f", started {len(status.starts)} times" if len(status.starts) > 1 else ""
-    return f"on {status.nodes or status.starts[-1].node}{again}"
-
-
-def _age(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(int(seconds), 0)} s"
-
-
-def _point(store: Store, status: Status) -> tuple[Sweep, int] | None:
-    """The sweep and the number of a point; None for other runs and for a damaged sweep."""
-    from bareboat.runs import sweeps
-
-    try:
-        return sweeps.of_point(store, status.submission.run_id)
-    except StoreError:
-        return None
-
-
-def _values(store: Store, status: Status) -> str:
-    from bareboat.model import sweep
-
-    of = _point(store, status)
-    return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
-
-
-def _marks(store: Store, status: Status) -> str:
-    return "; ".join(filter(None, (_ways(store, status)[1], _world(store, status))))
-
-
-def _told(store: Store, status: Status) -> str:
-    slow = _slow(store, status)
-    return "; ".join(filter(None, (status.reason, slow.text if slow else "")))
-
-
-def _slow(store: Store, status: Status) -> Straggler | None:
-    from bareboat.runs import records
-
-    try:
-        return records.straggler_of(store, status)
-    except StoreError:  # a damaged record
-        return None
-
-
-def _duration(status: Status) -> str:
-    if not status.starts:
-        return ""
-    if status.over and not status.ended_at_epoch_s:  # lost: nobody knows when it ended
-        return ""
-    end = status.ended_at_epoch_s or time.time()
-    seconds = max(int(end - status.starts[0].at_epoch_s), 0)
-    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

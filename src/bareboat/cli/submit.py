@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from bareboat import render
 from bareboat.cli import console
@@ -19,7 +20,11 @@ from bareboat.cli.common import (
     add_trust,
 )
 from bareboat.cli.job import read_job
+from bareboat.errors import UsageError
 from bareboat.session import Purpose, planning, preparation
+
+if TYPE_CHECKING:
+    from bareboat.model import Submission
 
 EXAMPLE = "bareboat submit examples/digits.toml -p gpu\n  bareboat submit -N 2 -t 2h30m train.py"
 
@@ -35,14 +40,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_trust(parser)
     add_dry_run(parser)
     parser.add_argument("--wait", action="store_true", help="wait for the run and exit with its exit code")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="like --wait, and show the place in the queue, the start and the output",
+    )
 
 
 def run(context: Context) -> int:
     from msgspec import UNSET
 
-    from bareboat import registry
     from bareboat.runs import submission, sweeps
 
+    if context.options.watch and context.options.json:
+        raise UsageError("--watch shows the output and has no JSON", remedy="--wait --json")
     session = context.session
     prepared = preparation.prepare(session, read_job(context), Purpose.SUBMIT)
     plan = planning.plan(session, prepared)
@@ -53,6 +64,11 @@ def run(context: Context) -> int:
         console.note(f"warning: {warning}")
     submit = submission.submit if plan.job.sweep is UNSET else sweeps.submit
     made = submit(context.store, plan, prepared.site)
+    if context.options.watch:
+        from bareboat.cli import following
+
+        _tell(context, made)
+        return following.until_over(context, made.run_id)
     if context.options.wait:
         from bareboat.cli.wait import until_over
 
@@ -61,12 +77,19 @@ def run(context: Context) -> int:
         console.result_json(made)
     else:
         console.result(made.run_id)
+        _tell(context, made)
         if not context.options.quiet:
-            points = f", {made.points} points" if made.points else ""
-            jobs = "one job for each point" if made.job_id is None else f"job {made.job_id}{points}"
-            title = registry.scheduler(made.scheduler).TITLE
             console.note(
-                f"submitted to {title} as {jobs}\n"
                 f"  next: bareboat status {made.run_id}, bareboat logs -f, bareboat wait, bareboat cancel"
             )
     return 0
+
+
+def _tell(context: Context, made: Submission) -> None:
+    """Note the job ID."""
+    from bareboat import registry
+
+    if not context.options.quiet:
+        points = f", {made.points} points" if made.points else ""
+        jobs = "one job for each point" if made.job_id is None else f"job {made.job_id}{points}"
+        console.note(f"submitted to {registry.scheduler(made.scheduler).TITLE} as {jobs}")

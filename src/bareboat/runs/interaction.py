@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from bareboat import execute, registry
 from bareboat.errors import BareboatError, StoreError, ToolError
 from bareboat.model import JobState, Submission
+from bareboat.printable import one_line
 from bareboat.runs import directory, supervisor
 from bareboat.runs.state import Status, job_id_now, look
-from bareboat.runs.submission import SHELL, cancel_by
+from bareboat.runs.submission import SHELL, cancel_by, read
 from bareboat.runs.supervisor import Presence
-from bareboat.schedulers import said
+from bareboat.schedulers import place_query, said
 from bareboat.store import Store
 
 log = logging.getLogger("bareboat")
@@ -93,6 +94,18 @@ def wait(
     while (status := waiting.ended()) is None:
         time.sleep(poll_s)
     return status
+
+
+def place_in_queue(store: Store, run_id: str) -> str:
+    """A pending run's place in the queue, in words; "" where the scheduler does not show it."""
+    made = read(store, run_id)
+    job_id = job_id_now(store, made)
+    scheduler = registry.scheduler(made.scheduler)
+    query = None if job_id is None else place_query(scheduler, job_id)
+    if query is None:
+        return ""
+    found = query.parse(execute.run(query.argv))
+    return "" if found is None else one_line(str(found))
 
 
 def cancel(store: Store, run_id: str) -> None:

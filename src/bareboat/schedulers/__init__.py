@@ -57,6 +57,30 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The place of a pending job among those that the scheduler considers, 1 is next. `starts_at`: the
+    expected start, in the scheduler's own words; "" when unknown."""
+
+    position: int
+    of: int
+    queue: str = ""
+    starts_at: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {self.queue}" if self.queue else ""
+        start = f", expected start {self.starts_at}" if self.starts_at else ""
+        return f"position {self.position} of {self.of}{where}{start}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceQuery:
+    """A query about the whole queue, for the place of one job; None where it is not in it."""
+
+    argv: tuple[str, ...]
+    parse: Callable[[Outcome], Place | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Array:
     """How an element of an array job knows itself, in bash; each element is a point of a sweep.
 
@@ -112,6 +136,7 @@ class Scheduler(Protocol):
     UNTESTED: str
     # STARTS_BY: the command by which the scheduler starts ranks itself, where it has one.
     # allocation(environment): the job that the variables belong to; see `allocation` below.
+    # place(job_id) -> PlaceQuery, where the scheduler shows the order of pending jobs.
 
     def snippet(self) -> str:
         """Bash, for jobs of several nodes: `hosts` prints the nodes' names, the first node first;
@@ -200,6 +225,12 @@ def allocation(scheduler: Scheduler, environment: Mapping[str, str]) -> Allocati
     the scheduler cannot tell."""
     find: Callable[[Mapping[str, str]], Allocation | None] | None = getattr(scheduler, "allocation", None)
     return find(environment) if find else None
+
+
+def place_query(scheduler: Scheduler, job_id: str) -> PlaceQuery | None:
+    """The query for a pending job's place in the queue (`place`); None where the scheduler shows none."""
+    place: Callable[[str], PlaceQuery] | None = getattr(scheduler, "place", None)
+    return None if place is None else place(job_id)
 
 
 def partition_word(scheduler: Scheduler) -> str:

@@ -27,6 +27,8 @@ from bareboat.schedulers import (
     Allocation,
     Array,
     Asks,
+    Place,
+    PlaceQuery,
     Query,
     array_range,
     at_once,
@@ -274,6 +276,20 @@ def job_id(outcome: Outcome) -> str:
             "Grid Engine rejected the job", context=said(outcome), remedy="qstat -g c   # lists the queues"
         )
     return found_job_id(outcome, r"^(\d+)(?:\.\S*)?\s*$")
+
+
+def place(job_id: str) -> PlaceQuery:
+    number = job_id.partition(".")[0]
+
+    def parse(outcome: Outcome) -> Place | None:
+        # In the order of priority. h: on hold; E: in error.
+        words = [line.split() for line in outcome.stdout.splitlines()]
+        waiting = [line[0] for line in words if len(line) > 4 and line[0].isdecimal() and line[4] == "qw"]
+        if not outcome.ok or number not in waiting:
+            return None
+        return Place(position=1 + waiting.index(number), of=len(waiting))
+
+    return PlaceQuery(("qstat", "-u", "*", "-s", "p"), parse)
 
 
 def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:

@@ -26,6 +26,8 @@ from bareboat.schedulers import (
     Allocation,
     Array,
     Asks,
+    Place,
+    PlaceQuery,
     Query,
     array_range,
     at_once,
@@ -349,6 +351,31 @@ def queries(job_ids: Sequence[str]) -> tuple[Query, ...]:
             ended, _odd,
         ),
     )  # fmt: skip
+
+
+#: Jobs for these reasons are not considered, whatever their priority.
+_HELD = ("Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BeginTime")
+
+
+def place(job_id: str) -> PlaceQuery:
+    number = job_id.partition("_")[0]
+
+    def parse(outcome: Outcome) -> Place | None:
+        # In the order of priority, jobs of other users included where the site shows them.
+        lines = [line.strip().split("|") for line in outcome.stdout.splitlines() if line.count("|") == 3]
+        own = next((line for line in lines if re.split(r"[_+]", line[0])[0] == number), None)
+        if not outcome.ok or own is None or own[3] in _HELD:
+            return None
+        others = [line for line in lines if line[1] == own[1] and line[3] not in _HELD]
+        starts_at = own[2] if re.fullmatch(r"[\dT:-]+", own[2]) else ""
+        return Place(
+            position=1 + others.index(own), of=len(others), queue=f"partition {own[1]}",
+            starts_at=starts_at.replace("T", " "),
+        )  # fmt: skip
+
+    return PlaceQuery(
+        ("squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%P|%S|%r"), parse
+    )
 
 
 def _odd(outcome: Outcome) -> list[str]:

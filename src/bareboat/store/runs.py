@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import socket
+import struct
 import time
 from collections.abc import Iterator
 
@@ -129,6 +130,17 @@ class Runs(Files):
                     f"another bareboat process uses {run_id}", remedy="wait until it ends, or stop it"
                 ) from None
             yield
+
+    def is_locked(self, run_id: str) -> bool:
+        """Whether a process uses the run (`locked`)."""
+        try:
+            with open(self.run(run_id) / "lock", "rb") as stream:
+                # struct flock of fcntl(2): type, whence, start, length, process.
+                asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                found = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
+        except OSError:
+            return False
+        return bool(found[0] != fcntl.F_UNLCK)
 
 
 def _stem(job: str) -> str:

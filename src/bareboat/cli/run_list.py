@@ -1,0 +1,218 @@
+"""The list of runs and studies: a line for each, and below it what else is known."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import textwrap
+import time
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.clock import epoch_s
+from bareboat.errors import StoreError
+from bareboat.printable import one_line
+from bareboat.study.listing import Listed
+
+if TYPE_CHECKING:
+    from bareboat.model import Straggler
+    from bareboat.model.fabric import Transport
+    from bareboat.model.sweep import Sweep
+    from bareboat.runs.state import Status
+    from bareboat.store import Store
+
+_HEAD = ("run", "command", "where", "exit", "for", "age")
+#: Of a column on a terminal; a longer name has a line of its own.
+_MOST_NAME, _MOST_WHERE = 26, 16
+_LEAST_COMMAND, _MOST_COMMAND = 10, 40
+_MOST_CELL = 2000
+
+
+def lines(store: Store, found: list[Status | Listed], *, apart: bool, width: int | None) -> list[str]:
+    """The list. `apart`: a sweep point by point, and the nodes of each run; `width`: of the terminal."""
+    if not found:
+        return ["no runs yet"]
+    shown: list[Status | Listed] = []
+    for each in found:
+        shown += (apart and not isinstance(each, Listed) and each.points) or (each,)
+    rows = [row(each) for each in shown]
+    return placed(rows, [detail(store, each, apart=apart) for each in shown], width)
+
+
+def row(each: Status | Listed) -> tuple[str, ...]:
+    """The cells of a run's line."""
+    cells: tuple[str, ...]
+    if isinstance(each, Listed):
+        since = each.started_at_epoch_s
+        end = time.time() if each.is_measured else each.changed_at_epoch_s
+        cells = (
+            each.run_id,
+            shlex.join(each.command) or each.name,
+            each.host.partition(".")[0],
+            _in_a_word(each),
+            _length(end - since) if since else "",
+            _age(time.time() - since) if since else "",
+        )
+    else:
+        made = each.submission
+        where = made.host.partition(".")[0] if made.supervisor else f"{made.scheduler} {made.job_id or '?'}"
+        since = epoch_s(made.submitted_at)
+        cells = (
+            made.run_id,
+            shlex.join(made.command) or made.name,
+            where,
+            each.state.value if each.exit_code is None else str(each.exit_code),
+            _duration(each),
+            _age(time.time() - since) if since else "",
+        )
+    return tuple(one_line(cell, limit=_MOST_CELL) for cell in cells)
+
+
+def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
+    """What else is known: a reason, a warning, how far a study is."""
+    if isinstance(each, Listed):
+        if each.damage:
+            return each.damage
+        if each.verdict is not None:
+            return each.verdict.sentence
+        done = f"study, {each.done} of {each.total} runs"
+        return done if each.state != "stopped" else f"{done}: bareboat prove --resume {each.run_id}"
+    parts = (
+        _values(store, each),
+        _place(each) if apart else "",
+        _told(store, each),
+        "; ".join(filter(None, (ways(store, each)[1], world(store, each)))),
+    )
+    return "; ".join(filter(None, parts))
+
+
+def _in_a_word(study: Listed) -> str:
+    """The verdict, in a column of ten."""
+    if study.verdict is None:
+        return study.state
+    return {"not enough evidence": "unclear"}.get(study.verdict.verdict, study.verdict.verdict)
+
+
+def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:
+    """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere only the
+    command is cut."""
+    names = [len(each[0]) for each in rows if width is None or len(each[0]) <= _MOST_NAME]
+    widths = [max([len(_HEAD[0]), *names])]
+    widths += [max(len(each[column]) for each in [_HEAD, *rows]) for column in range(1, len(_HEAD))]
+    if width is not None:
+        widths[2] = min(widths[2], _MOST_WHERE)
+        left = width - sum(widths[:1] + widths[2:]) - 2 * (len(widths) - 1)
+        widths[1] = min(widths[1], max(left, _LEAST_COMMAND))
+    widths[1] = min(widths[1], _MOST_COMMAND)
+    found = []
+    for each, more in zip([_HEAD, *rows], ["", *details], strict=True):
+        first = each[0]
+        if len(first) > widths[0]:
+            found.append(first)
+            first = ""
+        cells = [
+            first,
+            *(one_line(cell, limit=size) for cell, size in zip(each[1:], widths[1:], strict=True)),
+        ]
+        aligned = [
+            cell.rjust(size) if column >= 4 else cell.ljust(size)
+            for column, (cell, size) in enumerate(zip(cells, widths, strict=True))
+        ]
+        found.append("  ".join(aligned).rstrip())
+        if more:
+            text = one_line(more, limit=_MOST_CELL)
+            whole = width is None or width < 40
+            found += (
+                [f"    {text}"]
+                if whole
+                else textwrap.wrap(text, width or 0, initial_indent="    ", subsequent_indent="    ")
+            )
+    return [console.bold(found[0]), *found[1:]]
+
+
+def ways(store: Store, status: Status) -> tuple[tuple[Transport, ...], str]:
+    """The transports between nodes and the warning about them, as far as known."""
+    from bareboat.runs import records, transports
+
+    if status.points or status.submission.nodes == 1 or not status.starts:
+        return (), ""
+    with contextlib.suppress(StoreError):
+        record = records.record(store, status)
+        if record is not None:
+            return record.transports, record.fabric_mark
+    found = transports.read(store.run(status.submission.run_id))
+    # Missing reports mean something only at the end.
+    return found, transports.mark(status.submission.fabric, found) if found else ""
+
+
+def world(store: Store, status: Status) -> str:
+    """In what groups the ranks may be that should be one world."""
+    from bareboat.runs import transports
+
+    submission = status.submission
+    if status.points or submission.world_size == 1 or not status.starts:
+        return ""
+    with contextlib.suppress(StoreError):
+        return transports.world_mark(store.run(submission.run_id), submission.world_size)
+    return ""
+
+
+def point(store: Store, status: Status) -> tuple[Sweep, int] | None:
+    """The sweep and the number of a point; None for other runs and for a damaged sweep."""
+    from bareboat.runs import sweeps
+
+    try:
+        return sweeps.of_point(store, status.submission.run_id)
+    except StoreError:
+        return None
+
+
+def slow(store: Store, status: Status) -> Straggler | None:
+    """The slowest rank, if one is significantly slow."""
+    from bareboat.runs import records
+
+    try:
+        return records.straggler_of(store, status)
+    except StoreError:  # a damaged record
+        return None
+
+
+def _place(status: Status) -> str:
+    """On which nodes a scheduler's run is or was, and how often it was started."""
+    if status.submission.supervisor or status.points or not status.starts:
+        return ""
+    again = f", started {len(status.starts)} times" if len(status.starts) > 1 else ""
+    return f"on {status.nodes or status.starts[-1].node}{again}"
+
+
+def _values(store: Store, status: Status) -> str:
+    from bareboat.model import sweep
+
+    of = point(store, status)
+    return "" if of is None else sweep.told(*of).encode("unicode_escape").decode()
+
+
+def _told(store: Store, status: Status) -> str:
+    found = slow(store, status)
+    return "; ".join(filter(None, (status.reason, found.text if found else "")))
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def _duration(status: Status) -> str:
+    if not status.starts:
+        return ""
+    if status.over and not status.ended_at_epoch_s:  # lost: nobody knows when it ended
+        return ""
+    end = status.ended_at_epoch_s or time.time()
+    return _length(end - status.starts[0].at_epoch_s)
+
+
+def _length(seconds: float) -> str:
+    whole = max(int(seconds), 0)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

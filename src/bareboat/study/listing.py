@@ -1,0 +1,96 @@
+"""Studies in the list of runs: how far they are, and their verdict, without their analysis."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from bareboat import codec
+from bareboat.clock import epoch_s
+from bareboat.errors import StoreError
+from bareboat.model import Record, Study
+from bareboat.store import Store
+
+if TYPE_CHECKING:
+    from bareboat.study.analysis import Analysis
+
+_VERDICT = "verdict.json"
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What the analysis found at the end of the study. `runs`: of how many measured runs."""
+
+    verdict: str
+    sentence: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A study in the list. `done`, `total`: runs, with the warm-up. `verdict`: None before the end."""
+
+    run_id: str
+    command: tuple[str, ...] = ()
+    name: str = ""
+    host: str = ""
+    done: int = 0
+    total: int = 0
+    is_measured: bool = False
+    verdict: Verdict | None = None
+    started_at_epoch_s: int = 0
+    changed_at_epoch_s: int = 0
+    #: Why it cannot be read; "" where it can.
+    damage: str = ""
+
+    @property
+    def state(self) -> str:
+        """In one word; the verdict of a complete study is beside it."""
+        if self.damage:
+            return "unknown"
+        if self.done == self.total:
+            return "complete"
+        return "measuring" if self.is_measured else "stopped"
+
+
+def is_study(store: Store, run_id: str) -> bool:
+    return os.path.lexists(store.run(run_id) / "study.json")
+
+
+def look(store: Store, run_id: str) -> Listed:
+    """The study as it stands; its records are counted, not read."""
+    folder = store.run(run_id)
+    try:
+        study = store.read(folder / "study.json", Study)
+        done = [name for name in os.listdir(folder) if len(name) == 4 and name.isdecimal()]
+        verdict = None
+        if os.path.lexists(folder / _VERDICT):
+            verdict = store.read(folder / _VERDICT, Verdict)
+    except (StoreError, OSError) as error:
+        return Listed(run_id=run_id, damage=getattr(error, "message", str(error)))
+    total = study.job.prove.repeats + 1
+    times = [int((folder / name).lstat().st_mtime) for name in done]
+    started = epoch_s(study.created_at)
+    return Listed(
+        run_id=run_id,
+        command=study.job.command,
+        name=study.job.name,
+        host=study.site.hostname,
+        done=min(len(done), total),
+        total=total,
+        is_measured=store.is_locked(run_id),
+        verdict=verdict,
+        started_at_epoch_s=started,
+        changed_at_epoch_s=max([started, *times]),
+    )
+
+
+def keep_verdicts(store: Store, found: Sequence[tuple[Study, Sequence[Record], Analysis]]) -> None:
+    """Store what the analysis found, for the list of runs."""
+    for study, _, analysis in found:
+        comparison = analysis.primary.comparison
+        kept = Verdict(verdict=comparison.verdict.value, sentence=analysis.sentence, runs=comparison.runs)
+        store.write(store.run(study.id) / _VERDICT, codec.to_json(kept))
