@@ -3,6 +3,7 @@
 # on PyPI, for every Python and machine. Requires uv (https://docs.astral.sh/uv/). Then run the tests.
 #   core.txt   `bareboat` alone        signatures.txt   with the extra of that name
 #   run.txt    what `make prove` needs   test.txt         what `make test` needs
+#   docs.txt   what `make docs` needs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,4 +21,5 @@ compile() { # NAME, EXTRAS
 compile core
 compile signatures signatures
 compile run study example
-compile test study example test
+compile docs docs
+compile test study example docs test

@@ -16,7 +16,8 @@ EXTRAS = {
     "core": (),
     "signatures": ("signatures",),
     "run": ("study", "example"),
-    "test": ("study", "example", "test"),
+    "docs": ("docs",),
+    "test": ("study", "example", "docs", "test"),
 }
 
 

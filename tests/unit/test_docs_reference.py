@@ -1,0 +1,132 @@
+"""The generated reference: every verb, flag, key, setting and exit code; man pages that groff reads."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bareboat import config, errors, ranges
+from bareboat.cli import main, reference
+from bareboat.errors import BareboatError
+from bareboat.model import Job
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "tools"))
+
+import manual  # noqa: E402
+
+COMMANDS = reference.commands()
+LEAVES = [leaf for command in COMMANDS for leaf in (command.actions or (command,))]
+
+
+def test_every_verb_is_described() -> None:
+    assert [command.name for command in COMMANDS] == list(main.VERBS)
+    for leaf in LEAVES:
+        assert leaf.meaning, leaf.name
+        assert leaf.example.startswith("bareboat"), leaf.name
+        for argument in leaf.arguments:
+            assert argument.meaning, (leaf.name, argument)
+            assert argument.names or argument.value, (leaf.name, argument)
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
+def test_flags_are_those_of_the_help(leaf: reference.Command, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main._parser(list(leaf.words)).parse_args([*leaf.words, "--help"])
+    shown = set(re.findall(r"^  (?:-\w(?: \S+)?, )?(--[\w-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert {argument.names[-1] for argument in leaf.arguments if argument.names} == shown
+
+
+def test_keys_have_the_types_ranges_and_defaults_of_the_models() -> None:
+    keys = {key.name: key for key in reference.job_keys()}
+    assert all(key.kind for key in keys.values())
+    assert set(ranges.RANGES) & set(keys) >= {"walltime_s", "topology.nodes", "prove.margin"}
+    assert keys["topology.nodes"].default == "1"
+    assert "1,000,000" in keys["topology.nodes"].allowed
+    assert keys["scheduling.mem_per_node_bytes"].kind == "size"
+    assert keys["entrypoint"].kind == "true or false or list of strings"
+    assert keys["mounts"].kind == "list of strings"
+
+
+def test_the_values_of_limited_strings_are_those_that_the_types_accept() -> None:
+    whole: dict[str, Any] = {"name": "x", "command": ("true",), "workdir": "/"}
+    for name, values in reference._VALUES.items():
+        for value in values:
+            Job(**whole, **{name: value})
+        with pytest.raises(BareboatError):
+            Job(**whole, **{name: "other"})
+    limited = {field.name for field in msgspec.structs.fields(Job)} & set(reference._VALUES)
+    assert limited == set(reference._VALUES)
+
+
+def test_settings_are_those_that_bareboat_reads(tmp_path: Path) -> None:
+    for setting in reference.settings():
+        value = {"true or false": "true", "integer": "5", "number": "0.6"}.get(setting.kind)
+        value = value or setting.allowed.partition(",")[0] or "/x"
+        found = config.resolve({}, folder=None, environment={"HOME": str(tmp_path), setting.variable: value})
+        assert found.settings[setting.name].source == f"environment {setting.variable}"
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    codes = reference.exit_codes()
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, BareboatError):
+            assert error.code in codes, error
+    assert {0, 70, 75, 126, 127, 130, 141} <= set(codes)
+    assert all(meaning and not meaning.endswith(".") for meaning in codes.values())
+
+
+def test_environment_variables_that_the_program_reads_are_listed() -> None:
+    """Only names that the code reads from the user's own environment by a literal name."""
+    listed = {name for names in reference.ENVIRONMENT for name in names.split(", ")}
+    own = {"HOME", "PATH", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "PYTHONPATH"}  # every program's
+    read = set()
+    for path in (ROOT / "src" / "bareboat").rglob("*.py"):
+        if path.parent.name in ("runtime", "engines", "inside", "mpi"):  # of an image, or inside a job
+            continue
+        read |= set(re.findall(r'os\.environ(?:\.get\(|\[)"([A-Z]\w+)"', path.read_text()))
+    assert {name for name in read - own if not name.startswith("BAREBOAT_")} <= listed
+
+
+# -- the man pages ---------------------------------------------------------------------------------------
+
+
+PAGES = manual.pages()
+
+
+def test_each_verb_has_a_page() -> None:
+    assert set(PAGES) == {"bareboat.1", *(f"bareboat-{verb}.1" for verb in main.VERBS)}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_groff_shows_the_page_without_a_warning_at_80_columns(name: str) -> None:
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed: apt-get install groff")
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-K", "utf8", "-rLL=80n"],
+        input=PAGES[name],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    shown = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout)
+    assert max(map(len, shown.splitlines())) <= 100  # a long example is not folded
+    verb = name.removeprefix("bareboat-").removesuffix(".1")
+    for leaf in LEAVES:
+        if leaf.words[0] == verb:
+            flat = " ".join(shown.split()).replace("\u2010", "-").replace("\u2212", "-")
+            for argument in leaf.arguments:
+                assert argument.written in flat, argument.written
+
+
+def test_a_quote_or_a_point_at_the_start_of_a_line_is_text() -> None:
+    assert manual._escape(".TH x\n'x'") == "\\&.TH x\n\\(aqx\\(aq"
+    assert manual._escape(r"a\b --flag") == r"a\eb \-\-flag"
