@@ -8,7 +8,7 @@ TESTS ?=
 SOURCES := pyproject.toml $(shell find src -name '*.py' 2>/dev/null)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar off
 
-.PHONY: prove test lint bench dist clean
+.PHONY: prove test lint bench dist docs pictures clean
 
 prove: .venv/.ready
 	.venv/bin/bareboat prove examples/digits.toml --output report.html
@@ -31,6 +31,15 @@ dist: .venv-test/.ready
 	build/dist-check/bin/python $(PIP_INSTALL) dist/*.whl
 	build/dist-check/bin/bareboat --version
 
+# The documentation as a site in site/, which needs no network to be read.
+docs: .venv-docs/.ready
+	.venv-docs/bin/python docs/tools/build_site.py site
+
+# The recording and the screenshot of the landing page; requires Chromium.
+pictures: .venv/.ready .venv-docs/.ready
+	.venv-docs/bin/python docs/tools/record.py docs/pictures/session.svg
+	.venv-docs/bin/python docs/tools/screenshot.py docs/pictures
+
 bench: .venv/.ready
 	.venv/bin/python bench/start.py
 	.venv/bin/python bench/imports.py
@@ -41,6 +50,9 @@ bench: .venv/.ready
 
 .venv-test/.ready: pyproject.toml $(wildcard locks/*.txt)
 	@$(MAKE) --no-print-directory venv VENV=.venv-test INSTALL='-e .[study,example,test]'
+
+.venv-docs/.ready: $(SOURCES) locks/docs.txt
+	@$(MAKE) --no-print-directory venv VENV=.venv-docs INSTALL='.[docs]' LOCK=locks/docs.txt
 
 # Exact versions with their hashes; docs/testing.md describes how to renew them.
 LOCK = locks/$(if $(findstring test,$(INSTALL)),test,$(if $(findstring study,$(INSTALL)),run,core)).txt
@@ -59,4 +71,4 @@ venv:
 	@touch $(VENV)/.ready
 
 clean:
-	rm -rf .venv .venv-test report.html build dist
+	rm -rf .venv .venv-test .venv-docs report.html build dist site

@@ -25,7 +25,7 @@ def environment(name: str) -> Path:
 def run_documented(slurm: Cluster, name: str, program: str | None = None, **variables: str) -> Ended:
     """The job file of a section with its program, or with another one, in an activated environment."""
     text = DOCS.read_text().split(f"\n## {name}\n")[1].split("\n## ")[0]
-    blocks = dict(re.findall(r"```(toml|python)\n(.*?)```", text, re.DOTALL))
+    blocks = dict(re.findall(r"```(toml|python)[^\n]*\n(.*?)```", text, re.DOTALL))
     home = environment(name.lower())
     job = slurm.home / f"documented-{name}" / "job.toml"
     job.parent.mkdir(exist_ok=True)

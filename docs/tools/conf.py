@@ -1,0 +1,23 @@
+"""Sphinx's configuration of the site, which loads nothing from a network."""
+
+from __future__ import annotations
+
+import bareboat
+
+project = "Bareboat"
+copyright = "the authors of Bareboat, Apache-2.0"
+version = release = bareboat.__version__
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+myst_heading_anchors = 4
+html_theme = "furo"
+html_title = f"Bareboat {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_last_updated_fmt = None
+html_theme_options = {"navigation_with_keys": True}
+# What code blocks with several languages or none are.
+highlight_language = "text"
+suppress_warnings = ["misc.highlighting_failure"]

@@ -1,0 +1,45 @@
+"""The commands and programs of README and docs that need a cluster run as printed on real ones."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import documented
+import pytest
+from clusters import Cluster
+
+PATIENCE_S = 600.0
+
+
+def stories(place: str) -> list[object]:
+    return [
+        pytest.param(page, id=str(page.relative_to(documented.ROOT))) for page in documented.stories(place)
+    ]
+
+
+def play(page: Path, up: Cluster, scheduler: str, python: Path, installed: Path) -> None:
+    """As a user who has logged in, in a directory of the shared home, with an activated environment."""
+    home = up.home / f"documented-{page.stem}"
+    directory = documented.furnish(home / "work", home)
+    variables = {
+        "HOME": str(home),
+        "VIRTUAL_ENV": str(python.parents[1]),
+        "BAREBOAT_STORE": str(home / "store"),
+        "BAREBOAT_SCHEDULER": scheduler,
+    }
+
+    def shell(script: str, where: Path) -> subprocess.CompletedProcess[str]:
+        return up.login(
+            ["bash", "-c", script],
+            check=False, cwd=where, environment=variables, path=f"{python.parent}:{up.path}",
+            timeout_s=PATIENCE_S,
+        )  # fmt: skip
+
+    documented.play(page, scheduler, directory, shell, [shlex.quote(str(installed / "python"))])
+
+
+@pytest.mark.parametrize("page", stories("slurm"))
+def test_commands_on_slurm(page: Path, slurm: Cluster, python: Path, installed: Path) -> None:
+    play(page, slurm, "slurm", python, installed)
