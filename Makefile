@@ -36,7 +36,7 @@ docs: .venv-docs/.ready
 	.venv-docs/bin/python docs/tools/build_site.py site
 
 # The recording and the screenshot of the landing page; requires Chromium.
-pictures: .venv/.ready .venv-docs/.ready
+pictures: .venv-docs/.ready
 	.venv-docs/bin/python docs/tools/record.py docs/pictures/session.svg
 	.venv-docs/bin/python docs/tools/screenshot.py docs/pictures
 

@@ -156,17 +156,24 @@ def play(page: Path, place: str, directory: Path, shell: Shell, python: Sequence
             done = shell(script, directory)
             assert done.returncode == 0, _failure(block, script, done)
         elif block.language == "sh":
-            done = shell(f"set -euo pipefail\n{block.body}", directory)
+            done = shell(_continued(block.body, directory), directory)
             assert done.returncode == 0, _failure(block, block.body, done)
             assert "Traceback" not in done.stderr, _failure(block, block.body, done)
         else:
             for command, printed in sessions(block.body):
-                done = shell(f"exec 2>&1\nset -euo pipefail\n{command}\n", directory)
+                done = shell(_continued(f"exec 2>&1\n{command}\n", directory), directory)
                 assert done.returncode == 0, _failure(block, command, done)
                 missing = absent(printed, done.stdout)
                 assert missing is None, (
                     f"{block}: {command} does not print:\n{missing}\n{_failure(block, command, done)}"
                 )
+
+
+def _continued(script: str, directory: Path) -> str:
+    """A script that goes on where the page's last one ended: with its variables, in its directory."""
+    kept = shlex.quote(str(directory / ".shell"))
+    before = f"[ ! -e {kept} ] || . {kept}\nset -euo pipefail\n"
+    return f'{before}{script}\n{{ export -p; printf "cd %q\\n" "$PWD"; }} >{kept}\n'
 
 
 #: The program of all python blocks of a page so far; `await` may be at its top, as in a notebook.

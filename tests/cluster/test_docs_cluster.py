@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import documented
 import pytest
 from clusters import Cluster
+from environments import make_environment, site_packages
+
+import bareboat_meter
 
 PATIENCE_S = 600.0
 
@@ -40,6 +44,14 @@ def play(page: Path, up: Cluster, scheduler: str, python: Path, installed: Path)
     documented.play(page, scheduler, directory, shell, [shlex.quote(str(installed / "python"))])
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the meter, as after `pip install bareboat`."""
+    python = make_environment(tmp_path_factory.mktemp("metered") / "environment")
+    shutil.copy(bareboat_meter.__file__, site_packages(python.parents[1]))
+    return python
+
+
 @pytest.mark.parametrize("page", stories("slurm"))
-def test_commands_on_slurm(page: Path, slurm: Cluster, python: Path, installed: Path) -> None:
-    play(page, slurm, "slurm", python, installed)
+def test_commands_on_slurm(page: Path, slurm: Cluster, environment: Path, installed: Path) -> None:
+    play(page, slurm, "slurm", environment, installed)
