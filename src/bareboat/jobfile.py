@@ -31,6 +31,8 @@ from bareboat.toml import Document, TomlFile
 T = TypeVar("T")
 
 _KEYS = Job.__struct_fields__
+#: Tables for `bareboat prove` (bareboat.studyfile), which other commands ignore.
+STUDY_TABLES = ("arms", "metrics")
 _TABLES = {
     "topology": Topology,
     "scheduling": Scheduling,
@@ -60,7 +62,7 @@ def job_of(
     """The job of these keys, whose paths are relative to `folder`. `called`: its name where no key gives one;
     None: its program's. Raises UsageError."""
     values = file.values
-    file.check_keys(values, _KEYS)
+    file.check_keys(values, (*_KEYS, *STUDY_TABLES))
     for name, kind in _TABLES.items():
         table = values.get(name, {})
         if not isinstance(table, dict):
@@ -88,7 +90,7 @@ def job_of(
             remedy=f"mkdir -p {shlex.quote(workdir)}, or correct workdir",
         )
     try:
-        command = _words(values["command"], file, "command") if "command" in values else ()
+        command = words_of(values["command"], file, "command") if "command" in values else ()
         if "command" in values:
             for each in _at_every_point(command, points):
                 check_script(each, workdir, image=image, wrapped=bool(values.get("entrypoint")))
@@ -96,7 +98,7 @@ def job_of(
         raise file.placed(error, "command") from None
     entrypoint = values.get("entrypoint")
     if entrypoint is not None and not isinstance(entrypoint, bool):
-        entrypoint = _words(entrypoint, file, "entrypoint")
+        entrypoint = words_of(entrypoint, file, "entrypoint")
     environment = file.convert(values.get("environment", {}), dict[str, str], "environment")
     for variable, value in environment.items():
         try:
@@ -255,7 +257,8 @@ def _workdir(file: Document, folder: Path) -> str | None:
     return None if text == "image" else _resolved(folder, text)
 
 
-def _words(value: Any, file: Document, key: str) -> tuple[str, ...]:
+def words_of(value: Any, file: Document, key: str) -> tuple[str, ...]:
+    """The words of a command: a list, or text that is split as a shell splits it. Raises UsageError."""
     if isinstance(value, str):
         try:
             return tuple(shlex.split(value))

@@ -56,6 +56,7 @@ RANGES = {
     "prove.confidence": Range(0.5, 1, "0.95", whole=False, open=True),
     "prove.seed": Range(0, _COUNT, "1"),
     "prove.window_s": Range(0.001, 3600, "0.2", whole=False, unit="s"),
+    "prove.within_s": Range(1, _SECONDS, "7200", whole=False, unit="s"),
     "prove.goals": Range(-1e308, 1e308, "0.9", whole=False),
     "tool_timeout_s": Range(0.01, 86_400, "60", whole=False, unit="s"),
     "--interval": Range(5, 86_400, "30", whole=False),

@@ -43,6 +43,8 @@ from bareboat.model.image import (
     Trust,
 )
 from bareboat.model.job import CaptureRequest, Job, ProveRequest, Scheduling, Topology
+from bareboat.model.matrix import ArmRequest, Contrast, Matrix
+from bareboat.model.metric import MetricRequest
 from bareboat.model.mpi import HostLibrary, HostMpiTree, MpiFacts, MpiFamily, Pmi
 from bareboat.model.plan import CheckSubject, Decision, Delivery, Plan, Refusal, Rejected, Requirement
 from bareboat.model.record import (
@@ -71,14 +73,14 @@ from bareboat.model.submission import JobState, Mark, QueueEntry, Submission
 from bareboat.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 
 __all__ = [
-    "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "CaptureRequest", "Cause", "Check", "CheckSubject", "Command",
-    "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile", "End", "EngineFacts",
-    "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "HostLibrary", "HostMpiTree",
-    "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark",
-    "MemorySample", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened", "Outcome", "OwnTree",
-    "PackedFile", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest",
-    "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling",
-    "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer", "Straggler", "Study",
-    "Submission", "Topology", "Trust", "Variable", "Window", "Word", "check_variable", "digestible",
-    "is_carried", "kept_result", "looks_secret",
+    "HELPER_VARIABLE", "NOT_SHOWN", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject",
+    "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery", "DriverFile",
+    "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing", "HostLibrary",
+    "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined", "Layer", "Linked", "Mark",
+    "Matrix", "MemorySample", "MetricRequest", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened",
+    "Outcome", "OwnTree", "PackedFile", "Partition", "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process",
+    "ProveRequest", "QueueEntry", "Record", "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts",
+    "Scheduling", "ScratchEntry", "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredLayer",
+    "Straggler", "Study", "Submission", "Topology", "Trust", "Variable", "Window", "Word", "check_variable",
+    "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

@@ -68,7 +68,13 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
 
 
 class ProveRequest(Struct, frozen=True, kw_only=True):
-    """The design of a study. `margin` is relative: 0.02 means that differences of 2 % count as equal."""
+    """The design of a study. `margin` is relative: 0.02 means that differences of 2 % count as equal.
+
+    `within_s`: the time that the study may take; the number of repeats follows from it. `baseline_python`:
+    the interpreter of the environment on bare metal, where the job's image was pulled. `attribution`: compare
+    the environment on bare metal, the same in a container, and the image in a container. `scaling`: the
+    factor that counts the workers.
+    """
 
     repeats: int = 10
     margin: float = 0.02
@@ -76,10 +82,20 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     seed: int = 1
     window_s: float = 0.2
     goals: dict[str, float] = field(default_factory=dict)
+    # Unset unless requested, so that other plans keep their digests.
+    within_s: float | UnsetType = UNSET
+    baseline_python: str | UnsetType = UNSET
+    attribution: bool | UnsetType = UNSET
+    scaling: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for name in ("repeats", "margin", "confidence", "seed", "window_s"):
             check(f"prove.{name}", getattr(self, name))
+        if self.within_s is not UNSET:
+            check("prove.within_s", self.within_s)
+        for name in ("baseline_python", "scaling"):
+            if (text := getattr(self, name)) is not UNSET:
+                check_name(f"prove.{name}", text, key=f"prove.{name}")
         for goal, least in self.goals.items():
             check_name("the goal", goal, key="prove.goals")
             check("prove.goals", least, name=f"prove.goals.{goal}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from bareboat.model.end import End
 from bareboat.model.fabric import Transport
 from bareboat.model.image import Image
 from bareboat.model.job import Job
+from bareboat.model.metric import MetricRequest
 from bareboat.model.site import Site
 
 #: JSON has no numbers for these; float() reads them.
@@ -126,6 +127,8 @@ class Record(Struct, frozen=True, kw_only=True):
     peak_rank_rss_bytes: tuple[int, ...] = ()
     results: dict[str, float | NotFinite] = field(default_factory=dict)
     diverged: dict[str, int] = field(default_factory=dict)
+    #: The curves that a study's patterns found: pairs of x and y.
+    series: dict[str, tuple[tuple[float | NotFinite, float | NotFinite], ...]] | UnsetType = UNSET
     load_1min: float = 0.0
     #: For a run of a scheduler: its job ID, and when and on which first node it started: once, or again after
     #: a lost node or its own pause.
@@ -148,16 +151,22 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class Arm(Struct, frozen=True, kw_only=True):
-    """One side of a comparison: its name, its plan and its script."""
+    """One side of a comparison: its name, its plan and its script. `image_digest`: unset where the study's
+    arms have the same image."""
 
     name: str
     engine: str
     plan_digest: str
     script: str
+    image_digest: str | UnsetType = UNSET
 
 
 class Study(Struct, frozen=True, kw_only=True):
-    """The design of a study, fixed before the first measured run. `arms` holds baseline, then contender."""
+    """The design of a study, fixed before the first measured run. `arms` holds baseline, then contender.
+
+    `point`: unset, or the study's number among the points of a larger study, which may have more arms.
+    `metrics`: what is read from the program's output and files.
+    """
 
     schema: int = 1
     id: str
@@ -170,3 +179,5 @@ class Study(Struct, frozen=True, kw_only=True):
     metered: bool | None = None
     steps_per_window: int | None = None
     settle: int = 0
+    point: int | UnsetType = UNSET
+    metrics: tuple[MetricRequest, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -62,6 +62,20 @@ def variable(name: str) -> str:
 def read(table: Mapping[str, Any]) -> Sweep:
     """Read the table [sweep] of a job file: lists, whose combinations are the points, the last list varying
     fastest; or `points`, one table of values each."""
+    for name in table:
+        if "." in name:
+            raise UsageError(
+                f"{name!r} under [sweep] is a key of the job, which only a study can vary",
+                key="sweep",
+                remedy="bareboat prove FILE; or name a value of your own and use it in the command: {NAME}",
+            )
+    names, rows = expand(table)
+    points = tuple(tuple(map(text_of, names, row)) for row in rows)
+    return Sweep(names=check_names(names), points=points)
+
+
+def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
+    """The names of a table [sweep], and the values of each point as they stand there, not yet checked."""
     if POINTS not in table:
         names = tuple(table)
         for name, values in table.items():
@@ -70,8 +84,10 @@ def read(table: Mapping[str, Any]) -> Sweep:
                     f"sweep.{name} is not a list of values", remedy=f"write {name} = [0.1, 0.01]"
                 )
         _check_count(math.prod(len(values) for values in table.values()))
-        points = tuple(itertools.product(*([_text(name, value) for value in table[name]] for name in names)))
-        return Sweep(names=_checked(names), points=points if names else ())
+        for name, values in table.items():
+            for value in values:
+                text_of(name, value)
+        return names, itertools.product(*table.values()) if names else ()
     if len(table) > 1:
         raise UsageError(
             "[sweep] has both points and lists of values",
@@ -89,7 +105,7 @@ def read(table: Mapping[str, Any]) -> Sweep:
                 f"the points of the sweep have different values: {', '.join(names)} and {', '.join(row)}",
                 remedy="give each point a value of each name",
             )
-    return Sweep(names=_checked(names), points=tuple(tuple(_text(n, row[n]) for n in names) for row in rows))
+    return names, (tuple(row[name] for name in names) for row in rows)
 
 
 def _check_count(points: int) -> None:
@@ -102,7 +118,8 @@ def _check_count(points: int) -> None:
         )
 
 
-def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
+def check_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names that placeholders can have, all different. Raises UsageError."""
     seen: dict[str, str] = {}
     for name in names:
         if not _NAME.fullmatch(name):
@@ -117,7 +134,8 @@ def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _text(name: str, value: Any) -> str:
+def text_of(name: str, value: Any) -> str:
+    """A value as text. Raises UsageError for other kinds of values."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

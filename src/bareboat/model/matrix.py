@@ -1,0 +1,87 @@
+"""Pure: a study of several arms at several points, and its design."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bareboat.model.image import Image
+from bareboat.model.job import ProveRequest
+from bareboat.model.metric import MetricRequest
+from bareboat.model.site import Site
+
+#: A value of a factor, as the study file has it.
+Value = str | int | float | bool
+
+
+class Contrast(Struct, frozen=True, kw_only=True):
+    """A comparison of two arms, by their numbers. `effect`: what it measures, such as "container"; empty:
+    the difference between the arms."""
+
+    baseline: int
+    contender: int
+    effect: str = ""
+
+
+class Matrix(Struct, frozen=True, kw_only=True):
+    """The design of a study with several arms, points or metrics, fixed before the first run.
+
+    The first of `arms` is the baseline. `points` holds the values of the `factors` at each point; without
+    factors there is one point without values. Each point is a `Study` of its own, below this one.
+    `repeats`: the number of measured runs at each point; None until the warm-up shows how many fit into
+    `prove.within_s`. `request`: a digest of the study file's content, to find the study again.
+    """
+
+    schema: int = 1
+    id: str
+    created_at: str
+    name: str
+    request: str
+    arms: tuple[str, ...]
+    factors: tuple[str, ...]
+    points: tuple[tuple[Value, ...], ...]
+    metrics: tuple[MetricRequest, ...]
+    contrasts: tuple[Contrast, ...]
+    prove: ProveRequest
+    repeats: int | None
+    images: tuple[Image, ...]
+    site: Site
+    bareboat_version: str
+
+    def values(self, point: int) -> dict[str, Value]:
+        return dict(zip(self.factors, self.points[point], strict=True))
+
+    def told(self, point: int) -> str:
+        """A point's values, for display."""
+        return told(self.factors, self.points[point])
+
+    def point_id(self, point: int) -> str:
+        """The name of a point's own study."""
+        return f"{self.id}.{point}"
+
+
+def told(factors: tuple[str, ...], point: tuple[Value, ...]) -> str:
+    """A point's values, for display; the last part of a key's name is enough."""
+    short = [name.rpartition(".")[2] for name in factors]
+    names = [name if short.count(last) > 1 else last for name, last in zip(factors, short, strict=True)]
+    return " ".join(f"{name}={shown(value)}" for name, value in zip(names, point, strict=True))
+
+
+def shown(value: Value) -> str:
+    """A value as text, as it stands in a command."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def with_repeats(matrix: Matrix, repeats: int) -> Matrix:
+    return msgspec.structs.replace(matrix, repeats=repeats)
+
+
+class ArmRequest(Struct, frozen=True, kw_only=True):
+    """An arm as the study file has it: the job's keys that it sets, with their values."""
+
+    name: str
+    keys: dict[str, Any]
