@@ -114,6 +114,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
                 row.append(_job(file, settings, values, arm, factors, point, number, used))
             except BareboatError as error:
                 raise _at(error, arm.name, factors, point) from None
+        _check_files(file, metrics, row)
         jobs.append(tuple(row))
         of_points.append(tuple(_with_file(file, each, factors, point, number, used) for each in metrics))
     _check_used(file, factors, used)
@@ -402,6 +403,18 @@ def _with_file(
         return msgspec.structs.replace(metric, file=fill(metric.file, texts, used))
     except UsageError as error:
         raise file.placed(error, "metrics", metric.name, "file") from None
+
+
+def _check_files(file: Document, metrics: Sequence[MetricRequest], jobs: Sequence[Job]) -> None:
+    """Raise UsageError for a relative file where no directory of this machine is the working directory."""
+    for metric in metrics:
+        relative = metric.file is not None and not metric.file.startswith("/")
+        if relative and any(job.workdir is None for job in jobs):
+            raise UsageError(
+                f"metrics.{metric.name}.file is relative, and the job's working directory is the image's own",
+                context=file.at("metrics", metric.name, "file"),
+                remedy='set workdir = "." (the directory of the study file)',
+            )
 
 
 def _at(error: BareboatError, arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> BareboatError:

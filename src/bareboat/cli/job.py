@@ -21,8 +21,6 @@ TOPOLOGY = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank")
 
 def read_job(context: Context) -> Job:
     """The job of FILE, `SCRIPT.py …` or `-- COMMAND`, with the flags applied."""
-    import msgspec
-
     from bareboat import jobfile
 
     options = context.options
@@ -37,6 +35,14 @@ def read_job(context: Context) -> Job:
         )
     else:
         raise UsageError("nothing to run", remedy="give a job file, a Python script, or a command after --")
+    return with_flags(context, job)
+
+
+def with_flags(context: Context, job: Job) -> Job:
+    """The job with the flags and settings applied."""
+    import msgspec
+
+    options = context.options
     job = _with_resources(job, options)
     if named := getattr(options, "env_from", None):
         names = tuple(dict.fromkeys((*job.environment_from, *named)))

@@ -7,7 +7,7 @@ import os
 
 from bareboat import render
 from bareboat.cli import console
-from bareboat.cli.command_line import number
+from bareboat.cli.command_line import amount, number
 from bareboat.cli.common import (
     Context,
     add_common,
@@ -71,6 +71,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace a file that is no report of a run in the store"
     )
+    parser.add_argument(
+        "--within",
+        type=amount("--within", "prove.within_s"),
+        metavar="TIME",
+        help="time for a study of several arms or points, such as 2h: chooses the number of repeats",
+    )
     add_dry_run(parser)
 
 
@@ -84,7 +90,12 @@ def run(context: Context) -> int:
     options.output = report_export.claim_page(context, options.output)
 
     check_installed()
-
+    if (code := _study_of_arms(context)) is not None:
+        return code
+    if options.within is not None:
+        raise UsageError(
+            "--within is for study files: with [arms], [sweep] or [metrics]", remedy="use --repeats N"
+        )
     if options.resume:
         study = _study_to_resume(context)
         _check_unchanged(options, study)
@@ -107,6 +118,35 @@ def run(context: Context) -> int:
         return 0
     check_library()
     return _measure(context, study)
+
+
+def _study_of_arms(context: Context) -> int | None:
+    """Conduct or resume a study of several arms, points or metrics; None where the job has one of each."""
+    from bareboat.cli import prove_study
+    from bareboat.study import matrix
+
+    options, store = context.options, context.store
+    if options.resume and options.file and options.file in store.runs():
+        found = matrix.read(store, options.file) if matrix.is_matrix(store, options.file) else None
+        return None if found is None else prove_study.resume(context, found)
+    if options.resume and not options.file and not options.command and not options.image:
+        newest = next((run_id for run_id in reversed(store.runs()) if _is_unfinished(context, run_id)), None)
+        if newest is None or not matrix.is_matrix(store, newest):
+            return None
+        return prove_study.resume(context, matrix.read(store, newest))
+    request = prove_study.request_of(context)
+    return None if request is None else prove_study.run(context, request)
+
+
+def _is_unfinished(context: Context, run_id: str) -> bool:
+    from bareboat.study import matrix, prove
+
+    store = context.store
+    if matrix.is_matrix(store, run_id):
+        return bool(matrix.missing(store, matrix.read(store, run_id)))
+    if not (store.run(run_id) / "study.json").exists():
+        return False
+    return bool(prove.missing_runs(store, prove.read_study(store, run_id)))
 
 
 def _check_unchanged(options: argparse.Namespace, study: Study) -> None:

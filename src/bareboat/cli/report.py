@@ -50,6 +50,7 @@ def run(context: Context) -> int:
         options.runs = [_newest_study(context, request)]
     from bareboat.cli.status import find
     from bareboat.runs import sweeps
+    from bareboat.study import matrix
 
     runs = list(dict.fromkeys(find(context, name) for name in options.runs))
     for name in runs:
@@ -67,6 +68,10 @@ def run(context: Context) -> int:
         if is_sweep:
             return report_sweep.run(context, name, request)
         return report_run.run(context, name, request)
+    if any(matrix.is_matrix(store, name) for name in runs):
+        from bareboat.cli import study_result
+
+        return study_result.run(context, runs, request)
     check_library()
     found = report_export.read_studies(context, runs)
     where = ""
@@ -168,6 +173,11 @@ def _state(store: Store, run_id: str) -> str:
     if (found := sweeps.find(store, run_id)) is not None:
         over = sum(os.path.lexists(store.run(name) / "record.json") for name in sweeps.points(store, run_id))
         return f"sweep, {over} of {len(found.points)} points recorded"
+    from bareboat.study import matrix
+
+    if matrix.is_matrix(store, run_id):
+        left = len(matrix.missing(store, matrix.read(store, run_id)))
+        return f"study, {left} runs left:  bareboat prove --resume {run_id}" if left else "study, complete"
     if not os.path.lexists(store.run(run_id) / "study.json"):
         return "run" if os.path.lexists(store.run(run_id) / "record.json") else "stopped before it finished"
     from bareboat.study import prove

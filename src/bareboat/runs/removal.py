@@ -15,7 +15,7 @@ from bareboat.runs import sweeps
 from bareboat.store import Store
 
 #: A run without any of these was stopped before it started.
-_STARTED = ("submission.json", "study.json")
+_STARTED = ("submission.json", "study.json", "matrix.json")
 #: The age below which such a run may still be about to start.
 _YOUNG_S = 3600.0
 
@@ -78,7 +78,7 @@ def _check(store: Store, name: str, *, force: bool) -> None:
             context=obstacle,
             remedy="ask its owner to remove it",
         )
-    if os.path.lexists(folder / "study.json"):
+    if any(os.path.lexists(folder / study) for study in _STARTED[1:]):
         with store.locked(name):  # raises StoreError while it is measured
             return
     if not any(os.path.lexists(folder / each) for each in _STARTED):

@@ -119,7 +119,7 @@ def analyse(study: Study, records: Sequence[Record]) -> Analysis:
         pairs=tuple(pairs),
         metrics=tuple(metrics),
         goals=goals,
-        sentence=_outcome(study, primary, diverged),
+        sentence=outcome(study, primary, diverged),
         notes=tuple(_notes(study, metered)),
         diverged=diverged,
         warnings=tuple(_warnings(study, pairs)),
@@ -281,7 +281,7 @@ def _divergences(pairs: Sequence[Pair]) -> Iterator[Divergence]:
             )
 
 
-def _outcome(study: Study, metric: Metric, diverged: Sequence[Divergence]) -> str:
+def outcome(study: Study, metric: Metric, diverged: Sequence[Divergence]) -> str:
     """The verdict, after the divergence of a training that diverged."""
     if not diverged:
         return _sentence(study, metric)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from bareboat.errors import UsageError
 from bareboat.files import untrusted
 from bareboat.model import MetricRequest
+from bareboat.model.metric import primary_of
 from bareboat.study import patterns
 from bareboat.study.patterns import Curve
 
@@ -49,6 +51,13 @@ class Reader:
                 curves[metric.name] = patterns.curve(metric, output)
             else:
                 numbers[metric.name] = patterns.number(metric, output)
+        if (primary := primary_of(tuple(self.metrics))) is not None:
+            value = numbers[primary.name]
+            if not (math.isfinite(value) and value > 0):
+                raise UsageError(
+                    f"metrics.{primary.name} is {value:g}: the primary metric must be a number above 0",
+                    remedy="arms are compared by ratios; make another metric the primary one",
+                )
         return numbers, curves
 
     def _path(self, name: str) -> str:

@@ -14,12 +14,15 @@ import msgspec
 from bareboat import __version__, codec, registry, render
 from bareboat.clock import utc_now
 from bareboat.errors import UsageError
+from bareboat.files import untrusted
 from bareboat.model import Arm, Image, Job, Plan, Record, Site, Study
 from bareboat.store import Store
 from bareboat.study.runs import Design, do_run
 
-#: The files of one run's directory, baseline first.
-_FILES = ("baseline.json", "contender.json")
+#: The files of one run's directory and of a study's scripts, baseline first.
+_FILES = ("baseline", "contender")
+#: Of the output of a run that is kept.
+_KEPT_LOG_BYTES = 1 << 20
 BARE_METAL = "bare metal"
 
 
@@ -48,7 +51,7 @@ def design_study(store: Store, job: Job, plans: tuple[Plan, Plan], image: Image,
         bareboat_version=__version__,
     )
     with store.whole_run(run_id):
-        _keep(store, study)
+        keep(store, study)
     return study
 
 
@@ -85,11 +88,16 @@ def read_study(store: Store, run_id: str) -> Study:
 def read_records(store: Store, study: Study) -> list[Record]:
     """All records of a study, in the order of the runs, warm-up first."""
     return [
-        store.read(_run_folder(store, study, run) / name, Record)
+        store.read(_run_folder(store, study, run) / f"{name}.json", Record)
         for run in _all_runs(study)
         if _run_folder(store, study, run).is_dir()
-        for name in _FILES
+        for name in file_names(study)
     ]
+
+
+def file_names(study: Study) -> tuple[str, ...]:
+    """The name of each arm's files, without suffix."""
+    return (*_FILES, *(f"{_FILES[1]}-{number}" for number in range(2, len(study.arms))))[: len(study.arms)]
 
 
 def missing_runs(store: Store, study: Study) -> list[int]:
@@ -102,29 +110,57 @@ def conduct(store: Store, study: Study, *, say: Callable[[str], None]) -> Study:
     Raises RunError when an arm fails. Finished runs are kept whatever stops it.
     """
     with store.locked(study.id):
-        scripts = _write_scripts(store, study)
+        scripts = write_scripts(store, study)
         for run in missing_runs(store, study):
             label = "warm-up" if run == 0 else f"run {run} of {study.job.prove.repeats}"
+            study = measure(store, study, run, scripts, say=headed(say, label))
+    return study
 
-            def progress(text: str, label: str = label) -> None:
-                say(f"{label}: {text}")
 
-            with store.scratch(own=True) as scratch:
-                records, design = do_run(
-                    study,
-                    run,
-                    design=_design(study),
-                    warm_up=run == 0,
-                    scratch=scratch,
-                    scripts=scripts,
-                    say=progress,
-                )
-                study = _with_design(store, study, design)
-                done = scratch / "done"
-                done.mkdir()
-                for name, record in zip(_FILES, records, strict=True):
-                    (done / name).write_bytes(codec.to_json(record))
-                store.publish(done, _run_folder(store, study, run))
+def headed(say: Callable[[str], None], head: str) -> Callable[[str], None]:
+    """Progress below a head, such as the number of the run."""
+
+    def progress(text: str) -> None:
+        say(f"{head}: {text}")
+
+    return progress
+
+
+def measure(
+    store: Store,
+    study: Study,
+    run: int,
+    scripts: dict[str, Path],
+    *,
+    say: Callable[[str], None],
+    keep_failures: bool = False,
+    keep_logs: bool = False,
+) -> Study:
+    """Do one run and store it. Returns the study, with its complete design after the first run.
+
+    Raises RunError when an arm fails. `keep_failures`: such a run is stored as well, unless it is the
+    warm-up. `keep_logs`: the arms' output, too.
+    """
+    with store.scratch(own=True) as scratch:
+        records, design = do_run(
+            study,
+            run,
+            design=_design(study),
+            warm_up=run == 0,
+            scratch=scratch,
+            scripts=scripts,
+            say=say,
+            keep_failures=keep_failures,
+        )
+        study = _with_design(store, study, design)
+        done = scratch / "done"
+        done.mkdir()
+        for index, (name, record) in enumerate(zip(file_names(study), records, strict=True)):
+            (done / f"{name}.json").write_bytes(codec.to_json(record))
+            log = scratch / f"arm-{index}" / "output.log"
+            if keep_logs and log.exists():
+                (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
+        store.publish(done, _run_folder(store, study, run))
     return study
 
 
@@ -148,18 +184,19 @@ def _with_design(store: Store, study: Study, design: Design) -> Study:
     study = msgspec.structs.replace(
         study, metered=design.metered, steps_per_window=design.steps_per_window, settle=design.settle
     )
-    _keep(store, study)
+    keep(store, study)
     return study
 
 
-def _keep(store: Store, study: Study) -> None:
+def keep(store: Store, study: Study) -> None:
+    """Write the study's design."""
     store.write(store.run(study.id) / "study.json", codec.to_json(study))
 
 
-def _write_scripts(store: Store, study: Study) -> dict[str, Path]:
+def write_scripts(store: Store, study: Study) -> dict[str, Path]:
     """The arms' scripts as files, for bash and for readers."""
     paths = {}
-    for arm, name in zip(study.arms, ("baseline.sh", "contender.sh"), strict=True):
-        paths[arm.name] = store.run(study.id) / name
+    for arm, name in zip(study.arms, file_names(study), strict=True):
+        paths[arm.name] = store.run(study.id) / f"{name}.sh"
         store.write(paths[arm.name], os.fsencode(arm.script))
     return paths

@@ -1,4 +1,4 @@
-"""One run of a study: both arms take turns, or run one after the other."""
+"""One run of a study: all arms take turns, or run one after the other."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import UNSET
+
 from bareboat import codec, execute
 from bareboat.clock import utc_now
-from bareboat.errors import RunError
+from bareboat.errors import BareboatError, RunError, UsageError
 from bareboat.files import untrusted
 from bareboat.model import Arm, MemorySample, Phases, Record, Study, Window, kept_result
 from bareboat.runs import directory
 from bareboat.study.gate import FOREVER, Gate
 from bareboat.study.meterlog import Process, newest_steps, read_rank
+from bareboat.study.metrics import Reader
+from bareboat.study.patterns import Curve, MissingMetricError
 
 #: Steps of the very first window, whose times determine the length of the others.
 _PROBE_STEPS = 20
 #: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
 _SAMPLE_S = (0.01, 0.2)
+#: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
+STOPPED = 143
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 16
 
@@ -36,9 +42,19 @@ class Design:
     settle: int = 0
 
 
+class ArmError(RunError):
+    """One arm failed. `arm`: its name."""
+
+    def __init__(
+        self, arm: str, message: str, *, context: str = "", remedy: str = "", code: int | None = None
+    ) -> None:
+        super().__init__(f"{arm}: {message}", context=context, remedy=remedy, code=code)
+        self.arm = arm
+
+
 @dataclass(slots=True)
 class _LiveArm:
-    """An arm that has been started."""
+    """An arm that has been started. `fault`: why its run is not measured."""
 
     arm: Arm
     live: execute.Live
@@ -46,9 +62,13 @@ class _LiveArm:
     folder: Path
     position: int
     started_at: str
+    reader: Reader
     #: (block, first step, one past the last step)
     turns: list[tuple[int, int, int]] = field(default_factory=list)
     memory: list[MemorySample] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    fault: BareboatError | None = None
 
     def sample_memory(self, kind: str) -> None:
         at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
@@ -63,11 +83,15 @@ class _LiveArm:
         return self.folder / "output.log"
 
 
-def order(study: Study, run: int, block: int) -> tuple[int, int]:
-    """Which arm goes first: drawn for every block from the study's seed, so that a resumed study continues
+def order(study: Study, run: int, block: int) -> tuple[int, ...]:
+    """The order of the arms: drawn for every block from the study's seed, so that a resumed study continues
     unchanged."""
-    first = random.Random(f"{study.job.prove.seed}/{run}/{block}").randrange(2)
-    return first, 1 - first
+    point = "" if study.point is UNSET else f"/{study.point}"
+    draw = random.Random(f"{study.job.prove.seed}{point}/{run}/{block}")
+    if len(study.arms) == 2:
+        first = draw.randrange(2)
+        return first, 1 - first
+    return tuple(draw.sample(range(len(study.arms)), len(study.arms)))
 
 
 def do_run(
@@ -79,35 +103,97 @@ def do_run(
     scratch: Path,
     scripts: dict[str, Path],
     say: Callable[[str], None],
-) -> tuple[tuple[Record, Record], Design]:
-    """Run both arms once. `design` is None for the first run, which determines it.
+    keep_failures: bool = False,
+) -> tuple[tuple[Record, ...], Design]:
+    """Run all arms once. `design` is None for the first run, which determines it.
 
     Raises RunError when an arm fails, with its last output; no process of the run is left then.
+    `keep_failures`: a run that failed is recorded with its reason instead.
     """
-    with ExitStack() as stack:
-        arms: list[_LiveArm | None] = [None, None]
-        began_ns = time.monotonic_ns()
-        unmetered = design is not None and not design.metered
-        for position, index in enumerate(order(study, run, -1)):
-            arm = stack.enter_context(_started(study, run, index, position, scratch, scripts))
-            arms[index] = arm
-            say(f"{arm.arm.name}: starting")
-            if unmetered or not _until_waiting(arm):
-                # No meter so far: it runs to its end before the other arm starts.
+    began_ns = time.monotonic_ns()
+    arms: list[_LiveArm | None] = [None] * len(study.arms)
+    try:
+        with ExitStack() as stack:
+            found = _all_arms(study, run, arms, stack, design, scratch, scripts, say, keep=keep_failures)
+            done = [arm for arm in arms if arm is not None]
+            if warm_up:
+                _check_metrics(done)
+            elif not keep_failures and (failed := next((arm for arm in done if arm.fault), None)):
+                assert failed.fault is not None
+                raise failed.fault
+            records = tuple(_record(study, run, arm, found, began_ns, warm_up=warm_up) for arm in done)
+    except RunError as error:
+        if not keep_failures or design is None:
+            raise
+        return tuple(_failed(study, run, arm, error) for arm in study.arms), design
+    return records, found
+
+
+def _all_arms(
+    study: Study,
+    run: int,
+    arms: list[_LiveArm | None],
+    stack: ExitStack,
+    design: Design | None,
+    scratch: Path,
+    scripts: dict[str, Path],
+    say: Callable[[str], None],
+    *,
+    keep: bool,
+) -> Design:
+    """Start the arms into their places, and run them to their ends."""
+    unmetered = design is not None and not design.metered
+    for position, index in enumerate(order(study, run, -1)):
+        arm = stack.enter_context(_started(study, run, index, position, scratch, scripts))
+        arms[index] = arm
+        say(f"{arm.arm.name}: starting")
+        if unmetered or not _until_waiting(arm):
+            # No meter so far: it runs to its end before the next arm starts.
+            try:
                 _run_through(arm)
-                unmetered = True
-        both = [arm for arm in arms if arm is not None]
-        if unmetered:
-            if any(arm.gate.metered for arm in both):
-                raise RunError(
-                    "one arm has a meter, the other does not",
-                    remedy="make bareboat_meter importable in both, or in neither",
-                )
-            found = Design(metered=False)
-        else:
-            found = _take_turns(study, run, both, design, say)
-        records = tuple(_record(study, run, arm, found, began_ns, warm_up=warm_up) for arm in both)
-    return (records[0], records[1]), found
+            except ArmError as error:
+                if not keep or design is None:
+                    raise
+                arm.fault = error
+            else:
+                _read_metrics(arm)
+            unmetered = True
+    live = [arm for arm in arms if arm is not None]
+    if not unmetered:
+        found = _take_turns(study, run, live, design, say)
+        for arm in live:
+            _read_metrics(arm)
+        return found
+    if any(arm.gate.metered for arm in live):
+        raise RunError(
+            "one arm has a meter, the other does not"
+            if len(live) == 2
+            else "some arms have a meter, others do not",
+            remedy="make bareboat_meter importable in all of them, or in none",
+        )
+    return Design(metered=False)
+
+
+def _read_metrics(arm: _LiveArm) -> None:
+    try:
+        arm.numbers, arm.curves = arm.reader.read(arm.log)
+    except UsageError as error:
+        arm.fault = error
+
+
+def _check_metrics(arms: list[_LiveArm]) -> None:
+    """Raise RunError, after a warm-up, for a metric that an arm lacks."""
+    faults = [arm for arm in arms if arm.fault is not None]
+    if not faults:
+        return
+    first = faults[0].fault
+    assert first is not None
+    others = [arm.arm.name for arm in arms if arm.fault is None]
+    message = f"{faults[0].arm.name}: {first.message}"
+    if isinstance(first, MissingMetricError) and others:
+        message += f"; it is there in {', '.join(others)}"
+    parts = (first.context, "its last output:", _tail(faults[0]))
+    raise RunError(message, context="\n".join(filter(None, parts)), remedy=first.remedy)
 
 
 @contextmanager
@@ -118,6 +204,8 @@ def _started(
     folder = scratch / f"arm-{index}"
     for name in ("meter", directory.CONTROL, directory.RANKS):
         (folder / name).mkdir(parents=True)
+    reader = Reader(study.metrics, study.job.workdir or "/")
+    reader.start()
     with Gate() as gate, open(folder / "output.log", "wb") as output:
         environment = {
             **os.environ,
@@ -134,7 +222,7 @@ def _started(
         )
         started_at = utc_now()
         try:
-            yield _LiveArm(arm, live, gate, folder, position, started_at)
+            yield _LiveArm(arm, live, gate, folder, position, started_at, reader)
         finally:
             live.stop()
 
@@ -147,8 +235,9 @@ def _until_waiting(arm: _LiveArm) -> bool:
         return True
     _check_exit(arm)
     if arm.gate.metered:
-        raise RunError(
-            f"{arm.arm.name}: the job ended before all of its ranks connected to the gate",
+        raise ArmError(
+            arm.arm.name,
+            "the job ended before all of its ranks connected to the gate",
             context=_tail(arm),
             remedy="create a meter in every rank",
         )
@@ -179,8 +268,9 @@ def _take_turns(
             arm.gate.open_until(first + steps)
             if not arm.gate.wait(arm.live.pidfd):
                 _check_exit(arm)
-                raise RunError(
-                    f"{arm.arm.name}: the job ended during training, and not all ranks reported their end",
+                raise ArmError(
+                    arm.arm.name,
+                    "the job ended during training, and not all ranks reported their end",
                     context=_tail(arm),
                     remedy="call meter.close() at the end of the training script",
                 )
@@ -199,7 +289,7 @@ def _take_turns(
                     arm.gate.open_until(FOREVER)
                 design = Design(metered=True, steps_per_window=_PROBE_STEPS)
         block += 1
-    if design is None or not arms[0].turns or not arms[1].turns:
+    if design is None or not all(arm.turns for arm in arms):
         raise RunError(
             "the training is too short to measure: it ends in its first window",
             remedy=f"train for at least {10 * _PROBE_STEPS} steps, or remove the meter",
@@ -225,10 +315,11 @@ def _check_exit(arm: _LiveArm) -> None:
     """Raise RunError, with the last output, when the job script failed."""
     code = arm.live.wait(execute.STOP_GRACE_S)
     if code is None:
-        raise RunError(f"{arm.arm.name}: its ranks have exited, but the job does not end", context=_tail(arm))
+        raise ArmError(arm.arm.name, "its ranks have exited, but the job does not end", context=_tail(arm))
     if code != 0:
-        raise RunError(
-            f"{arm.arm.name}: the job ended with exit code {code}",
+        raise ArmError(
+            arm.arm.name,
+            f"the job ended with exit code {code}",
             context=_tail(arm),
             remedy="run it alone:  bareboat run …",
             code=code,
@@ -262,6 +353,7 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         )
         phases = _phases(arm, first, exited_ns)
         wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
+    results = (first.results if first else {}) | arm.numbers
     # The kernel's peak of the largest process covers what samples missed.
     peak = max([arm.live.peak_process_bytes, *(sample.bytes for sample in arm.memory)])
     return Record(
@@ -274,7 +366,7 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         exit_code=arm.live.poll() or 0,
         wall_s=wall_s,
         plan_digest=arm.arm.plan_digest,
-        image_digest=study.image.digest,
+        image_digest=_image_digest(study, arm.arm),
         site_digest=codec.digest(study.site),
         world_size=arm.gate.world_size or study.job.topology.world_size,
         samples_per_step=first.samples_per_step if first else None,
@@ -284,10 +376,36 @@ def _record(study: Study, run: int, arm: _LiveArm, design: Design, began_ns: int
         memory_kind="pss" if first else "rss",
         peak_memory_bytes=peak,
         peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
-        results={name: kept_result(value) for name, value in first.results.items()} if first else {},
+        results={name: kept_result(value) for name, value in results.items()},
         diverged=first.diverged if first else {},
+        series=arm.curves or UNSET,
         load_1min=os.getloadavg()[0],
+        ended_because="" if arm.fault is None else arm.fault.message,
     )
+
+
+def _failed(study: Study, run: int, arm: Arm, error: RunError) -> Record:
+    """The record of an arm in a run of which an arm failed while all were taking turns."""
+    failed = error.arm if isinstance(error, ArmError) else arm.name
+    return Record(
+        study=study.id,
+        run=run,
+        arm=arm.name,
+        warm_up=False,
+        position=0,
+        started_at=utc_now(),
+        exit_code=(error.code or 1) if arm.name == failed else STOPPED,
+        wall_s=0.0,
+        plan_digest=arm.plan_digest,
+        image_digest=_image_digest(study, arm),
+        site_digest=codec.digest(study.site),
+        load_1min=os.getloadavg()[0],
+        ended_because=error.message,
+    )
+
+
+def _image_digest(study: Study, arm: Arm) -> str:
+    return study.image.digest if arm.image_digest is UNSET else arm.image_digest
 
 
 def _phases(arm: _LiveArm, first: Process, exited_ns: int) -> Phases:

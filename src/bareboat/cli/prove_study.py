@@ -1,0 +1,188 @@
+"""bareboat prove, of a study file: several arms, points and metrics."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bareboat import render
+from bareboat.cli import console
+from bareboat.cli.common import Context
+from bareboat.cli.job import with_flags
+from bareboat.errors import BareboatError, Terminated, UsageError
+from bareboat.model import Matrix
+from bareboat.model.matrix import told
+
+if TYPE_CHECKING:
+    from bareboat.model import Job
+    from bareboat.study.matrix import Cell
+    from bareboat.studyfile import StudyRequest
+
+#: The flags that would change a design, which is fixed.
+_DESIGN = (
+    "repeats", "margin", "confidence", "seed", "engine", "launcher", "image", "python", "writable", "form",
+    "nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "time", "mem", "partition", "account",
+    "env_from", "policy", "require_digest",
+)  # fmt: skip
+
+
+def request_of(context: Context) -> StudyRequest | None:
+    """The request of a study file; None for other job files, and without a file."""
+    options = context.options
+    if not options.file or options.command:
+        return None
+    from bareboat import studyfile
+    from bareboat.toml import TomlFile
+
+    file = TomlFile(Path(options.file))
+    if not studyfile.is_study(file):
+        return None
+    if options.engine and "arms" in file.values:
+        raise UsageError(
+            "--engine cannot be combined with [arms], which names the engine of each arm",
+            context=file.at("arms"),
+            remedy=f'remove --engine, or set engine = "{options.engine}" in an arm',
+        )
+    request = studyfile.read_study(file, context.settings, image=options.image)
+    jobs = tuple(
+        tuple(_with_flags(context, job, fixed) for job, fixed in zip(row, request.fixed, strict=True))
+        for row in request.jobs
+    )
+    prove = request.prove
+    if options.within is not None:
+        prove = msgspec.structs.replace(prove, within_s=options.within)
+    return dataclasses.replace(request, jobs=jobs, prove=prove)
+
+
+def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:
+    """The job with flags and settings, except for what its arm sets itself."""
+    changed = with_flags(context, job)
+    return msgspec.structs.replace(changed, **{key: getattr(job, key) for key in fixed if key != "topology"})
+
+
+def run(context: Context, request: StudyRequest) -> int:
+    """Design and conduct a new study, or resume the newest of this file."""
+    options = context.options
+    from bareboat.cli.report import check_library
+    from bareboat.study import matrix
+
+    if options.resume:
+        return resume(context, matrix.find(context.store, request))
+    from bareboat.session import studies
+
+    cells, site = studies.cells(context.session, request)
+    if options.dry_run:
+        matrix.check(request, cells)
+        _show(context, request, cells)
+        return 0
+    check_library()
+    return _measure(context, matrix.design(context.store, request, cells, site))
+
+
+def resume(context: Context, found: Matrix) -> int:
+    """Conduct the missing runs of a study."""
+    from bareboat.cli.report import check_library
+    from bareboat.study import matrix
+
+    _check_unchanged(context.options, found)
+    if context.options.dry_run:
+        left = matrix.missing(context.store, found)
+        if context.options.json:
+            console.result_json({"study": found.id, "runs_left": len(left), "repeats": found.repeats})
+        else:
+            console.result(f"would do {len(left)} runs of {found.id}")
+        return 0
+    check_library()
+    return _measure(context, found)
+
+
+def _check_unchanged(options: argparse.Namespace, found: Matrix) -> None:
+    for name in _DESIGN:
+        asked = getattr(options, name, None)
+        if asked is None or asked is False or asked == [] or asked == getattr(found.prove, name, None):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(
+            f"{flag} cannot change the study {found.id}, whose design is fixed",
+            remedy=f"remove {flag}, or remove --resume to start a new study",
+        )
+    if options.within is not None and found.repeats is not None:
+        raise UsageError(
+            f"--within cannot change the study {found.id}: it has {found.repeats} repeats",
+            remedy="remove --within",
+        )
+
+
+def _show(context: Context, request: StudyRequest, cells: list[list[Cell]]) -> None:
+    """The design, and the plan of each arm at the first point."""
+    prove = request.prove
+    rows = [[plan for plan, _ in row] for row in cells]
+    if context.options.json:
+        console.result_json(
+            {
+                "arms": request.arms,
+                "factors": request.factors,
+                "points": request.points,
+                "metrics": request.metrics[0],
+                "contrasts": request.contrasts,
+                "repeats": None if prove.within_s else prove.repeats,
+                "within_s": prove.within_s or None,
+                "margin": prove.margin,
+                "seed": prove.seed,
+                "plans": [[render.shown(plan) for plan in row] for row in rows],
+            }
+        )
+        return
+    for name, plan in zip(request.arms, rows[0], strict=True):
+        console.result(f"{console.bold('arm ' + name)}\n{render.text(plan)}\n")
+    points = len(request.points)
+    console.result("points:")
+    for number, point in enumerate(request.points[:20]):
+        console.result(f"  {number:>3}  {told(request.factors, point) or 'the job as it is'}")
+    if points > 20:
+        console.result(f"  … and {points - 20} more")
+    for metric in request.metrics[0]:
+        source = metric.pattern or metric.series or f"{metric.file} {metric.key}"
+        console.result(f"metric {metric.name}: {source}")
+    arms = len(request.arms)
+    if prove.within_s:
+        amount = f"1 warm-up, then as many repeats as fit into {prove.within_s:g} s"
+    else:
+        amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
+    console.result(
+        f"would do, for {points} point{'s' * (points != 1)} and {arms} arms: {amount}; "
+        f"margin {prove.margin:.1%}, seed {prove.seed}\n"
+        "the time is known after the warm-up: bareboat prove --resume --dry-run"
+    )
+
+
+def _measure(context: Context, found: Matrix) -> int:
+    from bareboat.study import matrix
+
+    if not context.options.quiet:
+        count = f"{len(found.points)} point{'s' * (len(found.points) != 1)}"
+        console.note(f"study {found.id}: {', '.join(found.arms)}; {count}")
+    try:
+        found = matrix.conduct(
+            context.store,
+            found,
+            say=context.progress.say,
+            note=context.progress.note,
+            within_s=context.options.within,
+        )
+    except (KeyboardInterrupt, Terminated, BareboatError):
+        context.progress.end()
+        left = len(matrix.missing(context.store, found))
+        console.note(
+            f"\nstopped with {left} runs left; the others are kept\n"
+            f"resume with: bareboat prove --resume {found.id}"
+        )
+        raise
+    context.progress.end()
+    from bareboat.cli.study_result import report
+
+    return report(context, found, context.options.output)

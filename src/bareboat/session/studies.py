@@ -1,0 +1,68 @@
+"""From a study file's request to the plan of each arm at each point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET
+
+from bareboat import codec, registry
+from bareboat.errors import BareboatError, UsageError
+from bareboat.model.matrix import told
+from bareboat.session import Prepared, Purpose, planning, preparation
+
+if TYPE_CHECKING:
+    from bareboat.model import Job, Plan, Site
+    from bareboat.session import Session
+    from bareboat.study.matrix import Cell
+    from bareboat.studyfile import StudyRequest
+
+
+def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Site]:
+    """The plan and the image of each arm at each point, and the machine.
+
+    Raises BareboatError, with the arm and the point, for one that cannot run, before anything is measured.
+    """
+    prepared: dict[str, Prepared] = {}
+    found: list[list[Cell]] = []
+    for point, jobs in zip(request.points, request.jobs, strict=True):
+        row: list[Cell] = []
+        for arm, job in zip(request.arms, jobs, strict=True):
+            try:
+                ready = _prepared(session, job, prepared)
+                row.append((_plan(session, ready), ready.image))
+            except BareboatError as error:
+                where = told(request.factors, point)
+                place = f"arm {arm}" + (f"; point {where}" if where else "")
+                context = f"{place}\n{error.context}" if error.context else place
+                raise type(error)(
+                    error.message, context=context, remedy=error.remedy, code=error.code
+                ) from None
+        found.append(row)
+    site = next(iter(prepared.values())).site
+    return found, site
+
+
+def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepared:
+    """The inputs of the job's plan; the image is captured or pulled once for all points that share it."""
+    if job.scheduler not in (None, registry.HERE):
+        raise UsageError(
+            f"the job has scheduler = {job.scheduler!r}, and prove measures on this machine",
+            remedy="remove scheduler; in a job of the scheduler, prove measures on that job's node",
+        )
+    # What decides about the image: everything but the command's arguments and variables.
+    shared = msgspec.structs.replace(job, command=job.command[:1], environment={})
+    key = codec.digest(shared)
+    if key not in known:
+        known[key] = preparation.prepare(session, job, Purpose.PROVE)
+    ready = known[key]
+    changed = msgspec.structs.replace(ready.job, command=job.command, environment=job.environment)
+    return ready._replace(job=changed)
+
+
+def _plan(session: Session, prepared: Prepared) -> Plan:
+    """The plan of one arm. The watchdog is off, because the arms wait for each other."""
+    job = prepared.job
+    scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=UNSET)
+    return planning.plan(session, prepared._replace(job=msgspec.structs.replace(job, scheduling=scheduling)))
