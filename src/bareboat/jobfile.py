@@ -63,6 +63,9 @@ def job_of(
     None: its program's. Raises UsageError."""
     values = file.values
     file.check_keys(values, (*_KEYS, *STUDY_TABLES))
+    for name in STUDY_TABLES:
+        if not isinstance(values.get(name, {}), dict):
+            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
     for name, kind in _TABLES.items():
         table = values.get(name, {})
         if not isinstance(table, dict):

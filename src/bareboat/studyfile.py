@@ -56,7 +56,8 @@ class StudyRequest:
 
 
 class _Variant(Document):
-    """A study file as the job file of one arm at one point. `places`: changed keys -> where they stand."""
+    """A study file as the job file of one arm at one point. `places`: changed keys -> where the file has
+    them."""
 
     def __init__(
         self, file: TomlFile, values: dict[str, Any], places: Mapping[tuple[str, ...], tuple[str, ...]]
@@ -191,7 +192,7 @@ def _arms(
 def _on_bare_metal(
     name: str, keys: dict[str, Any], values: dict[str, Any], prove: ProveRequest
 ) -> dict[str, Any]:
-    """The keys of an arm; on bare metal, with the environment that stands for a pulled image."""
+    """The keys of an arm; on bare metal, with the environment to use instead of a pulled image."""
     engine, image = keys.get("engine", values.get("engine")), keys.get("image", values.get("image"))
     if engine != registry.BARE_METAL or image in (None, "capture"):
         return keys
@@ -326,6 +327,7 @@ def _job(
         texts = dict(zip(factors, map(shown, point), strict=True))
         texts[sweep.INDEX] = str(number)
         _fill_command(file, values, texts, used)
+        _export(values, factors, texts)
     variant = _Variant(file, values, places)
     path = file.path
     return jobfile.job_of(variant, settings, folder=path.resolve().parent, called=jobfile.name_of(path))
@@ -359,6 +361,14 @@ def _put(
     else:
         table[keys[-1]] = value
     places[keys] = place
+
+
+def _export(values: dict[str, Any], factors: Sequence[str], texts: Mapping[str, str]) -> None:
+    """Set the variables that a sweep's points have."""
+    environment = values.setdefault("environment", {})
+    if isinstance(environment, dict):
+        for name in (sweep.INDEX, *(factor for factor in factors if not is_key(factor))):
+            environment.setdefault(sweep.variable(name), texts[name])
 
 
 def _fill_command(file: Document, values: dict[str, Any], texts: Mapping[str, str], used: set[str]) -> None:

@@ -367,7 +367,7 @@ def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     code, out, _ = bareboat(capsys, "plan", "job.toml")
     assert "3 points of code, word" in out
     code, _, err = bareboat(capsys, "prove", "job.toml")
-    assert (code, "prove measures one job, and this job is a sweep" in err) == (2, True)
+    assert (code, "'bare metal' and 'container' would run the same script" in err) == (2, True)
     code, _, err = bareboat(capsys, "plan", "--at-once", "2", "--engine", "native", "--", "true")
     assert (code, "--at-once needs a sweep" in err) == (2, True)
 

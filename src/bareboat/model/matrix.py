@@ -70,7 +70,7 @@ def told(factors: tuple[str, ...], point: tuple[Value, ...]) -> str:
 
 
 def shown(value: Value) -> str:
-    """A value as text, as it stands in a command."""
+    """A value as text, in the form for commands."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

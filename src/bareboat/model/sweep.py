@@ -75,7 +75,7 @@ def read(table: Mapping[str, Any]) -> Sweep:
 
 
 def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
-    """The names of a table [sweep], and the values of each point as they stand there, not yet checked."""
+    """The names of a table [sweep], and the values of each point, unchanged."""
     if POINTS not in table:
         names = tuple(table)
         for name, values in table.items():

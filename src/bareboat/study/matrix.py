@@ -103,7 +103,7 @@ def _arms(request: StudyRequest, point: int, row: Sequence[Cell]) -> tuple[Arm, 
 
 
 def _job(request: StudyRequest, point: int) -> Job:
-    """The job of a point, for its report: the last arm's, since the first may stand for an image."""
+    """The job of a point, for its report: the last arm's, since the first may have another image."""
     repeats = blocks.LEAST_REPEATS if request.prove.within_s else request.prove.repeats
     prove_request = msgspec.structs.replace(request.prove, repeats=repeats)
     return msgspec.structs.replace(request.jobs[point][-1], prove=prove_request)

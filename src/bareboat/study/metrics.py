@@ -69,7 +69,7 @@ class Reader:
         if now is None or now == self._marks.get(name):
             raise patterns.MissingMetricError(
                 f"metrics.{metric.name}: the run did not write {path}",
-                context="the file is older than the run" if now else "there is no such file",
+                context="the file is older than the run" if now else "the file does not exist",
                 remedy="make the command write it; a relative path is below workdir",
             )
         try:

@@ -1,0 +1,212 @@
+"""Study files: arms, factors and metrics, and what each mistake is told with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bareboat import config
+from bareboat.errors import UsageError
+from bareboat.jobfile import read_job
+from bareboat.model import Contrast
+from bareboat.studyfile import StudyRequest, is_study, read_study
+from bareboat.toml import TomlFile
+
+ARMS = '[arms]\nbare = {engine = "native"}\nsif = {engine = "apptainer", form = "file"}\n'
+
+
+def settings(folder: Path, **flags: Any) -> config.Settings:
+    return config.resolve(flags, folder=folder, environment={"HOME": str(folder / "nobody")})
+
+
+def read(folder: Path, text: str, *, image: str | None = None, **flags: Any) -> StudyRequest:
+    path = folder / "study.toml"
+    path.write_text(text)
+    return read_study(TomlFile(path), settings(folder, **flags), image=image)
+
+
+def refused(
+    folder: Path, text: str, message: str, *, line: int | None = None, remedy: str = ""
+) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        read(folder, text)
+    error = caught.value
+    assert message in error.message
+    if line is not None:
+        assert f"line {line}" in error.context
+    assert error.remedy
+    assert remedy in error.remedy
+    return error
+
+
+def test_each_arm_at_each_point_is_a_job_of_its_own(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        'command = "echo --batch={batch} {{x}}"\n'
+        "[arms]\n"
+        'bare = {engine = "native"}\n'
+        "plain = {}\n"
+        'one = {environment = {OMP_NUM_THREADS = "1"}, "topology.cpus_per_rank" = 1}\n'
+        '[environment]\nTAG = "b{batch}"\n'
+        '[sweep]\nbatch = [32, 64]\n"topology.ranks_per_node" = [1, 2]\n',
+    )
+    assert found.arms == ("bare", "plain", "one")
+    assert found.factors == ("batch", "topology.ranks_per_node")
+    assert found.points == ((32, 1), (32, 2), (64, 1), (64, 2))
+    assert found.contrasts == (Contrast(baseline=0, contender=1), Contrast(baseline=0, contender=2))
+    job = found.jobs[2][0]
+    assert job.command == ("echo", "--batch=64", "{x}")
+    assert job.environment["TAG"] == "b64"
+    assert job.environment["BAREBOAT_SWEEP_BATCH"] == "64"
+    assert job.environment["BAREBOAT_SWEEP_INDEX"] == "2"
+    assert [row[0].topology.ranks_per_node for row in found.jobs] == [1, 2, 1, 2]
+    assert [job.engine for job in found.jobs[0]] == ["native", None, None]
+    assert [job.topology.cpus_per_rank for job in found.jobs[0]] == [None, None, 1]
+    assert found.jobs[0][2].environment["OMP_NUM_THREADS"] == "1"
+    assert found.fixed == ({"engine"}, set(), {"environment", "topology"})
+
+
+def test_without_arms_it_is_bare_metal_and_the_container(tmp_path: Path) -> None:
+    found = read(tmp_path, 'command = ["echo", "{n}"]\n[sweep]\nn = [1]\n')
+    assert found.arms == ("bare metal", "container")
+    assert [job.engine for job in found.jobs[0]] == ["native", None]
+
+
+def test_a_job_without_arms_points_or_metrics_is_no_study_of_this_kind(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    for text, expected in (
+        ('command = ["true"]\n[prove]\nrepeats = 3\n', False),
+        ('command = ["true"]\n' + ARMS, True),
+        ('command = ["true"]\n[sweep]\nn = [1]\n', True),
+        ("command = ['true']\n[metrics.a]\npattern = '(.)'\n", True),
+        ('command = ["true"]\n[prove]\nbaseline_python = "python3"\n', True),
+        ('command = ["true"]\n[prove]\nwithin_s = "2h"\n', True),
+    ):
+        path.write_text(text)
+        assert is_study(TomlFile(path)) is expected
+
+
+def test_other_commands_accept_a_study_file(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text("command = ['true']\n" + ARMS + "[metrics.a]\npattern = '(.)'\n")
+    assert read_job(path, settings(tmp_path)).command == ("true",)
+    path.write_text('command = ["true"]\n[sweep]\n"topology.nodes" = [1, 2]\n')
+    with pytest.raises(UsageError, match="which only a study can vary"):
+        read_job(path, settings(tmp_path))
+
+
+def test_metrics_are_read_with_their_files_at_each_point(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        "command = ['echo', '{n}']\n[sweep]\nn = [4, 5]\n"
+        "[metrics.speed]\npattern = 'speed ([0-9.]+)'\nunit = 'MB/s'\n"
+        "[metrics.loss]\nseries = '(?P<x>.) (?P<y>.)'\n"
+        "[metrics.iops]\nfile = 'out-{n}.json'\nkey = '/jobs/0'\nprimary = true\nbetter = 'lower'\n",
+    )
+    assert [metric.name for metric in found.metrics[0]] == ["speed", "loss", "iops"]
+    assert [metrics[2].file for metrics in found.metrics] == ["out-4.json", "out-5.json"]
+    assert not found.metrics[0][2].higher_is_better
+    assert found.metrics[0][1].is_curve
+
+
+def test_the_design_comes_from_flags_over_the_file(tmp_path: Path) -> None:
+    found = read(tmp_path, "command = ['true']\n" + ARMS + "[prove]\nrepeats = 4\nseed = 9\n", repeats=7)
+    assert (found.prove.repeats, found.prove.seed) == (7, 9)
+    assert all(job.prove.repeats == 7 for job in found.jobs[0])
+
+
+# --------------------------------------------------------------------------------------------------
+# Images that were pulled.
+
+
+def test_bare_metal_needs_an_environment_for_a_pulled_image(tmp_path: Path) -> None:
+    text = "command = ['true']\nimage = 'debian:12'\n"
+    error = refused(tmp_path, text + ARMS, "the files of the image debian:12 are not there")
+    assert "baseline_python" in error.remedy
+    assert "attribution" in error.remedy
+    found = read(tmp_path, text + ARMS + "[prove]\nbaseline_python = 'python3'\n")
+    assert [job.image for job in found.jobs[0]] == ["capture", "debian:12"]
+    assert found.jobs[0][0].capture.python == "python3"
+    containers = read(tmp_path, text + '[arms]\na = {engine = "podman"}\nb = {}\n')
+    assert [job.image for job in containers.jobs[0]] == ["debian:12", "debian:12"]
+    assert [job.engine for job in containers.jobs[0]] == ["podman", None]
+
+
+def test_attribution_has_three_arms_whose_effects_multiply(tmp_path: Path) -> None:
+    text = "command = ['true']\nimage = 'debian:12'\n[prove]\nattribution = true\n"
+    found = read(tmp_path, text + "baseline_python = 'env/bin/python'\n")
+    assert [(job.engine, job.image) for job in found.jobs[0]] == [
+        ("native", "capture"), (None, "capture"), (None, "debian:12"),
+    ]  # fmt: skip
+    assert found.jobs[0][0].capture.python == str(tmp_path / "env/bin/python")
+    assert [(c.baseline, c.contender, c.effect) for c in found.contrasts] == [
+        (0, 1, "container"), (1, 2, "software stack"), (0, 2, "both"),
+    ]  # fmt: skip
+    refused(tmp_path, text + ARMS, "has its own three arms", remedy="remove [arms]")
+    refused(tmp_path, "command = ['true']\n[prove]\nattribution = true\n", "the job names none", line=3)
+
+
+# --------------------------------------------------------------------------------------------------
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "remedy"),
+    [
+        ("[arms]\none = {}\n", "[arms] has one arm, one", 2, "engine"),
+        ("[arms]\na = {}\nb = 1\n", "arms.b must be a table", 4, "{}"),
+        ("[arms]\na = {}\nb = {engin = 'native'}\n", "unknown key 'engin'", 4, "engine"),
+        ("[arms]\na = {}\nb = {name = 'x'}\n", "unknown key 'name'", 4, "known keys"),
+        ("[arms]\na = {}\nb = {engine = 'dockr'}\n", "dockr", 4, ""),
+        ("[arms]\na = {}\nb = {'topology.node' = 1}\n", "unknown key 'node'", 4, "nodes"),
+        ("[arms]\na = {}\nb = {'image.x' = 1}\n", "'image.x' is not a key of the job", 4, "topology.nodes"),
+        (f"[arms]\na = {{}}\n{'b' * 41} = {{}}\n", "has 41 characters", 4, "shorter"),
+        ("[sweep]\nbatch = [1]\n", "neither a key of the job nor a {batch} in its command", 3, "{batch}"),
+        ("[sweep]\n'topology.node' = [1]\n", "unknown key 'node'", 3, "nodes"),
+        ("[sweep]\n'topolgy.nodes' = [1]\n", "'topolgy.nodes' is not a key of the job", 3, "topology.nodes"),
+        ("[sweep]\n'topology.nodes' = [1, 'x']\n", "topology.nodes is 'x'", 3, ""),
+        ("[sweep]\n'topology.nodes' = [1, 1]\n", "two points of the study have the same values", 2, "remove"),
+        ("[sweep]\n'topology.nodes' = 1\n", "sweep.topology.nodes is not a list", 2, ""),
+        ("[sweep]\n", "sweep must be a table", 2, "[sweep]"),
+        ("[metrics.a]\n", "must have one of pattern, series and file; it has none", 2, "pattern"),
+        ("[metrics.a]\npattern = 'x'\n", "metrics.a.pattern has 0 groups", 3, "( )"),
+        ("[metrics.a]\npattern = '(a)(b)'\n", "metrics.a.pattern has 2 groups", 3, "(?: )"),
+        ("[metrics.a]\npattern = '(a'\n", "is not a regular expression", 3, "single quotes"),
+        ("[metrics.a]\npattern = '(a)'\nfile = 'b'\nkey = 'c'\n", "it has pattern and file", 2, ""),
+        ("[metrics.a]\nfile = 'b'\n", "needs both file and key", 2, "key"),
+        ("[metrics.a]\nkey = 'b'\n", "it has none", 2, ""),
+        ("[metrics.a]\nseries = '(?P<x>.)'\n", "must have the groups x and y", 3, "(?P<y>"),
+        ("[metrics.a]\nseries = '(?P<x>.)(?P<y>.)'\nprimary = true\n", "is kept as a curve", 2, "pattern"),
+        ("[metrics.a]\npattern = '(a)'\nbetter = 'more'\n", "metrics.a.better is 'more'", 4, "higher"),
+        ("[metrics.a]\npattern = '(a)'\ntake = 'any'\n", "metrics.a.take is 'any'", 4, "only"),
+        ("[metrics.a]\npatern = '(a)'\n", "unknown key 'patern'", 3, "pattern"),
+        ("[metrics]\na = 1\n", "metrics.a must be a table", 3, "[metrics.NAME]"),
+        ("[metrics.a]\npattern = '(a)'\nprimary = true\n[metrics.b]\npattern = '(b)'\nprimary = true\n",
+         "several metrics have primary = true: a, b", 7, "keep it in one"),
+        ("[prove]\nscaling = 'n'\n[sweep]\n'topology.nodes' = [1, 2]\n", "'n', which is not a factor", 3,
+         "topology.nodes"),
+        ("[prove]\nscaling = 'form'\n[sweep]\nform = ['tree', 'file']\n", "is no number of workers", 3,
+         "numbers above 0"),
+        ("[prove]\nwithin_s = '2 parsecs'\n" + ARMS, "prove.within_s", 3, ""),
+        (ARMS + "[sweep]\n'topology.nodes' = [" + ",".join(map(str, range(1, 3001))) + "]\n",
+         "3,000 points of 2 arms are more than 5,000", 5, "several study files"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_refused_with_its_line(
+    tmp_path: Path, text: str, message: str, line: int, remedy: str
+) -> None:
+    refused(tmp_path, "command = ['true']\n" + text, message, line=line, remedy=remedy)
+
+
+def test_a_job_that_cannot_be_at_one_point_names_arm_and_point(tmp_path: Path) -> None:
+    text = "command = ['true']\n" + ARMS + "[sweep]\n'topology.nodes' = [1, 2000000]\n"
+    error = refused(tmp_path, text, "topology.nodes is 2000000")
+    assert "arm bare; point nodes=2000000" in error.context
+
+
+def test_a_file_in_the_image_cannot_be_read(tmp_path: Path) -> None:
+    text = "image = 'x'\nworkdir = 'image'\n[arms]\na = {engine = 'podman'}\nb = {}\n[metrics.a]\nkey = 'k'\n"
+    refused(tmp_path, text + "file = 'out.json'\n", "the job's working directory is the image's own", line=8)
+    assert read(tmp_path, text + "file = '/data/out.json'\n").metrics
