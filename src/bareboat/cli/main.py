@@ -19,6 +19,8 @@ from bareboat.files import failures
 #: `add(parser)` for its flags, and `run(context) -> int`.
 VERBS = {
     "doctor": "show what this machine supports, and how to fix what is missing",
+    "new": "list examples, or copy one to a new directory",
+    "init": "write a job file for a script, with a comment for each key",
     "capture": "store the active environment as an OCI image, without Docker",
     "image": "pull, inspect, push, copy and remove images",
     "plan": "show the decisions for a job, their reasons and the alternatives",
@@ -145,7 +147,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     options = _parser(own).parse_args(own)
     script = getattr(options, "python_script", None)
     options.command = [*script, *rest] if script else rest[1:]
-    if options.command and options.verb not in ("prove", "run", "plan", "submit"):
+    if options.command and options.verb not in ("init", "prove", "run", "plan", "submit"):
         raise UsageError(
             f"{options.verb} does not take a command after --", remedy=f"bareboat {options.verb} --help"
         )

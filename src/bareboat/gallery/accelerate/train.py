@@ -29,7 +29,9 @@ def main():
     options = parser.parse_args()
 
     accelerator = Accelerator()
-    accelerator.print(f"training on {accelerator.num_processes} ranks, device {accelerator.device.type}", flush=True)
+    accelerator.print(
+        f"training on {accelerator.num_processes} ranks, device {accelerator.device.type}", flush=True
+    )
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
@@ -53,7 +55,9 @@ def main():
             found, labels = accelerator.gather_for_metrics((found, labels))
             right += (found == labels).sum().item()
             count += len(labels)
-        accelerator.print(f"epoch {epoch + 1}: loss {loss.item():.4f}, accuracy {right / count:.4f}", flush=True)
+        accelerator.print(
+            f"epoch {epoch + 1}: loss {loss.item():.4f}, accuracy {right / count:.4f}", flush=True
+        )
 
     accelerator.save_model(model, options.output)
     # The wrapped model must be freed before its process group.

@@ -40,7 +40,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--input", type=pathlib.Path, default="input", help="directory of the inputs")
     parser.add_argument("--output", type=pathlib.Path, default="output", help="directory of the results")
-    parser.add_argument("--make-inputs", type=int, default=0, metavar="N", help="first write N synthetic inputs")
+    parser.add_argument(
+        "--make-inputs", type=int, default=0, metavar="N", help="first write N synthetic inputs"
+    )
     options = parser.parse_args()
 
     rank = int(os.environ.get("RANK", 0))
@@ -56,7 +58,10 @@ def main():
         if not result.exists():
             write(result, model.predict(np.load(path)))
             done += 1
-    print(f"rank {rank} of {size}: {done} of {len(mine)} files predicted, {len(mine) - done} done before", flush=True)
+    print(
+        f"rank {rank} of {size}: {done} of {len(mine)} files predicted, {len(mine) - done} done before",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -47,13 +47,15 @@ def main():
         print(f"training on {size} processes, {jax.device_count()} devices", flush=True)
 
     keras.utils.set_random_seed(0)
-    model = keras.Sequential([
-        keras.Input((16, 16, 1)),
-        keras.layers.Conv2D(8, 5, activation="relu"),
-        keras.layers.GlobalMaxPooling2D(),
-        keras.layers.Dense(16, activation="relu"),
-        keras.layers.Dense(2),
-    ])
+    model = keras.Sequential(
+        [
+            keras.Input((16, 16, 1)),
+            keras.layers.Conv2D(8, 5, activation="relu"),
+            keras.layers.GlobalMaxPooling2D(),
+            keras.layers.Dense(16, activation="relu"),
+            keras.layers.Dense(2),
+        ]
+    )
     model.compile(
         optimizer=keras.optimizers.Adam(5e-3),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),

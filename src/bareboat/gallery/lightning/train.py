@@ -14,7 +14,9 @@ class Regression(lightning.LightningModule):
     def __init__(self, lr):
         super().__init__()
         self.lr = lr
-        self.network = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+        self.network = nn.Sequential(
+            nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
+        )
 
     def training_step(self, batch, index):
         x, y = batch

@@ -31,7 +31,7 @@ def main():
     options = parser.parse_args()
 
     interrupted = []
-    signal.signal(signal.SIGUSR1, lambda number, frame: interrupted.append(number))
+    signal.signal(signal.SIGUSR1, lambda *_: interrupted.append(True))
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
@@ -43,14 +43,22 @@ def main():
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
         first = state["step"]
+        if first >= options.steps:
+            print(f"all {options.steps} steps are done; remove {options.checkpoint} to start again")
+            return
         print(f"continuing at step {first}", flush=True)
     else:
         print("starting at step 0", flush=True)
 
     def checkpoint(step):
         random = torch.get_rng_state()
-        save(options.checkpoint, step=step, random=random,
-             model=model.state_dict(), optimizer=optimizer.state_dict())
+        save(
+            options.checkpoint,
+            step=step,
+            random=random,
+            model=model.state_dict(),
+            optimizer=optimizer.state_dict(),
+        )
 
     for step in range(first, options.steps):
         x = torch.randn(64, 8)
@@ -67,7 +75,8 @@ def main():
             sys.exit(REQUEUE)
         if (step + 1) % options.every == 0:
             checkpoint(step + 1)
-    print(f"finished {options.steps} steps, loss {loss.item():.4f}" if first < options.steps else "already finished", flush=True)
+    checkpoint(options.steps)
+    print(f"finished {options.steps} steps, loss {loss.item():.4f}", flush=True)
 
 
 if __name__ == "__main__":

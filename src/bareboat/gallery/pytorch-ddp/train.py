@@ -26,9 +26,7 @@ def make_spirals(samples, seed):
 
 
 def make_model():
-    return nn.Sequential(
-        nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2)
-    )
+    return nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
 
 
 @torch.no_grad()

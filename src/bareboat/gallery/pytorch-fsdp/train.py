@@ -26,9 +26,7 @@ class Block(nn.Module):
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
         self.before = nn.LayerNorm(width)
         self.after = nn.LayerNorm(width)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x):
         length = x.shape[1]
@@ -102,9 +100,7 @@ def main():
                 print(f"step {step + 1}: loss {mean / world_size:.4f}", flush=True)
 
     # All ranks take part; rank 0 gets the whole weights.
-    weights = get_model_state_dict(
-        model, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
-    )
+    weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
         torch.save(weights, options.output)
         print(f"saved {options.output}: {sum(w.numel() for w in weights.values()):,} weights", flush=True)

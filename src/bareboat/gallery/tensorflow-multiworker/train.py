@@ -36,20 +36,34 @@ def main():
 
     tf.keras.utils.set_random_seed(0)
     with strategy.scope():
-        model = tf.keras.Sequential([
-            tf.keras.layers.Conv2D(8, 5, activation="relu", input_shape=(16, 16, 1)),
-            tf.keras.layers.GlobalMaxPooling2D(),
-            tf.keras.layers.Dense(16, activation="relu"),
-            tf.keras.layers.Dense(1),
-        ])
+        model = tf.keras.Sequential(
+            [
+                tf.keras.layers.Conv2D(8, 5, activation="relu", input_shape=(16, 16, 1)),
+                tf.keras.layers.GlobalMaxPooling2D(),
+                tf.keras.layers.Dense(16, activation="relu"),
+                tf.keras.layers.Dense(1),
+            ]
+        )
         loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)
-        model.compile(tf.keras.optimizers.Adam(5e-3), loss, metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
+        model.compile(
+            tf.keras.optimizers.Adam(5e-3), loss, metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)]
+        )
 
     size = options.batch_size * replicas
-    train = tf.data.Dataset.from_tensor_slices(make_images(8192, seed=1)).shuffle(8192, seed=1).batch(size).repeat()
+    train = (
+        tf.data.Dataset.from_tensor_slices(make_images(8192, seed=1))
+        .shuffle(8192, seed=1)
+        .batch(size)
+        .repeat()
+    )
     report = tf.keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: is_first
-        and print(f"epoch {epoch + 1}: loss {logs['loss']:.4f}, accuracy {logs['binary_accuracy']:.4f}", flush=True)
+        on_epoch_end=lambda epoch, logs: (
+            is_first
+            and print(
+                f"epoch {epoch + 1}: loss {logs['loss']:.4f}, accuracy {logs['binary_accuracy']:.4f}",
+                flush=True,
+            )
+        )
     )
     model.fit(train, epochs=options.epochs, steps_per_epoch=8192 // size, verbose=0, callbacks=[report])
 

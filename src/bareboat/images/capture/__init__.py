@@ -93,9 +93,13 @@ def inventory(request: CaptureRequest) -> Inventory:
 
 def describe(request: CaptureRequest) -> Image:
     """The environment as it stands, without its files: enough to run it on bare metal. It has no digest."""
+    return describe_of(ask(choose(request.python)))
+
+
+def describe_of(interpreter: Interpreter) -> Image:
+    """The same of an interpreter that is known, and is not started."""
     from bareboat.images.capture import facts
 
-    interpreter = ask(choose(request.python))
     packages = [
         f"{folder}/{name}/METADATA"
         for folder in interpreter.path

@@ -1,0 +1,230 @@
+"""What surrounds a script: its environment, the lists of its packages, data, links and checkpoints. Only
+names and the first bytes of files are read."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bareboat.files import untrusted
+from bareboat.images.capture.interpreter import Interpreter
+from bareboat.project.code import Argument, Code
+
+#: Lists of packages -> the command that installs from them.
+_LISTS = {
+    "uv.lock": "uv sync",
+    "poetry.lock": "poetry install",
+    "pdm.lock": "pdm install",
+    "requirements.txt": "pip install -r requirements.txt",
+    "environment.yml": "conda env create -f environment.yml",
+    "environment.yaml": "conda env create -f environment.yaml",
+    "Pipfile": "pipenv install",
+    "pyproject.toml": "pip install -e .",
+    "setup.py": "pip install -e .",
+}
+_VENVS = (".venv", "venv", "env", ".env")
+#: Import name -> the package's name, where they differ.
+_PACKAGES = {
+    "sklearn": "scikit-learn", "yaml": "PyYAML", "PIL": "Pillow", "cv2": "opencv-python-headless",
+    "skimage": "scikit-image", "bs4": "beautifulsoup4", "attr": "attrs", "dateutil": "python-dateutil",
+    "ignite": "pytorch-ignite", "distributed": "distributed", "OpenSSL": "pyOpenSSL", "git": "GitPython",
+    "pytorch_lightning": "pytorch-lightning", "torch_geometric": "torch-geometric", "absl": "absl-py",
+    "google": "", "mpl_toolkits": "matplotlib", "pkg_resources": "setuptools",
+}  # fmt: skip
+_DATA = re.compile(r".*(data|input|corpus|train_?file|root|images?|path|dir|folder).*", re.IGNORECASE)
+_OUTPUT = re.compile(
+    r".*(out|save|log|ckpt|checkpoint|result|artifact|export|runs?_?dir|model_?dir|work_?dir).*",
+    re.IGNORECASE,
+)
+#: Directories of the system, which an image has of its own.
+_SYSTEM = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|var|tmp|boot|root|opt)(/.*)?")
+_CHECKPOINTS = re.compile(r".*\.(pt|pth|ckpt|h5|keras|safetensors|npz)|checkpoints?|.*_ckpts?")
+#: Imported package -> the directory below the home where it keeps what it downloads.
+_CACHES = {
+    "transformers": "~/.cache/huggingface", "datasets": "~/.cache/huggingface",
+    "diffusers": "~/.cache/huggingface", "huggingface_hub": "~/.cache/huggingface",
+    "timm": "~/.cache/huggingface", "torchvision": "~/.cache/torch", "keras": "~/.keras",
+    "tensorflow_datasets": "~/tensorflow_datasets", "nltk": "~/nltk_data",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A directory or file outside the project that the script uses. `exists`: a mount must."""
+
+    path: str
+    why: str
+    writable: bool = False
+    exists: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """`python`: the project's interpreter, relative to it, when another environment is active; `lists`: files
+    that name its packages; `missing`: packages that the script imports and the environment lacks."""
+
+    python: str | None = None
+    environment: str = ""
+    lists: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+
+    @property
+    def install(self) -> str:
+        """The command that installs the project's packages."""
+        if self.lists:
+            return _LISTS[self.lists[0]]
+        return "pip install " + " ".join(self.missing)
+
+
+def package_lists(top: Path) -> tuple[str, ...]:
+    return tuple(name for name in _LISTS if (top / name).is_file())
+
+
+def own_environment(top: Path, variables: Mapping[str, str]) -> Interpreter | None:
+    """The interpreter of a virtual environment in the project, by its files; it is not started. None where
+    another environment is active, or there is none."""
+    if any(variables.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")):
+        return None
+    for name in _VENVS:
+        folder = top / name
+        python = folder / "bin" / "python"
+        try:
+            text = untrusted.read_text(folder / "pyvenv.cfg", limit=1 << 16)
+        except OSError:
+            continue
+        if python.exists():
+            return _interpreter(folder, python, text)
+    return None
+
+
+def _interpreter(folder: Path, python: Path, text: str) -> Interpreter:
+    values = dict(re.findall(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
+    version: str = values.get("version") or values.get("version_info") or ""
+    minor = ".".join(version.split(".")[:2])
+    home: str = values.get("home") or "/usr/bin"
+    base = os.path.dirname(home)
+    stdlib = f"{base}/lib/python{minor}"
+    own = sorted(str(each) for each in folder.glob("lib/python3*/site-packages"))
+    if values.get("include-system-site-packages") == "true":
+        own += [f"{stdlib}/site-packages", "/usr/lib/python3/dist-packages"]
+    return Interpreter(
+        executable=str(python),
+        base_executable=f"{home}/python3",
+        prefix=str(folder),
+        base_prefix=base,
+        version=version,
+        stdlib=stdlib,
+        path=(stdlib, *own),
+    )
+
+
+def missing(code: Code, local: frozenset[str], path: Iterable[str]) -> tuple[str, ...]:
+    """The packages that the code imports and that no directory of `path`, the environment's, has. Imports in
+    `try`, the standard library and local modules are not counted."""
+    optional = {module.partition(".")[0] for module in code.optional}
+    asked = {
+        module.partition(".")[0] for module in code.modules
+    } - optional - local - set(sys.stdlib_module_names) - {"__future__", ""}  # fmt: skip
+    if not asked:
+        return ()
+    found = _installed(path)
+    lacking = sorted(name for name in asked if name.lower() not in found)
+    return tuple(dict.fromkeys(filter(None, (_PACKAGES.get(name, name) for name in lacking))))
+
+
+def _installed(path: Iterable[str]) -> set[str]:
+    """The names that can be imported, in lower case."""
+    names: set[str] = set()
+    folders = [folder for folder in path if os.path.isdir(folder)]
+    for folder in folders:
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            names.add(entry.partition(".")[0].lower())
+            if editable := re.match(r"__editable__[._]+(.+?)[-_]\d", entry):
+                names.add(editable[1].lower())
+            if entry.endswith(".pth") and len(folders) < 100:
+                folders += [line for line in _lines(Path(folder, entry)) if line.startswith("/")]
+    return names
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return untrusted.read_text(
+            path,
+            limit=1 << 16,
+        ).splitlines()
+    except OSError:
+        return []
+
+
+def places(top: Path, code: Code, home: str) -> tuple[Place, ...]:
+    """Directories and files outside the project: links in it that lead there, paths in the code, defaults of
+    arguments, and caches of downloads."""
+    found: dict[str, Place] = {}
+
+    def add(path: str, why: str, *, writable: bool = False) -> None:
+        full = os.path.normpath(os.path.expanduser(path))
+        if not full.startswith("/") or _inside(full, str(top)) or not full.isprintable() or ":" in full:
+            return
+        if full in ("/", home) or _SYSTEM.fullmatch(full):
+            return
+        shown = "~" + full[len(home) :] if _inside(full, home) else full
+        found.setdefault(full, Place(path=shown, why=why, writable=writable, exists=os.path.exists(full)))
+
+    for name, target in _links(top):
+        add(target, f"{name} is a link to it")
+    for argument in code.arguments:
+        if (text := argument.text) and text.startswith(("/", "~/")):
+            add(text, f"default of {argument.name}", writable=is_output(argument))
+    for text in sorted(code.paths):
+        if os.path.isdir(os.path.expanduser(text)):
+            add(text, "the code names it")
+    for package, folder in _CACHES.items():
+        if package in code.packages:
+            add(folder, f"{package} keeps downloads there", writable=True)
+    return tuple(found.values())
+
+
+def is_data(argument: Argument) -> bool:
+    return _DATA.fullmatch(argument.name) is not None and not is_output(argument)
+
+
+def is_output(argument: Argument) -> bool:
+    return _OUTPUT.fullmatch(argument.name) is not None
+
+
+def checkpoints(top: Path) -> tuple[str, ...]:
+    """Files and directories of the project that look like checkpoints."""
+    try:
+        with os.scandir(top) as entries:
+            names = sorted(entry.name for entry in entries if _CHECKPOINTS.fullmatch(entry.name))
+    except OSError:
+        return ()
+    return tuple(name for name in names if name.isprintable())[:5]
+
+
+def _links(top: Path) -> Iterator[tuple[str, str]]:
+    """Links at the project's top that lead out of it."""
+    inside = os.path.realpath(top)
+    try:
+        with os.scandir(top) as entries:
+            links = sorted((entry.name, entry.path) for entry in entries if entry.is_symlink())
+    except OSError:
+        return
+    for name, path in links:
+        target = os.path.realpath(path)
+        if os.path.exists(target) and not _inside(target, inside) and name not in _VENVS:
+            yield name, target
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,142 @@
+"""How a script expects its ranks to be started, by the names that it uses. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bareboat.project.code import Code
+
+#: Launchers of programs that use MPI, in the planner's order.
+MPI = ("srun", "mpirun", "image-mpirun", "host-mpi")
+#: Variables by which a program without a framework finds its rank -> the launchers that set them.
+_RANK_VARIABLES = {
+    "RANK": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
+    "LOCAL_RANK": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
+    "WORLD_SIZE": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
+    "SLURM_PROCID": ("srun",),
+    "OMPI_COMM_WORLD_RANK": ("mpirun", "image-mpirun"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """How many ranks a script is made for. `launchers`: those that fit, the usual first; () for one process.
+    `per_core`: one rank per core is usual; `per_node`: one rank per node, which uses all that it has."""
+
+    framework: str
+    reason: str
+    launchers: tuple[str, ...] = ()
+    per_core: bool = False
+    per_node: bool = False
+    uses_gpus: bool = False
+
+
+#: Framework as users call it, the names by which a script starts its ranks, and the launchers.
+_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("Horovod", (r"horovod\..*\.init", r"horovod\.init"), (*MPI, "horovod")),
+    ("DeepSpeed", (r"deepspeed\.(init_distributed|initialize)",), ("torchrun",)),
+    ("Accelerate", (r"accelerate\.(\w+\.)*(Accelerator|PartialState)",), ("torchrun",)),
+    (
+        "Lightning",
+        (r"(lightning(\.pytorch|\.fabric)?|pytorch_lightning|lightning_fabric)\.(\w+\.)*(Trainer|Fabric|LightningCLI)",
+         r"(lightning\.pytorch|pytorch_lightning)\.cli\.LightningCLI"),
+        ("torchrun",),
+    ),
+    ("Transformers", (r"transformers\.(\w+\.)*(Seq2Seq)?Trainer",), ("torchrun",)),
+    ("Ignite", (r"ignite\.distributed\..*",), ("torchrun",)),
+    (
+        "PyTorch",
+        (r"torch\.distributed\.init_process_group", r"torch\.distributed\.(\w+\.)*init_process_group",
+         r"torch\.distributed\.(\w+\.)*init_device_mesh", r"torch\.distributed\.fsdp\..*",
+         r"torch\.nn\.parallel\.(\w+\.)*DistributedDataParallel"),
+        ("torchrun",),
+    ),
+    ("JAX", (r"jax\.distributed\.initialize",), ("jax", "srun")),
+    ("Keras", (r"keras\.distribution\.initialize",), ("jax", "srun")),
+    (
+        "TensorFlow",
+        (r"tensorflow\.distribute\.(experimental\.)?MultiWorkerMirroredStrategy",
+         r"tensorflow\.distribute\.(\w+\.)*TFConfigClusterResolver"),
+        ("tensorflow",),
+    ),
+    ("mpi4py", (r"mpi4py\.(MPI\.COMM_WORLD|futures\.MPIPoolExecutor|MPI\.\w+|MPI)",), MPI),
+    ("mpi4jax", (r"mpi4jax\..*",), MPI),
+)  # fmt: skip
+#: Package -> what users call it, for scripts that start no ranks; the ones that build on others first.
+_FRAMEWORKS = {
+    "lightning": "Lightning", "pytorch_lightning": "Lightning", "accelerate": "Accelerate",
+    "deepspeed": "DeepSpeed", "transformers": "Transformers", "ray": "Ray", "dask": "Dask",
+    "distributed": "Dask", "keras": "Keras", "flax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow",
+    "jax": "JAX", "horovod": "Horovod", "mpi4py": "mpi4py", "xgboost": "XGBoost", "sklearn": "scikit-learn",
+    "cupy": "CuPy", "numpy": "NumPy",
+}  # fmt: skip
+_ON_GPUS = {
+    "Lightning", "Accelerate", "DeepSpeed", "Transformers", "Ignite", "Keras", "PyTorch", "TensorFlow",
+    "JAX", "Horovod", "CuPy",
+}  # fmt: skip
+#: What drives all GPUs of a node from one process.
+_ONE_PROCESS = (
+    r"torch\.nn\.(\w+\.)*DataParallel",
+    r"tensorflow\.distribute\.MirroredStrategy",
+    r"jax\.(pmap|sharding\..*)",
+    r"keras\.distribution\.DataParallel",
+)
+
+
+def judge(code: Code) -> World:
+    """How the script's ranks are started, by the first rule that fits."""
+    if (name := code.uses(r"torch\.multiprocessing\.spawn", r"torch\.multiprocessing\.start_processes")) and (
+        code.uses(r"torch\.distributed\..*")
+    ):
+        return World(
+            framework="PyTorch",
+            reason=f"the script starts its ranks itself, by {name}: one process for it",
+            per_node=True,
+            uses_gpus=True,
+        )
+    for framework, patterns, launchers in _RULES:
+        if framework == "Lightning" and not _trains(code):
+            continue
+        name = code.uses(*patterns)
+        if name is None:
+            continue
+        return World(
+            framework=framework,
+            reason=f"the script uses {name}",
+            launchers=launchers,
+            per_core=framework in ("mpi4py",),
+            per_node=framework == "TensorFlow",
+            uses_gpus=framework in _ON_GPUS,
+        )
+    framework = next(
+        (called for package, called in _FRAMEWORKS.items() if package in code.packages), "Python"
+    )
+    if "TF_CONFIG" in code.environment or (
+        "TF_CONFIG" in code.texts and framework in ("TensorFlow", "Keras")
+    ):
+        return World(framework="TensorFlow", reason="the script uses TF_CONFIG", launchers=("tensorflow",),
+                     per_node=True, uses_gpus=True)  # fmt: skip
+    for variable, launchers in _RANK_VARIABLES.items():
+        if variable in code.environment:
+            return World(
+                framework=framework,
+                reason=f"the script reads {variable}",
+                launchers=launchers,
+                per_core=framework not in _ON_GPUS,
+                uses_gpus=framework in _ON_GPUS,
+            )
+    name = code.uses(*_ONE_PROCESS)
+    if name is not None:
+        return World(framework=framework, reason=f"{name} uses all devices of one process", per_node=True,
+                     uses_gpus=True)  # fmt: skip
+    return World(
+        framework=framework,
+        reason="the script forms no group of ranks: each further rank would do the same work again",
+        uses_gpus=framework in _ON_GPUS,
+    )
+
+
+def _trains(code: Code) -> bool:
+    """Whether a Trainer, Fabric or CLI of Lightning is used, and not only imported modules of it."""
+    return any(re.search(r"\.(Trainer|Fabric|LightningCLI)$", name) for name in code.names)
