@@ -40,7 +40,7 @@ def run(context: Context) -> int:
     if not options.dry_run:
         outputs.check(target)
         _check_free(target, force=options.force)
-    context.progress.say("init: reading the project and this site")
+    context.progress.say("reading the project and this site")
     try:
         drafted = drafting.draft(context.session, request, target)
     finally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -71,8 +73,13 @@ class Code:
 def read(source: bytes) -> Code:
     """The facts of one file. A file that is not Python of this version has only a `fault`."""
     try:
-        tree = ast.parse(source)
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        tree = ast.parse(source.decode(encoding))
         return _Reader(tree).code()
+    except UnicodeDecodeError as error:
+        line = source.count(b"\n", 0, error.start) + 1
+        fault = f"line {line}: not in {error.encoding}, and no other encoding is declared"
+        return Code(fault=fault, has_main=_starts_itself(source))
     except SyntaxError as error:
         where = f"line {error.lineno}: " if error.lineno else ""
         return Code(fault=one_line(f"{where}{error.msg}"), has_main=_starts_itself(source))

@@ -65,7 +65,7 @@ def _sized(found: Findings, *, gpus: int, cpus: int, where: str) -> Draft:
         why["ranks"] = f"{world.reason}: up to one rank per core; {where} has {cpus} CPUs"
     else:
         ranks = min(2, max(1, cpus))
-        why["ranks"] = f"{world.reason}: 2 ranks show that they train one model"
+        why["ranks"] = f"{world.reason}: 2 ranks are enough to try it"
     each = 0
     if gpus:
         each = gpus if ranks == 1 and world.per_node else max(1, gpus // max(ranks, 1))
@@ -74,7 +74,7 @@ def _sized(found: Findings, *, gpus: int, cpus: int, where: str) -> Draft:
         why["gpus"] = f"{where} has {devices}"
     return Draft(
         ranks=ranks,
-        cpus=started.cpus or (max(1, cpus // max(ranks, 1)) if world.framework != "Python" else None),
+        cpus=started.cpus or (max(1, cpus // max(ranks, 1)) if world.launchers or world.uses_gpus else None),
         gpus=each,
         why={**why, "cpus": f"{where} has {cpus} CPUs"},
     )

@@ -19,8 +19,8 @@ _TOKENS = {"wandb": "WANDB_API_KEY", "huggingface_hub": "HF_TOKEN", "transformer
 _SECRET = ("_TOKEN", "_KEY", "_PASSWORD", "_SECRET")
 #: Set by launchers and schedulers, or by the system.
 _GIVEN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "HOME",
-          "USER", "PATH", "TMPDIR", "HOSTNAME", "TF_CONFIG", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONPATH",
-          "LOGNAME", "SHELL", "TERM", "DISPLAY", "PWD")  # fmt: skip
+          "USER", "PATH", "TMPDIR", "HOSTNAME", "TF_CONFIG", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
+          "PYTHONPATH", "LOGNAME", "SHELL", "TERM", "DISPLAY", "PWD")  # fmt: skip
 _PREFIXES = ("SLURM_", "OMPI_", "PMI", "BAREBOAT_", "TORCHELASTIC_", "HOROVOD_", "JAX_", "XLA_")
 _MOST_LISTED = 12
 _COMPILES = (r"torch\.compile", r"triton\..*", r"deepspeed\..*", r"torch\.utils\.cpp_extension\..*")
@@ -44,7 +44,7 @@ def write(found: Findings, draft: Draft, *, name: str, plans: str = "") -> str:
     lines = _head(found, name)
     if plans:
         lines += _comment(f"This machine cannot run it yet: {plans}")
-    lines += ["", *_command(found), *_workdir(found), "", *_image(found), *_launcher(draft)]
+    lines += ["", *_command(found), *_workdir(found), "", *_image(found), *_launcher(found, draft)]
     lines += ["", *_mounts(found.around.places), *_tokens(found), *_time(found), ""]
     lines += [*_topology(found, draft), *_environment(found), *_scheduling(found), *_capture(found)]
     return "\n".join(_squeezed(lines)) + "\n"
@@ -60,7 +60,7 @@ def summary(found: Findings, draft: Draft) -> str:
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(
         one_line(text, limit=1000),
-        width=100,
+        width=80,
         initial_indent="# ",
         subsequent_indent="# ",
         break_long_words=False,
@@ -153,8 +153,13 @@ def _image(found: Findings) -> list[str]:
     ]
 
 
-def _launcher(draft: Draft) -> list[str]:
+def _launcher(found: Findings, draft: Draft) -> list[str]:
     lines: list[str] = []
+    planned = draft.why.get("planned")
+    if draft.launcher is None and planned and not found.program:  # of which more is known once captured
+        name, _, reason = planned.partition(": ")
+        lines += ["", *_comment(f"The planner chooses {name} to start the ranks: {reason.partition(';')[0]}."),
+                  f"# launcher = {toml(name)}"]  # fmt: skip
     if draft.launcher is not None:
         lines += ["", *_comment(f"{_sentence(draft.why['launcher'])}."), f"launcher = {toml(draft.launcher)}"]
     if draft.scheduler is not None:
@@ -173,10 +178,10 @@ def _sentence(text: str) -> str:
 def _mounts(places: tuple[Place, ...]) -> list[str]:
     if not places:
         return [
-            "# Directories elsewhere are visible only if they are mounted; read-only without :rw.",
+            "# Directories elsewhere must be mounted; read-only without :rw.",
             '# mounts = ["/data/set", "/scratch/results:rw"]',
         ]
-    lines = ["# The container sees nothing else outside the working directory; read-only without :rw."]
+    lines = ["# Directories elsewhere must be mounted; read-only without :rw."]
     lines.append("mounts = [")
     for place in places:
         mount = place.path + (":rw" if place.writable else "")
@@ -220,10 +225,7 @@ def _topology(found: Findings, draft: Draft) -> list[str]:
     lines += _comment(f"{_sentence(draft.why['ranks'])}.")
     lines.append(f"ranks_per_node = {draft.ranks}")
     if draft.cpus is not None:
-        lines.append(
-            f"cpus_per_rank = {draft.cpus}".ljust(31)
-            + f"# {draft.why['cpus']}; also the threads of each rank"
-        )
+        lines.append(f"cpus_per_rank = {draft.cpus}".ljust(31) + f"# {draft.why['cpus']}")
     else:
         lines.append("# cpus_per_rank = 2")
     if draft.gpus:
@@ -265,7 +267,7 @@ def _scheduling(found: Findings) -> list[str]:
         lines += [*_comment("The code handles SIGUSR1: it comes this long before the time limit."),
                   'warning_s = "2 min"']  # fmt: skip
     elif catches:
-        lines += [*_comment("The code handles SIGUSR1: it comes this long before walltime_s, which it needs."),
+        lines += [*_comment("The code handles SIGUSR1: it comes this long before walltime_s is over."),
                   '# warning_s = "2 min"']  # fmt: skip
     if again:
         lines += _comment("Exit code 75, which the code uses, starts the job again; so does a lost node.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
 
 from bareboat.project.code import Code
+from bareboat.project.starters import Started
 
 #: Launchers of programs that use MPI, in the planner's order.
 MPI = ("srun", "mpirun", "image-mpirun", "host-mpi")
+_MPI_STARTERS = ("mpirun", "mpiexec", "orterun", "prterun", "srun")
 #: Variables by which a program without a framework finds its rank -> the launchers that set them.
 _RANK_VARIABLES = {
     "RANK": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
@@ -86,6 +89,8 @@ _ONE_PROCESS = (
 
 def judge(code: Code) -> World:
     """How the script's ranks are started, by the first rule that fits."""
+    if code.fault:
+        return World(framework="Python", reason="the script was not read: one process")
     if (name := code.uses(r"torch\.multiprocessing\.spawn", r"torch\.multiprocessing\.start_processes")) and (
         code.uses(r"torch\.distributed\..*")
     ):
@@ -135,6 +140,18 @@ def judge(code: Code) -> World:
         reason="the script forms no group of ranks: each further rank would do the same work again",
         uses_gpus=framework in _ON_GPUS,
     )
+
+
+def of_program(started: Started, *, uses_mpi: bool) -> World:
+    """The same of a command that is not a Python script."""
+    program = posixpath.basename(started.command[0])
+    if uses_mpi or started.starter in _MPI_STARTERS:
+        reason = f"the program {program} uses MPI" if uses_mpi else f"{started.starter} was to start it"
+        return World(framework="MPI", reason=reason, launchers=MPI, per_core=True)
+    if started.per_node() is not None:
+        reason = f"{started.starter} was to start it"
+        return World(framework=program, reason=reason, launchers=("ranks", "torchrun"), per_core=True)
+    return World(framework=program, reason=f"one process: nothing shows that {program} uses MPI")
 
 
 def _trains(code: Code) -> bool:

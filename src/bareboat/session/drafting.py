@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bareboat import jobfile, registry
 from bareboat.errors import PlanError, ProgramError, UsageError
 from bareboat.files import untrusted
 from bareboat.project import code, drafts, scripts, starters, surroundings, text, world
@@ -18,7 +19,7 @@ from bareboat.session import layers, sites
 
 if TYPE_CHECKING:
     from bareboat.images.capture.interpreter import Interpreter
-    from bareboat.model import Job, Plan, Site
+    from bareboat.model import Image, Job, Plan, Site
     from bareboat.project.scripts import Script
     from bareboat.project.starters import Started
     from bareboat.session import Session
@@ -62,6 +63,7 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
         script = scripts.find(here)
     if script is None:
         assert started is not None
+        jobfile.check_script(started.command, str(here))
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(started.command[0])) or "job"
         return Request(top=here, started=started, script=None, named=name)
     path = Path(os.path.abspath(here / script))
@@ -123,6 +125,7 @@ def _findings(session: Session, request: Request, target: Path) -> Findings:
     own = surroundings.own_environment(top, session.environment)
     interpreter = own or ask(choose(None))
     image = describe_of(interpreter)
+    site = sites.with_filters(session, sites.probe(session))
     local = read.local if read is not None else frozenset()
     around = surroundings.Surroundings(
         python=os.path.relpath(own.executable, target.parent) if own is not None else None,
@@ -134,9 +137,8 @@ def _findings(session: Session, request: Request, target: Path) -> Findings:
     )
     judged = world.judge(source)
     started = _runnable(request.started, interpreter)
-    if read is None and started.starter in ("mpirun", "mpiexec", "srun", "orterun", "prterun"):
-        judged = world.World(framework="MPI", reason=f"started by {started.starter}", launchers=world.MPI,
-                             per_core=True)  # fmt: skip
+    if read is None:
+        judged = world.of_program(started, uses_mpi=_uses_mpi(session, request, image, site))
     return Findings(
         started=started,
         script=request.script,
@@ -144,11 +146,26 @@ def _findings(session: Session, request: Request, target: Path) -> Findings:
         world=judged,
         around=around,
         image=image,
-        site=sites.with_filters(session, sites.probe(session)),
+        site=site,
         workdir=None if target.parent == top else _named(top, target.parent),
         extra_path=_extra_path(read, interpreter),
         program=_is_elf(top, started.command[0]),
     )
+
+
+def _uses_mpi(session: Session, request: Request, image: Image, site: Site) -> bool:
+    """Whether the command's program is linked to an MPI, by its file."""
+    from bareboat.model import Job, Topology
+
+    job = Job(
+        name="init",
+        command=request.started.command,
+        workdir=str(request.top),
+        topology=Topology(ranks_per_node=2),
+        engine=registry.BARE_METAL,
+    )
+    program = layers.with_linked(session, job, image, site).program
+    return program is not None and bool(program.mpi)
 
 
 def _named(top: Path, folder: Path) -> str:
@@ -202,7 +219,7 @@ def _chosen(session: Session, found: Findings, target: Path) -> tuple[Draft, str
             fault = error.message
             continue
         if each.ranks == 1 or not found.world.launchers or plan.launcher in found.world.launchers:
-            return each, ""
+            return _with_planned(each, plan), ""
         for other in drafts.with_launchers(each, found):
             try:
                 _plan(session, found, other, target)
@@ -217,6 +234,14 @@ def _chosen(session: Session, found: Findings, target: Path) -> tuple[Draft, str
         return each, fault
     assert last is not None
     return last, fault
+
+
+def _with_planned(draft: Draft, plan: Plan) -> Draft:
+    """The draft with the planner's launcher and its reason, for a comment."""
+    if draft.ranks == 1:
+        return draft
+    reason = next((each.reason for each in plan.decisions if each.subject == "launcher"), "")
+    return dataclasses.replace(draft, why={**draft.why, "planned": f"{plan.launcher}: {reason}"})
 
 
 def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan:
@@ -237,7 +262,6 @@ def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan
 
 def _job(session: Session, found: Findings, draft: Draft, target: Path) -> Job:
     """The job as `bareboat plan` reads it from the file. An error there is a fault of this program."""
-    from bareboat import jobfile
     from bareboat.session.defaults import with_settings
     from bareboat.toml import TomlFile
 
