@@ -1,0 +1,290 @@
+"""Variables in a Dockerfile: $NAME, ${NAME}, and the forms of ${NAME…} that BuildKit documents.
+
+Source: https://docs.docker.com/reference/dockerfile/#environment-replacement
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+#: Expansions may multiply: each may hold others.
+LONGEST = 1 << 20
+_DEEPEST = 50
+_LONGEST_PATTERN = 500
+_LONGEST_SEARCHED = 20_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#!?-]")
+
+
+class ExpansionError(ValueError):
+    """A variable cannot be replaced; the text is the reason."""
+
+
+def expand(text: str, values: Mapping[str, str], escape: str = "\\", *, quotes: bool = True) -> str:
+    """Replace the variables and remove quotes and escapes. Without `quotes`, as in a heredoc, quotes are
+    plain characters. Raises ExpansionError."""
+    found = _Expansion(text, values, escape, quotes=quotes).run("")
+    if len(found) > LONGEST:
+        raise ExpansionError("it becomes longer than a megabyte")
+    return found
+
+
+def words(text: str, values: Mapping[str, str], escape: str = "\\") -> list[str]:
+    """The words after replacement; white space in a variable separates words unless it is in quotes."""
+    return [each for each in _Expansion(text, values, escape, splits=True).words() if each]
+
+
+class _Expansion:
+    def __init__(
+        self,
+        text: str,
+        values: Mapping[str, str],
+        escape: str,
+        *,
+        quotes: bool = True,
+        splits: bool = False,
+        depth: int = 0,
+    ) -> None:
+        if depth > _DEEPEST:
+            raise ExpansionError("its variables are nested too deeply")
+        self._text = text
+        self._values = values
+        self._escape = escape
+        self._quotes = quotes
+        self._splits = splits
+        self._depth = depth
+        self._at = 0
+        self._found: list[str] = []
+
+    def words(self) -> list[str]:
+        return self.run("").split("\0")
+
+    def run(self, end: str) -> str:
+        """Everything up to the character `end`, which is left, or to the end of the text."""
+        found: list[str] = []
+        size = 0
+        text = self._text
+        while self._at < len(text):
+            char = text[self._at]
+            if end and char == end:
+                break
+            if char == "'" and self._quotes:
+                piece = self._single()
+            elif char == '"' and self._quotes:
+                piece = self._double()
+            elif char == "$":
+                piece = self._variable()
+                if self._splits:
+                    piece = re.sub(r"\s+", "\0", piece)
+            elif char == self._escape:
+                self._at += 1
+                piece = text[self._at : self._at + 1]
+                if not self._quotes and piece not in ("$", self._escape):
+                    piece = char + piece
+                self._at += 1
+            else:
+                piece = "\0" if self._splits and char.isspace() else char
+                self._at += 1
+            found.append(piece)
+            size += len(piece)
+            if size > LONGEST:
+                raise ExpansionError("it becomes longer than a megabyte")
+        return "".join(found)
+
+    def _single(self) -> str:
+        end = self._text.find("'", self._at + 1)
+        if end < 0:
+            raise ExpansionError("a single quote does not end")
+        found = self._text[self._at + 1 : end]
+        self._at = end + 1
+        return found
+
+    def _double(self) -> str:
+        text = self._text
+        self._at += 1
+        found: list[str] = []
+        while self._at < len(text):
+            char = text[self._at]
+            if char == '"':
+                self._at += 1
+                return "".join(found)
+            if char == "$":
+                found.append(self._variable())
+                continue
+            if char == self._escape and text[self._at + 1 : self._at + 2] in ('"', "$", self._escape):
+                self._at += 1
+                char = text[self._at]
+            found.append(char)
+            self._at += 1
+        raise ExpansionError("a double quote does not end")
+
+    def _variable(self) -> str:
+        self._at += 1
+        text = self._text
+        if text[self._at : self._at + 1] != "{":
+            match = _NAME.match(text, self._at)
+            if match is None:
+                return "$"
+            self._at = match.end()
+            return self._values.get(match[0], "")
+        match = _NAME.match(text, self._at + 1)
+        if match is None:
+            raise ExpansionError(f"{text[self._at - 1 : self._at + 20]!r} names no variable")
+        name = match[0]
+        self._at = match.end()
+        value = self._values.get(name)
+        char = text[self._at : self._at + 1]
+        if char == "}":
+            self._at += 1
+            return value or ""
+        if char == ":" or char in ("-", "+", "?"):
+            return self._default(name, value, colon=char == ":")
+        if char in ("#", "%"):
+            return self._trimmed(char, value)
+        if char == "/":
+            return self._replaced(value)
+        if not char:
+            raise ExpansionError(f"${{{name} does not end")
+        raise ExpansionError(f"the modifier {char!r} of ${{{name}…}} is not supported")
+
+    def _default(self, name: str, value: str | None, *, colon: bool) -> str:
+        self._at += colon
+        kind = self._text[self._at : self._at + 1]
+        if kind not in ("-", "+", "?"):
+            raise ExpansionError(f"the modifier {(':' + kind)!r} of ${{{name}…}} is not supported")
+        self._at += 1
+        word = self._inner(name)
+        is_set = bool(value) if colon else value is not None
+        if kind == "-":
+            return (value or "") if is_set else word
+        if kind == "+":
+            return word if is_set else ""
+        if not is_set:
+            raise ExpansionError(f"{name}: {word or 'it is not set'}")
+        return value or ""
+
+    def _inner(self, name: str, end: str = "}") -> str:
+        """The word of a modifier, expanded, with its end."""
+        inner = _Expansion(self._text, self._values, self._escape, quotes=self._quotes, depth=self._depth + 1)
+        inner._at = self._at
+        found = inner.run(end)
+        self._at = inner._at
+        if self._at >= len(self._text):
+            raise ExpansionError(f"${{{name}… does not end")
+        self._at += 1
+        return found
+
+    def _pattern(self, stop: str) -> tuple[str, str]:
+        """The raw pattern of a modifier up to a character of `stop`, which is returned with it."""
+        found: list[str] = []
+        text = self._text
+        while self._at < len(text):
+            char = text[self._at]
+            if char in stop:
+                self._at += 1
+                return "".join(found), char
+            if char == "$":
+                found.append(self._variable())
+                continue
+            if char == self._escape and self._at + 1 < len(text):
+                self._at += 1
+                found.append("\\" + text[self._at])
+            else:
+                found.append(char)
+            self._at += 1
+        raise ExpansionError("a variable does not end")
+
+    def _trimmed(self, char: str, value: str | None) -> str:
+        self._at += 1
+        greedy = self._text[self._at : self._at + 1] == char
+        self._at += greedy
+        pattern = _pattern_of(self._pattern("}")[0])
+        text = value or ""
+        if char == "#":
+            ends = _ends(pattern, text)
+            return text[ends[-1 if greedy else 0] :] if ends else text
+        ends = _ends(pattern[::-1], text[::-1])
+        return text[: len(text) - ends[-1 if greedy else 0]] if ends else text
+
+    def _replaced(self, value: str | None) -> str:
+        self._at += 1
+        every = self._text[self._at : self._at + 1] == "/"
+        self._at += every
+        raw, stop = self._pattern("/}")
+        by = re.sub(r"\\(.)", r"\1", self._pattern("}")[0]) if stop == "/" else ""
+        text = value or ""
+        if not raw:
+            return text
+        if len(text) > _LONGEST_SEARCHED:
+            raise ExpansionError(f"a value of more than {_LONGEST_SEARCHED:,} characters is not searched")
+        pattern = _pattern_of(raw)
+        found: list[str] = []
+        at = 0
+        while at < len(text):
+            ends = [end for end in _ends(pattern, text, at) if end > at]
+            if not ends:
+                found.append(text[at])
+                at += 1
+                continue
+            found.append(by)
+            at = ends[-1]
+            if not every:
+                break
+        return "".join(found) + text[at:]
+
+
+#: Any text, any character, or this character.
+_Pattern = list[tuple[str, str]]
+
+
+def _pattern_of(text: str) -> _Pattern:
+    """A shell pattern: * and ?; a backslash takes the next character as it is."""
+    if len(text) > _LONGEST_PATTERN:
+        raise ExpansionError(f"a pattern is longer than {_LONGEST_PATTERN} characters")
+    found: _Pattern = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char == "\\" and at + 1 < len(text):
+            at += 1
+            found.append(("=", text[at]))
+        elif char in "*?":
+            if char == "?" or found[-1:] != [("*", "")]:
+                found.append((char, ""))
+        else:
+            found.append(("=", char))
+        at += 1
+    return found
+
+
+def _ends(pattern: _Pattern, text: str, start: int = 0) -> list[int]:
+    """Where a match that begins at `start` can end, in order. Takes time in proportion to text and pattern,
+    unlike a regular expression with several stars."""
+    at = _reached(pattern, {0})
+    found = [start] if len(pattern) in at else []
+    for position in range(start, len(text)):
+        if not at:
+            break
+        after = set()
+        for each in at:
+            if each == len(pattern):
+                continue
+            kind, char = pattern[each]
+            if kind == "*":
+                after.add(each)
+            elif kind == "?" or char == text[position]:
+                after.add(each + 1)
+        at = _reached(pattern, after)
+        if len(pattern) in at:
+            found.append(position + 1)
+    return found
+
+
+def _reached(pattern: _Pattern, at: set[int]) -> set[int]:
+    """A star may stand for nothing."""
+    found = set(at)
+    for each in at:
+        while each < len(pattern) and pattern[each][0] == "*":
+            each += 1
+            found.add(each)
+    return found

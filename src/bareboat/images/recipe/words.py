@@ -1,0 +1,127 @@
+"""The words of an instruction: quotes, flags, JSON lists, pairs of name and value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+
+def split_words(text: str, escape: str) -> list[str]:
+    """Words between white space; quotes and escapes hold a word together and stay in it."""
+    found: list[str] = []
+    word: list[str] = []
+    quote = ""
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if not quote and char.isspace():
+            if word:
+                found.append("".join(word))
+                word = []
+        elif char == escape and at + 1 < len(text) and quote != "'":
+            word += (char, text[at + 1])
+            at += 1
+        else:
+            if quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"":
+                quote = char
+            word.append(char)
+        at += 1
+    if word:
+        found.append("".join(word))
+    return found
+
+
+def unquoted(word: str, escape: str) -> str:
+    """A word without its quotes and escapes; variables stay as they are."""
+    found: list[str] = []
+    quote = ""
+    at = 0
+    while at < len(word):
+        char = word[at]
+        if char == escape and quote != "'" and at + 1 < len(word):
+            following = word[at + 1]
+            if quote and following not in ('"', "$", escape):
+                found.append(char)
+            found.append(following)
+            at += 1
+        elif quote and char == quote:
+            quote = ""
+        elif not quote and char in "'\"":
+            quote = char
+        else:
+            found.append(char)
+        at += 1
+    return "".join(found)
+
+
+def split_flags(text: str, escape: str) -> tuple[tuple[tuple[str, str | None], ...], str]:
+    """The flags at the beginning, as name and value (None without `=`), and what follows them."""
+    found: list[tuple[str, str | None]] = []
+    rest = text.lstrip()
+    while rest.startswith("--"):
+        word = _first_word(rest, escape)
+        rest = rest[len(word) :].lstrip()
+        if word == "--":
+            break
+        name, equals, value = unquoted(word, escape)[2:].partition("=")
+        found.append((name, value if equals else None))
+    return tuple(found), rest
+
+
+def _first_word(text: str, escape: str) -> str:
+    quote = ""
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char == escape and at + 1 < len(text):
+            at += 1
+        elif quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char.isspace():
+            break
+        at += 1
+    return text[:at]
+
+
+def json_list(text: str) -> tuple[str, ...] | None:
+    """The words of the JSON form; None for the other form, which includes lists that are not valid JSON.
+
+    Raises ValueError for a list with something else than strings in it.
+    """
+    stripped = text.strip()
+    if not stripped.startswith("["):
+        return None
+    try:
+        found = json.loads(stripped)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list):
+        return None
+    if not all(isinstance(each, str) for each in found):
+        raise ValueError("a list in JSON form may only hold strings")
+    return tuple(found)
+
+
+def pairs(text: str, escape: str) -> Iterator[tuple[str, str]]:
+    """`NAME=VALUE …`, or the old form `NAME VALUE`, whose value is the rest of the line; quotes stay.
+
+    Raises ValueError.
+    """
+    words = split_words(text, escape)
+    if not words:
+        return
+    if "=" not in words[0]:
+        parts = text.split(None, 1)
+        if len(parts) < 2:
+            raise ValueError(f"{parts[0]!r} has no value")
+        yield parts[0], parts[1].strip()
+        return
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"{word!r} has no =")
+        yield name, value
