@@ -37,7 +37,7 @@ def probe(host: Host) -> tuple[EngineFacts, ...]:
 
 
 def judge(site: Site, image: Image | None) -> Enclosure | Refusal:
-    if image is not None and (image.python is None or image.reference):
+    if image is not None and (image.python is None or image.reference or image.built):
         return Refusal("the image was not captured on this machine: its files are not on bare metal")
     return Enclosure("runs the environment in place, without a container", functools.partial(_wrap, site))
 

@@ -341,6 +341,8 @@ def requirements(
     remedy = "bareboat capture --fresh"
     if container.packed is not None:
         remedy = "bareboat plan --prepare --form file …   # packs the image"
+    elif image is not None and image.built:
+        remedy = image.built
     elif image is not None and image.reference:
         remedy = f"bareboat image pull --fresh {shlex.quote(image.reference)}"
     trees = (

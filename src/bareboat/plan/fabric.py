@@ -64,7 +64,10 @@ def choose_fabric(
     chosen = [each for each in wanted if each.name not in given]
     left = [each for each in wanted if each.name in given]
     advised = advice(
-        network, speakers, captured=image is not None and not image.reference, machine=node.architecture
+        network,
+        speakers,
+        captured=image is not None and not (image.reference or image.built),
+        machine=node.architecture,
     )
     tells = _nccl_tells(enclosure, container) if speakers.nccl else None
     if given & {

@@ -60,6 +60,8 @@ class Images(Files):
         if image.site_layer is not None:
             added = " ".join(f"--with {each}" for each in image.site_layer.contents)
             return f"bareboat site layer {digests.short(image.site_layer.base)} --fresh {added}"
+        if image.built:
+            return image.built
         if image.reference:
             return f"bareboat image pull --fresh {shlex.quote(image.reference)}"
         return "bareboat capture --fresh"

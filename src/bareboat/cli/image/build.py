@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,6 +173,9 @@ def _options(context: Context) -> Options:
         platform=options.platform or "",
         no_cache=options.no_cache,
         epoch=source_date(os.environ),
+        command=shlex.join(
+            ["bareboat", "image", "build", "--no-cache", "-f", str(path.absolute()), str(folder)]
+        ),
         shell=options.shell_on_error and console.is_interactive(),
     )
 

@@ -139,7 +139,7 @@ def find(context: Context, text: str) -> Image:
 
 def title(image: Image) -> str:
     """An image's short digest and reference."""
-    return f"{digests.short(image.digest)}  {image.reference or 'captured'}"
+    return f"{digests.short(image.digest)}  {image.reference or ('built' if image.built else 'captured')}"
 
 
 def size(amount: Amount) -> str:

@@ -27,6 +27,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=number("--runs-older-than"),
         help="also remove runs that ended and have not changed for so long",
     )
+    parser.add_argument(
+        "--build-cache", action="store_true", help="also remove the results of build steps and cache mounts"
+    )
     add_dry_run(parser)
 
 
@@ -35,7 +38,12 @@ def run(context: Context) -> int:
     from bareboat.images.upkeep.removal import Freed
 
     options = context.options
-    found = upkeep.collect_garbage(context.store, dry_run=options.dry_run, older_than_days=options.older_than)
+    found = upkeep.collect_garbage(
+        context.store,
+        dry_run=options.dry_run,
+        older_than_days=options.older_than,
+        build_cache=options.build_cache,
+    )
     runs = []
     if options.runs_older_than is not None:
         from bareboat.runs import removal

@@ -63,4 +63,4 @@ def run(context: Context) -> int:
 def _origin(image: Image) -> str:
     if image.site_layer is not None:
         return f"site layer on {digests.short(image.site_layer.base)}"
-    return "captured"
+    return "built" if image.built else "captured"

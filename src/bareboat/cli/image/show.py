@@ -49,7 +49,10 @@ def _trust(context: Context, image: Image) -> Trust | None:
 def _text(image: Image, found: Inside, signatures: str) -> str:
     process = image.process
     facts = [
-        ("reference", image.reference or "captured from an environment"),
+        (
+            "reference",
+            image.reference or ("built from a Dockerfile" if image.built else "captured from an environment"),
+        ),
         ("architecture", image.architecture or found.architecture),
         ("size", f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"),
         ("distribution", found.distribution),

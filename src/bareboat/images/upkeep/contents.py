@@ -10,11 +10,12 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from bareboat import digests, pinning
 from bareboat.errors import StoreError
+from bareboat.images.build import cache
 from bareboat.model import Image
 from bareboat.store import Store
 
@@ -45,9 +46,9 @@ def names(store: Store) -> dict[str, set[str]]:
     return found
 
 
-def claims(store: Store) -> set[str]:
-    """The layers that work in progress counts on."""
-    found: set[str] = set()
+def claims(store: Store, *, without: Collection[str] = ()) -> set[str]:
+    """The layers that work in progress counts on, and of the build cache except the records `without`."""
+    found = set(cache.layers(store, without=without))
     folder = store.root / "tmp"
     for path in folder.glob("*/claims") if folder.is_dir() else []:
         with contextlib.suppress(OSError):

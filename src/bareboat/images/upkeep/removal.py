@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from bareboat.store import VERSION, Store, owner
 _PARTS_KEPT_DAYS = 7.0
 #: Trees and files with the mount points of some jobs are kept so long after the last of these was submitted.
 _OWN_KEPT_DAYS = 90.0
+#: Results of builds are kept so long after the last build that used them.
+_BUILDS_KEPT_DAYS = 30.0
 #: An image's documents are written moments before its entry.
 _BLOBS_YOUNG_DAYS = 1 / 24
 
@@ -35,7 +37,7 @@ _serials = itertools.count(1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
     """One thing that was removed, or would be: `kind` is image, layer, flat tree, packed image, tree or file
-    for mounts, blob, part, capture, lease or unfinished work."""
+    for mounts, blob, part, capture, lease, build step, cache mount, download or unfinished work."""
 
     kind: str
     name: str
@@ -72,13 +74,18 @@ class Removed:
 
 
 def collect_garbage(
-    store: Store, *, dry_run: bool = False, older_than_days: float | None = None
+    store: Store,
+    *,
+    dry_run: bool = False,
+    older_than_days: float | None = None,
+    build_cache: bool = False,
 ) -> Collected:
     """Remove what no image needs: layers, flat trees, packed files, documents, blobs that were never fetched
     to their end.
 
     Images go only when they have neither name nor pin and are older than `older_than_days`; None keeps all.
-    What a pull in progress claims stays. Raises StoreError for a store that cannot be written.
+    What a pull in progress claims stays. The build cache stays unless `build_cache`, but for
+    what no build has used for long. Raises StoreError for a store that cannot be written.
     """
     if not store.root.is_dir():
         return Collected(freed=())
@@ -100,13 +107,15 @@ def collect_garbage(
                     freed.append(Freed(kind="image", name=image.digest, amount=file_amount(entry)))
                     if not dry_run:
                         entry.unlink(missing_ok=True)
+        freed += _sweep_builds(store, now_ns, everything=build_cache, dry_run=dry_run)
+        cached = {item.name for item in freed if item.kind == "build step"} if dry_run else set()
         gone = {item.name for item in freed}
         images = [image for image in images if image.digest not in gone]
         if unreadable:
             # What a damaged entry needs is not known, so nothing that it may need can go.
             kept.append("layers and documents: an image's entry cannot be read")
         else:
-            freed += _sweep_layers(store, images, dry_run=dry_run)
+            freed += _sweep_layers(store, images, dry_run=dry_run, uncached=cached)
             freed += _sweep_flat_and_blobs(store, images, now_ns, dry_run=dry_run)
             freed += _sweep_own(store, images, now_ns, dry_run=dry_run)
         freed += _sweep_captures(store, gone, dry_run=dry_run)
@@ -232,10 +241,13 @@ def _sweep_layers(
     *,
     only: set[str] | None = None,
     dry_run: bool = False,
+    uncached: Collection[str] = (),
 ) -> list[Freed]:
-    """Remove layers of no image. They are all set aside first, and what has been claimed meanwhile goes back:
-    a pull writes its claims before it looks for layers, so it either finds them claimed or not at all."""
-    needed = {layer.diff_id for image in images for layer in image.layers} | contents.claims(store)
+    """Remove layers of no image. `uncached`: records of the build cache that count as removed. They are all
+    set aside first, and what has been claimed meanwhile goes back: a pull writes its claims before it looks
+    for layers, so it either finds them claimed or not at all."""
+    needed = {layer.diff_id for image in images for layer in image.layers}
+    needed |= contents.claims(store, without=uncached)
     candidates = [
         diff_id
         for diff_id in contents.named(store.root / "layers")
@@ -300,6 +312,21 @@ def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: b
                 freed.append(Freed(kind=kind, name=image.digest, amount=walked(path, linked=False)))
                 if not dry_run:
                     _discard(store, path)
+    return freed
+
+
+def _sweep_builds(store: Store, now_ns: int, *, everything: bool, dry_run: bool) -> list[Freed]:
+    """The build cache, cache mounts and downloads: all, or what no build has used for long."""
+    kinds = {"steps": "build step", "mounts": "cache mount", "downloads": "download", "owners": "build step"}
+    freed = []
+    for name, kind in kinds.items():
+        folder = store.builds() / name
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            old = contents.age_days(path, now_ns) > _BUILDS_KEPT_DAYS
+            if (everything or old) and ownership.obstacle(path) is None:
+                freed.append(Freed(kind=kind, name=path.name, amount=walked(path) + file_amount(path)))
+                if not dry_run:
+                    store.discard(path)
     return freed
 
 
