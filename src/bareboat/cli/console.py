@@ -191,18 +191,13 @@ def note(text: str) -> None:
     _write(text, sys.stderr)
 
 
-def is_live() -> bool:
-    """Whether progress is one changing line."""
-    return sys.stderr.isatty()
-
-
 def is_interactive() -> bool:
     """Whether the user can be prompted."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def is_live() -> bool:
-    """Whether notes go to a terminal, which a changing line can use."""
+    """Whether notes go to a terminal, where progress is one changing line."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 

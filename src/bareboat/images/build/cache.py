@@ -1,0 +1,92 @@
+"""The results of steps, by all that they depend on: what makes a second build fast, and a killed one go on.
+
+A key covers the layers below, the instruction with its variables replaced, and the content of the files that
+it copies or mounts: never their times, nor anything that holds a secret. The records are in the user's own
+store, since whoever could write them would decide what is in an image; the layers are where all layers are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from bareboat import codec, digests
+from bareboat.errors import StoreError
+from bareboat.model import StoredLayer
+from bareboat.store import Store
+
+#: Part of every key: a new number where steps give other results than before.
+_VERSION = 1
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """The result of one step. `diff_id`: of its layer, empty where it changed nothing; `created`: when."""
+
+    created: str
+    diff_id: str = ""
+    step: str = ""
+
+
+def key_of(kind: str, **parts: Any) -> str:
+    """A key: hexadecimal digits over everything that the result depends on."""
+    return digests.hexed(codec.digest({"version": _VERSION, "kind": kind, **parts}))
+
+
+class Cache:
+    """The records of a store."""
+
+    def __init__(self, store: Store, *, reads: bool = True) -> None:
+        """Without `reads`, earlier results are not used, and are replaced."""
+        self._store = store
+        self._reads = reads
+        self._made: set[str] = set()
+
+    def find(self, key: str) -> tuple[Record, StoredLayer | None] | None:
+        """The record and its layer; None where there is none, or where the layer is gone."""
+        if not self._reads and key not in self._made:
+            return None
+        path = self._path(key)
+        try:
+            record = self._store.read(path, Record)
+            layer = self._store.stored_layer(record.diff_id) if record.diff_id else None
+        except (StoreError, OSError):
+            return None
+        if record.diff_id and not self._store.has_layer(record.diff_id):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # a garbage collection removes what was not used for long
+        return record, layer
+
+    def keep(self, key: str, record: Record) -> None:
+        """Keep a result whose layer is in the store."""
+        self._made.add(key)
+        self._store.write(self._path(key), codec.to_json(record))
+
+    def _path(self, key: str) -> Path:
+        return steps_folder(self._store) / f"{key}.json"
+
+
+def steps_folder(store: Store) -> Path:
+    """Where the records are."""
+    return store.builds() / "steps"
+
+
+def mounts_folder(store: Store) -> Path:
+    """Where the directories of RUN --mount=type=cache are."""
+    return store.builds() / "mounts"
+
+
+def layers(store: Store, *, without: Collection[str] = ()) -> Iterator[str]:
+    """The layers that records name; `without` some of them, by their file names."""
+    folder = steps_folder(store)
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        if path.name in without:
+            continue
+        with contextlib.suppress(StoreError, OSError):
+            if found := store.read(path, Record).diff_id:
+                yield found

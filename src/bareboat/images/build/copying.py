@@ -1,0 +1,282 @@
+"""COPY and ADD: files of a source into the tree of a new layer.
+
+As BuildKit does it: a directory's contents are copied, a file goes into a directory that exists or whose path
+ends in a slash; symbolic links stay what they are, except that a source itself is followed.
+https://docs.docker.com/reference/dockerfile/#copy
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bareboat.errors import ImageError
+from bareboat.images.build.files import Files, Item, changed, open_regular
+from bareboat.images.build.layer import Owner
+from bareboat.images.build.places import locate, real
+from bareboat.images.inside.view import View
+from bareboat.images.recipe.ignore import Ignored
+
+_CHUNK = 1 << 20
+_CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXst]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Entries of one source, as `select` found them. `base`: with --parents, the path that is kept below the
+    destination begins behind it; None: only the last name is kept. `opens`: its contents are copied even if
+    it is said to be one thing, as of an archive."""
+
+    files: Files
+    items: tuple[Item, ...]
+    base: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One COPY or ADD. `target`: absolute; `is_folder`: it ends in a slash, or there are several sources."""
+
+    sources: tuple[Source, ...]
+    target: str
+    is_folder: bool
+    chmod: str = ""
+    excluded: Ignored = field(default_factory=lambda: Ignored(()))
+    owner: Owner = (0, 0)
+
+
+def entries(request: Request) -> Iterator[tuple[Source, Item, Item, str]]:
+    """Each entry to copy: its source, the top entry that it belongs to, itself, and its path below that."""
+    for source in request.sources:
+        for top in source.items:
+            if _is_excluded(request, top.path, posixpath.basename(top.path)) and top.path:
+                continue
+            yield source, top, top, ""
+            if not top.is_folder:
+                continue
+            for item in source.files.walk(top.path):
+                inner = item.path[len(top.path) :].lstrip("/")
+                if not _is_excluded(request, item.path, inner):
+                    yield source, top, item, inner
+
+
+def _is_excluded(request: Request, path: str, inner: str) -> bool:
+    return bool(request.excluded) and (request.excluded.ignores(path) or request.excluded.ignores(inner))
+
+
+class Copier:
+    """Writes one layer's tree. `view`: the tree below it; `owners`: path -> owner of what was written."""
+
+    def __init__(self, view: View, tree: Path, request: Request) -> None:
+        self._view = view
+        self._tree = tree
+        self._request = request
+        self._change = mode_change(request.chmod) if request.chmod else None
+        self._links: dict[tuple[int, int], str] = {}
+        self._times: list[tuple[str, int]] = []
+        self.owners: dict[bytes, Owner] = {}
+
+    def run(self) -> None:
+        """Copy everything. Raises ImageError, PlaceError."""
+        request = self._request
+        target = locate(self._view, request.target)
+        is_folder = request.is_folder or (target.node is not None and target.node.kind == "folder")
+        if target.node is not None and target.node.kind != "folder" and request.is_folder:
+            raise ImageError(
+                f"{request.target} is a file in the image, not a directory", remedy="copy to another path"
+            )
+        for source, top, item, inner in entries(request):
+            self._one(
+                self._goal(target.path, is_folder, source, top, inner), item, source, is_top=item is top
+            )
+        for path, mtime_ns in reversed(self._times):
+            os.utime(path, ns=(mtime_ns, mtime_ns))
+
+    def make_folder(self, path: str) -> None:
+        """An empty directory, and those above it."""
+        self._folder(path, 0o755, time.time_ns(), keeps=False)
+        for full, mtime_ns in reversed(self._times):
+            os.utime(full, ns=(mtime_ns, mtime_ns))
+
+    def _goal(self, target: str, is_folder: bool, source: Source, top: Item, inner: str) -> str:
+        if source.base is not None:
+            kept = top.path[len(source.base) :].lstrip("/") if top.path.startswith(source.base) else top.path
+            return posixpath.join(target, kept, inner).rstrip("/") or "/"
+        if top.is_folder:
+            return posixpath.join(target, inner).rstrip("/") or "/"
+        return posixpath.join(target, posixpath.basename(top.path)) if is_folder else target
+
+    def _one(self, goal: str, item: Item, source: Source, *, is_top: bool) -> None:
+        name = source.files.name
+        if item.is_folder:
+            mode = 0o755 if is_top and not item.path else stat.S_IMODE(item.state.st_mode)
+            self._folder(goal, self._mode(mode, is_folder=True), item.state.st_mtime_ns, keeps=is_top)
+            return
+        self._parents(goal)
+        full = self._free(goal)
+        state = item.state
+        if stat.S_ISLNK(state.st_mode):
+            os.symlink(os.readlink(item.real), full)
+            os.utime(full, ns=(state.st_mtime_ns, state.st_mtime_ns), follow_symlinks=False)
+        elif stat.S_ISREG(state.st_mode):
+            self._file(full, item, name)
+        elif stat.S_ISFIFO(state.st_mode):
+            os.mkfifo(full, stat.S_IMODE(state.st_mode))
+        else:
+            raise ImageError(
+                f"{item.path} in {name} is neither a file, a directory nor a link",
+                remedy="leave it out by .dockerignore",
+            )
+        self._own(goal)
+
+    def _file(self, full: str, item: Item, name: str) -> None:
+        state = item.state
+        identity = (state.st_dev, state.st_ino)
+        if state.st_nlink > 1:
+            first = self._links.get(identity)
+            if first is not None and os.path.lexists(first):
+                os.link(first, full)
+                return
+            self._links[identity] = full
+        with open_regular(item, name) as given:
+            made = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                if _copy(given.fileno(), made) != state.st_size:
+                    raise changed(item.path, name)
+                for key in os.listxattr(given.fileno()):
+                    if key.startswith("user.") and not key.startswith("user.overlay."):
+                        os.setxattr(made, key, os.getxattr(given.fileno(), key))
+                os.fchmod(made, self._mode(stat.S_IMODE(state.st_mode), is_folder=False))
+                os.utime(made, ns=(state.st_mtime_ns, state.st_mtime_ns))
+            finally:
+                os.close(made)
+
+    def _mode(self, mode: int, *, is_folder: bool) -> int:
+        return mode if self._change is None else self._change(mode, is_folder)
+
+    def _folder(self, goal: str, mode: int, mtime_ns: int, *, keeps: bool) -> None:
+        """A directory; the top one that exists keeps its mode and time."""
+        self._parents(goal)
+        full = real(self._tree, goal)
+        if os.path.lexists(full):
+            if not os.path.isdir(full) or os.path.islink(full):
+                raise _in_the_way(goal, "a directory")
+            if keeps:
+                return
+        found = self._existing(goal)
+        if found is not None and not stat.S_ISDIR(found.st_mode):
+            raise _in_the_way(goal, "a directory")
+        if not os.path.lexists(full):
+            os.mkdir(full)
+        if found is not None and keeps:
+            mode, mtime_ns = stat.S_IMODE(found.st_mode), found.st_mtime_ns
+        else:
+            self._own(goal)
+        os.chmod(full, mode | 0o700)
+        self._times.append((full, mtime_ns))
+
+    def _parents(self, goal: str) -> None:
+        parts = goal.strip("/").split("/")[:-1]
+        for count in range(1, len(parts) + 1):
+            path = "/" + "/".join(parts[:count])
+            full = real(self._tree, path)
+            if os.path.lexists(full):
+                continue
+            found = self._existing(path)
+            if found is not None and not stat.S_ISDIR(found.st_mode):
+                raise _in_the_way(path, "a directory")
+            os.mkdir(full)
+            if found is None:
+                self._own(path)
+                os.chmod(full, 0o755)
+                self._times.append((full, time.time_ns()))
+            else:
+                os.chmod(full, stat.S_IMODE(found.st_mode) | 0o700)
+                self._times.append((full, found.st_mtime_ns))
+
+    def _free(self, goal: str) -> str:
+        """Where to write a file; another one there goes."""
+        full = real(self._tree, goal)
+        found = self._existing(goal)
+        if (found is not None and stat.S_ISDIR(found.st_mode)) or (
+            os.path.isdir(full) and not os.path.islink(full)
+        ):
+            raise _in_the_way(goal, "a file")
+        if os.path.lexists(full):
+            os.unlink(full)
+        return full
+
+    def _existing(self, path: str) -> os.stat_result | None:
+        """What the tree below has at a path whose parents are no links."""
+        node = locate(self._view, path, last_link=False).node
+        return None if node is None else os.lstat(node.places[0])
+
+    def _own(self, goal: str) -> None:
+        if self._request.owner != (0, 0):
+            self.owners[os.fsencode(goal.lstrip("/"))] = self._request.owner
+
+
+def _copy(given: int, made: int) -> int:
+    done = 0
+    try:
+        while count := os.copy_file_range(given, made, 1 << 30):
+            done += count
+    except OSError:
+        if done:
+            raise
+        while data := os.read(given, _CHUNK):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(made, view) :]
+            done += len(data)
+    return done
+
+
+def _in_the_way(path: str, what: str) -> ImageError:
+    return ImageError(
+        f"{path} cannot become {what}: the image has something else there",
+        remedy="copy to another path, or remove it first: RUN rm …",
+    )
+
+
+def mode_change(text: str) -> Callable[[int, bool], int]:
+    """What --chmod does to a mode (and whether it is of a directory). Raises ValueError."""
+    if re.fullmatch(r"[0-7]{1,5}", text):
+        number = int(text, 8)
+        if number > 0o7777:
+            raise ValueError(f"{text!r} is not a mode")
+        return lambda _mode, _is_folder: number
+    clauses = [_CLAUSE.fullmatch(each) for each in text.split(",")]
+    if not text or any(each is None for each in clauses):
+        raise ValueError(f"{text[:40]!r} is not a mode")
+
+    def change(mode: int, is_folder: bool) -> int:
+        for clause in clauses:
+            assert clause is not None
+            mode = _changed(mode, is_folder, clause[1] or "a", clause[2], clause[3])
+        return mode
+
+    return change
+
+
+def _changed(mode: int, is_folder: bool, who: str, operator: str, what: str) -> int:
+    who = "ugo" if "a" in who else who
+    bits = 0
+    for letter in what:
+        if letter == "X":
+            letter = "x" if is_folder or mode & 0o111 else ""
+        for each in who:
+            shift = {"u": 6, "g": 3, "o": 0}[each]
+            bits |= {"r": 4, "w": 2, "x": 1}.get(letter, 0) << shift
+            bits |= {("s", "u"): 0o4000, ("s", "g"): 0o2000}.get((letter, each), 0)
+        if letter == "t":
+            bits |= 0o1000
+    covered = sum(0o7 << {"u": 6, "g": 3, "o": 0}[each] for each in set(who))
+    if operator == "=":
+        return mode & ~covered | bits
+    return mode | bits if operator == "+" else mode & ~bits

@@ -1,0 +1,250 @@
+"""What COPY, ADD and mounts take their files from: the context, another stage, an image, an archive."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bareboat import digests
+from bareboat.errors import ImageError, UsageError
+from bareboat.images.inside.view import Node, View
+from bareboat.images.layers.whiteouts import WHITEOUT
+from bareboat.images.recipe.ignore import Ignored, has_wildcard, matcher
+
+_CHUNK = 1 << 20
+_MOST_ENTRIES = 10_000_000
+_HIDDEN = os.fsdecode(WHITEOUT)
+
+
+class NotFoundError(ValueError):
+    """A source matches nothing, or lies outside; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry. `path`: below the source's root, without links; `real`: where it is on this machine."""
+
+    path: str
+    real: str
+    state: os.stat_result
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.state.st_mode)
+
+
+class Files:
+    """One source. `name`: for messages; `ignored`: what is left out of it. Links are followed inside it."""
+
+    def __init__(
+        self, layers: Sequence[Path], *, name: str, ignored: Ignored | None = None, is_stored: bool = False
+    ) -> None:
+        """`is_stored`: the layers are the store's, and do not change."""
+        self.name = name
+        self.is_stored = is_stored
+        self.layers = tuple(layers)
+        self._view = View(layers)
+        self._ignored = ignored or Ignored(())
+
+    def select(self, pattern: str) -> list[Item]:
+        """The entries that a source of COPY means, by path; links at their ends are followed. Raises
+        NotFoundError."""
+        path = posixpath.normpath(pattern.lstrip("/") or ".")
+        if path == ".." or path.startswith("../"):
+            raise NotFoundError(f"{pattern[:80]!r} leads out of {self.name}")
+        if path == ".":
+            return [self._item("/", "")]
+        found = self._matching(path) if has_wildcard(path) else [path]
+        items = [item for each in found if (item := self._followed(each)) is not None]
+        if not items:
+            left_out = not has_wildcard(path) and self._view.find(f"/{path}") is not None
+            why = "is left out of it by .dockerignore" if left_out else "is not in it"
+            raise NotFoundError(f"{pattern[:80]!r}: {why if left_out else 'not found'} in {self.name}")
+        return items
+
+    def _followed(self, path: str) -> Item | None:
+        if self._ignored.ignores(path) and not self._ignored.has_exceptions:
+            return None
+        found = self._view.find(f"/{path}")
+        if found is None or (self._ignored.ignores(found.path[1:]) and found.node.kind != "folder"):
+            return None
+        return self._item_of(found.path[1:], found.node)
+
+    def _matching(self, path: str) -> list[str]:
+        """The paths that a pattern matches, name by name."""
+        found = [""]
+        for part in path.split("/"):
+            step: list[str] = []
+            for folder in found:
+                prefix = f"{folder}/" if folder else ""
+                if part == "**":
+                    step += [folder, *(item.path for item in self.walk(folder) if item.is_folder)]
+                elif not has_wildcard(part):
+                    if part in self._view.names(f"/{folder}"):
+                        step.append(prefix + part)
+                else:
+                    try:
+                        rule = matcher(part)
+                    except ValueError as error:
+                        raise NotFoundError(str(error)) from None
+                    step += [
+                        prefix + name
+                        for name in sorted(self._view.names(f"/{folder}"))
+                        if rule.fullmatch(name)
+                    ]
+            found = list(dict.fromkeys(step))
+        return [each for each in found if each and not self._ignored.ignores(each)]
+
+    def walk(self, folder: str) -> Iterator[Item]:
+        """Everything below a directory, parents first, in byte order; links are not followed."""
+        pending = [folder]
+        count = 0
+        while pending:
+            here = pending.pop()
+            nodes = self._view.names(f"/{here}")
+            self._check_names(here, nodes)
+            inner = []
+            for name in sorted(nodes, key=os.fsencode):
+                path = f"{here}/{name}" if here else name
+                node = nodes[name]
+                left_out = self._ignored.ignores(path)
+                if left_out and not (node.kind == "folder" and self._ignored.has_exceptions):
+                    continue
+                item = self._item_of(path, node)
+                if not (left_out and not self._has_kept(path)):
+                    count += 1
+                    if count > _MOST_ENTRIES:
+                        raise ImageError(
+                            f"{self.name} has more than {_MOST_ENTRIES:,} files",
+                            remedy="leave out what the image does not need: .dockerignore",
+                        )
+                    yield item
+                    if item.is_folder:
+                        inner.append(path)
+            pending += reversed(inner)
+
+    def _has_kept(self, folder: str) -> bool:
+        """Whether something in a directory that is left out is kept by an exception."""
+        pending = [folder]
+        while pending:
+            here = pending.pop()
+            for name, node in self._view.names(f"/{here}").items():
+                path = f"{here}/{name}"
+                if not self._ignored.ignores(path):
+                    return True
+                if node.kind == "folder":
+                    pending.append(path)
+        return False
+
+    def _check_names(self, folder: str, nodes: object) -> None:
+        """A name that means something else in a layer is hidden by the view, and must not go silently."""
+        for layer in () if self.is_stored else self.layers:
+            for name in os.listdir(os.path.join(layer, folder)):
+                if name.startswith(_HIDDEN):
+                    raise ImageError(
+                        f"{posixpath.join(folder, name)} in {self.name} cannot be in a layer",
+                        context="a name that begins with .wh. removes another file there",
+                        remedy="rename it, or leave it out by .dockerignore",
+                    )
+        if self._view.unreadable:
+            raise UsageError(
+                f"{self._view.unreadable[0].lstrip('/') or '.'} in {self.name} cannot be read",
+                remedy="chmod -R u+rX it, or leave it out by .dockerignore",
+            )
+
+    def _item(self, path: str, shown: str) -> Item:
+        found = self._view.find(path)
+        assert found is not None
+        return self._item_of(shown, found.node)
+
+    def _item_of(self, path: str, node: Node) -> Item:
+        real = node.places[0]
+        try:
+            return Item(path, real, os.lstat(real))
+        except FileNotFoundError:
+            raise changed(path, self.name) from None
+
+    def view(self) -> View:
+        """The tree by itself."""
+        return self._view
+
+
+def changed(path: str, name: str) -> ImageError:
+    return ImageError(
+        f"{path} in {name} was changed while it was read",
+        remedy="wait until nothing writes to it, then build again",
+    )
+
+
+class Digester:
+    """Digests of contents, each file read once in a build."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int, int], str] = {}
+
+    def describe(self, item: Item, name: str) -> list[object]:
+        """What of an entry is in a key: never its times."""
+        state = item.state
+        mode = stat.S_IMODE(state.st_mode)
+        if stat.S_ISLNK(state.st_mode):
+            return ["link", os.readlink(item.real)]
+        if stat.S_ISDIR(state.st_mode):
+            return ["folder", mode]
+        if not stat.S_ISREG(state.st_mode):
+            return ["other", mode, stat.S_IFMT(state.st_mode)]
+        return ["file", mode, self._content(item, name), _users_xattrs(item.real)]
+
+    def _content(self, item: Item, name: str) -> str:
+        state = item.state
+        identity = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+        found = self._known.get(identity)
+        if found is None:
+            hashed = digests.hasher()
+            with open_regular(item, name) as stream:
+                while data := stream.read(_CHUNK):
+                    hashed.update(data)
+            found = self._known[identity] = hashed.hexdigest()
+        return found
+
+
+class open_regular:  # noqa: N801  # used like open()
+    """Open a file for reading if it is still the one that was listed. Raises ImageError, UsageError."""
+
+    def __init__(self, item: Item, name: str) -> None:
+        try:
+            descriptor = os.open(item.real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except PermissionError:
+            raise UsageError(
+                f"{item.path} in {name} cannot be read: permission denied",
+                remedy="chmod u+r it, or leave it out by .dockerignore",
+            ) from None
+        except OSError:
+            raise changed(item.path, name) from None
+        state = os.fstat(descriptor)
+        same = (state.st_ino, state.st_size, state.st_mtime_ns) == (
+            item.state.st_ino,
+            item.state.st_size,
+            item.state.st_mtime_ns,
+        )
+        if not stat.S_ISREG(state.st_mode) or not same:
+            os.close(descriptor)
+            raise changed(item.path, name)
+        self._stream = open(descriptor, "rb", buffering=0)  # noqa: SIM115
+
+    def __enter__(self):  # type: ignore[no-untyped-def]
+        return self._stream
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+
+def _users_xattrs(path: str) -> list[list[str]]:
+    try:
+        names = [name for name in os.listxattr(path, follow_symlinks=False) if name.startswith("user.")]
+        return [[name, os.getxattr(path, name, follow_symlinks=False).hex()] for name in sorted(names)]
+    except OSError:
+        return []

@@ -1,0 +1,192 @@
+"""The mounts of a RUN on this machine: directories of the cache, secrets, sockets, files of other stages."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bareboat.errors import UsageError
+from bareboat.images import lease
+from bareboat.images.build.cache import mounts_folder
+from bareboat.images.build.copying import Copier, Request, Source
+from bareboat.images.build.files import Files, Item, NotFoundError
+from bareboat.images.build.places import joined
+from bareboat.images.build.sandbox import Bind
+from bareboat.images.build.work import Work
+from bareboat.images.inside.view import View
+from bareboat.images.layers.flatten import flatten
+from bareboat.images.recipe.instructions import Instruction
+from bareboat.images.recipe.mounts import RunMount
+
+_SOCKET = "/run/buildkit/ssh_agent"
+
+
+@dataclass(slots=True)
+class Mounted:
+    """The mounts of one RUN. `described`: what of them is in its key; `binds` are complete inside `held`."""
+
+    described: list[object] = field(default_factory=list)
+    binds: tuple[Bind, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+    #: Directories of the cache to hold, with whether others must wait.
+    _caches: list[tuple[str, bool]] = field(default_factory=list)
+    _work: Work | None = None
+    #: Copies to make before the command runs.
+    _copies: list[Callable[[], None]] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """While the command runs: locked directories of the cache are its own."""
+        assert self._work is not None
+        for make in self._copies:
+            make()
+        with ExitStack() as stack:
+            for name, locks in self._caches:
+                if locks:
+                    path = self._work.store.lease(f"build-mount-{name}")
+                    stack.enter_context(lease.hold(path, until=self._stopped))
+            yield
+
+    def _stopped(self) -> bool:
+        assert self._work is not None
+        self._work.check_stopped()
+        return False
+
+
+@contextlib.contextmanager
+def mounted(
+    step: Instruction,
+    mounts: Sequence[RunMount],
+    workdir: str,
+    work: Work,
+    source: Callable[[str], Files],
+) -> Iterator[Mounted]:
+    """Prepare the mounts. Raises RecipeError, NotFoundError, UsageError."""
+    made = Mounted(_work=work)
+    binds: list[Bind] = []
+    for mount in mounts:
+        target = joined(workdir, mount.target) if mount.target else ""
+        match mount.kind:
+            case "tmpfs":
+                binds.append(Bind(source="", target=target, size_bytes=mount.size_bytes))
+                made.described.append(["tmpfs", target, mount.size_bytes])
+            case "cache":
+                binds.append(_cache(mount, target, work, made, source))
+                made.described.append(["cache", target, mount.id])
+            case "secret":
+                _secret(step, mount, target, work, made, binds)
+                made.described.append(["secret", target, mount.id, mount.variable])
+            case "ssh":
+                _socket(step, mount, target, work, made, binds)
+                made.described.append(["ssh", target, mount.id])
+            case _:
+                binds.append(_bind(mount, target, work, made, source(mount.stage)))
+    made.binds = tuple(binds)
+    yield made
+
+
+def _cache(mount: RunMount, target: str, work: Work, made: Mounted, source: Callable[[str], Files]) -> Bind:
+    """A directory that outlives the build. A private one is a directory for this step only where another
+    build uses it."""
+    name = hashlib.sha256(os.fsencode(mount.id)).hexdigest()
+    folder = mounts_folder(work.store) / name
+    if not folder.is_dir():
+        with work.store.scratch(own=True) as scratch:
+            new = scratch / "mount"
+            new.mkdir(mode=0o755)
+            if mount.stage:
+                _fill(new, source(mount.stage), mount.source or "/")
+            if mount.mode is not None:
+                new.chmod(mount.mode | 0o700)
+            work.store.publish(new, folder)
+    if mount.sharing == "private" and work.store.lease(f"build-mount-{name}").exists():
+        folder = work.folder("private")
+        folder.mkdir(mode=0o755)
+    else:
+        made._caches.append((name, mount.sharing != "shared"))
+    return Bind(source=str(folder), target=target, writable=mount.writable)
+
+
+def _secret(
+    step: Instruction, mount: RunMount, target: str, work: Work, made: Mounted, binds: list[Bind]
+) -> None:
+    data = work.options.secrets.get(mount.id)
+    if data is None:
+        if mount.required:
+            raise step.fault(
+                f"the secret {mount.id[:60]!r} is required and was not given",
+                remedy=f"--secret id={mount.id},src=FILE",
+            )
+        return
+    if mount.variable:
+        if b"\0" in data:
+            raise step.fault(
+                f"the secret {mount.id[:60]!r} has a NUL byte", remedy="mount it as a file: target=PATH"
+            )
+        made.variables[mount.variable] = data.decode(errors="surrogateescape")
+    if target:
+        binds.append(
+            Bind(source="", target=target, data=data, mode=mount.mode if mount.mode is not None else 0o400)
+        )
+
+
+def _socket(
+    step: Instruction, mount: RunMount, target: str, work: Work, made: Mounted, binds: list[Bind]
+) -> None:
+    socket = work.options.sockets.get(mount.id)
+    if socket is None:
+        if mount.required:
+            raise step.fault(
+                f"the SSH agent {mount.id[:60]!r} is required and was not given", remedy=f"--ssh {mount.id}"
+            )
+        return
+    inside = target or f"{_SOCKET}.{len(binds)}"
+    binds.append(Bind(source=socket, target=inside, writable=True))
+    made.variables["SSH_AUTH_SOCK"] = inside
+
+
+def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files) -> Bind:
+    """Files of the context, a stage or an image; what is written there is discarded."""
+    (item, *others) = files.select(mount.source or ".")
+    if others:
+        raise NotFoundError(f"{mount.source[:80]!r} matches several paths in {files.name}")
+    name = files.name
+    digester = work.digester
+    described = [digester.describe(item, name) if item.path else ["top"]]
+    if item.is_folder:
+        described += [[each.path, *digester.describe(each, name)] for each in files.walk(item.path)]
+    made.described.append(["bind", target, mount.writable, described])
+    place = work.folder("bind")
+    if len(files.layers) > 1 or files.is_stored:
+        made._copies.append(lambda: flatten(files.layers, place))
+        full = os.path.join(place, item.path)
+    elif item.is_folder:
+        made._copies.append(lambda: _copy(files, item, place, "/"))
+        full = str(place)
+    else:
+        made._copies.append(lambda: _copy(files, item, place, "/file"))
+        full = str(place / "file")
+    if mount.writable and not item.is_folder:
+        raise UsageError(
+            f"{mount.source} is a file, and cannot be mounted with rw", remedy="mount its directory"
+        )
+    return Bind(source=full, target=target, stacked=mount.writable)
+
+
+def _fill(folder: Path, files: Files, path: str) -> None:
+    (item,) = files.select(path)
+    if not item.is_folder:
+        raise UsageError(f"{path} in {files.name} is not a directory", remedy="source=DIRECTORY")
+    _copy(files, item, folder, "/")
+
+
+def _copy(files: Files, item: Item, folder: Path, target: str) -> None:
+    """A copy of its own: a mount of the user's files would let a RUN see them change."""
+    folder.mkdir(exist_ok=True)
+    request = Request(sources=(Source(files=files, items=(item,)),), target=target, is_folder=False)
+    Copier(View([]), folder, request).run()

@@ -1,0 +1,81 @@
+"""What a build is asked for, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from bareboat.model import Image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`dockerfile`: its text, `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id
+    -> the socket of an SSH agent. `contexts`: name -> another directory or reference. `epoch`: no file of a
+    new layer is younger, in seconds since 1970; None keeps times. `shell`: opened where a RUN fails; `command`:
+    builds it again."""
+
+    dockerfile: str
+    name: str
+    context: Path | None
+    ignore: str = ""
+    ignore_name: str = ".dockerignore"
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    target: str | None = None
+    secrets: Mapping[str, bytes] = field(default_factory=dict)
+    sockets: Mapping[str, str] = field(default_factory=dict)
+    hosts: tuple[tuple[str, str], ...] = ()
+    network: str = "default"
+    platform: str = ""
+    no_cache: bool = False
+    epoch: int | None = None
+    shell: bool = False
+    command: str = "bareboat image build --no-cache DIRECTORY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """The bubblewrap that runs the steps."""
+
+    path: str
+
+
+class Reporter(Protocol):
+    """Shows what a build does."""
+
+    def begin(self, title: str, text: str) -> None:
+        """A step begins: `title` is its stage and number."""
+
+    def output(self, title: str, data: bytes) -> None:
+        """A RUN printed something."""
+
+    def end(self, title: str, text: str, wall_s: float, *, cached: bool) -> None:
+        """A step is over."""
+
+    def bytes(self, what: str, done: int, total: int) -> None:
+        """Progress in bytes."""
+
+    def warn(self, text: str) -> None:
+        """Something that the user must know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a build uses of its surroundings: images by reference (`image`, pulled where they are missing),
+    the engine, and a name for this machine's architecture (`uname -m`)."""
+
+    name: str
+    image: Callable[[str], Image]
+    engine: Callable[[], Engine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A built image. `steps`, `cached`: the number of steps, and of those whose result was there."""
+
+    image: Image
+    steps: int
+    cached: int
+    warnings: tuple[str, ...] = ()

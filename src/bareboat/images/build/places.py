@@ -1,0 +1,131 @@
+"""Paths in the tree of a stage: where they lead, links followed, and what of them is missing."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bareboat.files.links import MOST_LINKS
+from bareboat.images.inside.view import Node, View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A path in a tree. `path`: without links; `node`: what is there, None where nothing is; `missing`: the
+    directories above it that do not exist, outermost first."""
+
+    path: str
+    node: Node | None
+    missing: tuple[str, ...] = ()
+
+
+class PlaceError(ValueError):
+    """A path leads nowhere; the text is the reason."""
+
+
+def locate(view: View, path: str, *, last_link: bool = True) -> Place:
+    """Follow a path inside the tree. Without `last_link`, a link at its end is not followed. Raises
+    PlaceError."""
+    pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    here = ""
+    missing: list[str] = []
+    node = _node(view, "/")
+    links = 0
+    while pending:
+        part = pending.pop()
+        if part == "..":
+            here = posixpath.dirname(here).rstrip("/")
+            missing = [each for each in missing if f"{here}/".startswith(f"{each}/")]
+            node = None if missing else _node(view, here or "/")
+            continue
+        step = f"{here}/{part}"
+        found = None if missing else view.names(here or "/").get(part)
+        if found is not None and found.kind == "link" and (pending or last_link):
+            links += 1
+            if links > MOST_LINKS:
+                raise PlaceError(f"{path} has too many symbolic links")
+            target = os.readlink(found.places[0])
+            if target.startswith("/"):
+                here = ""
+            pending += [each for each in reversed(target.split("/")) if each not in ("", ".")]
+            continue
+        if found is not None and found.kind != "folder" and pending:
+            raise PlaceError(f"{step} is not a directory")
+        if found is None and pending:
+            missing.append(step)
+        here, node = step, found
+    return Place(path=here or "/", node=node, missing=tuple(missing))
+
+
+def _node(view: View, path: str) -> Node | None:
+    found = view.find(path)
+    return found.node if found is not None else None
+
+
+def real(tree: Path, path: str) -> str:
+    """Where a path of the image is in a layer's tree."""
+    return os.path.join(tree, path.lstrip("/")) if path.strip("/") else str(tree)
+
+
+def joined(workdir: str, path: str) -> str:
+    """A path of an instruction, from the working directory."""
+    return posixpath.normpath(posixpath.join("/", workdir, path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Who runs a step: numbers, home directory, and the name, empty for a bare number."""
+
+    uid: int = 0
+    gid: int = 0
+    home: str = "/root"
+    name: str = "root"
+
+
+def find_user(view: View, text: str) -> User:
+    """The user of `USER NAME[:GROUP]` or `--chown`, by the tree's /etc/passwd and /etc/group. Raises
+    PlaceError for a name that is not in them."""
+    wanted, _, group = text.partition(":")
+    rows = _table(view, "/etc/passwd", 7)
+    found = None
+    if wanted.isascii() and wanted.isdigit() and len(wanted) <= 10:
+        uid = int(wanted)
+        row = next((row for row in rows if row[2] == wanted), None)
+        # A bare number has the same number as its group, unless the tree knows the user.
+        found = User(
+            uid=uid,
+            gid=_number(row[3], uid) if row else uid,
+            home=row[5] if row else "/",
+            name=row[0] if row else "",
+        )
+    elif wanted:
+        row = next((row for row in rows if row[0] == wanted), None)
+        if row is None and wanted == "root":
+            found = User()
+        elif row is not None:
+            found = User(uid=_number(row[2], 0), gid=_number(row[3], 0), home=row[5] or "/", name=wanted)
+    if found is None:
+        raise PlaceError(f"the user {wanted[:40]!r} is not in the image's /etc/passwd")
+    if not group:
+        return found
+    if group.isascii() and group.isdigit() and len(group) <= 10:
+        gid = int(group)
+    else:
+        line = next((row for row in _table(view, "/etc/group", 3) if row[0] == group), None)
+        if line is None:
+            raise PlaceError(f"the group {group[:40]!r} is not in the image's /etc/group")
+        gid = _number(line[2], 0)
+    return User(uid=found.uid, gid=gid, home=found.home, name=found.name)
+
+
+def _table(view: View, path: str, columns: int) -> Sequence[list[str]]:
+    data = view.read(path, most=1 << 20) or b""
+    rows = [row.split(":") for row in data.decode(errors="replace").splitlines()]
+    return [row for row in rows if len(row) >= columns]
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else otherwise

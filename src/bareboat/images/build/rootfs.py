@@ -1,0 +1,169 @@
+"""The tree of a stage: its layers, how a step sees them, and what a step changed in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bareboat.files.trees import remove_tree
+from bareboat.images.build.layer import is_empty
+from bareboat.images.build.places import Place, PlaceError, locate, real
+from bareboat.images.inside.view import View
+from bareboat.images.layers import flatten
+from bareboat.model import Layer
+from bareboat.store import Store
+
+#: bubblewrap gives the kernel all lower directories in one page, with a prefix for each.
+_PAGE_BYTES = 3500
+_PREFIX_BYTES = 12
+
+
+@dataclass(slots=True)
+class Rootfs:
+    """The layers of a stage, bottom first."""
+
+    store: Store
+    layers: tuple[Layer, ...] = ()
+    _view: View | None = field(default=None, init=False)
+    #: The lowest layers as one tree, and how many they are.
+    _joined: tuple[int, Path] | None = field(default=None, init=False)
+
+    def above(self, layer: Layer) -> Rootfs:
+        """With one more layer."""
+        made = Rootfs(self.store, (*self.layers, layer))
+        made._joined = self._joined
+        return made
+
+    @property
+    def diff_ids(self) -> list[str]:
+        return [layer.diff_id for layer in self.layers]
+
+    @property
+    def trees(self) -> list[Path]:
+        return [self.store.layer(layer.diff_id) for layer in self.layers]
+
+    @property
+    def view(self) -> View:
+        if self._view is None:
+            self._view = View(self.trees)
+        return self._view
+
+    def lower(self, scratch: Path) -> list[str]:
+        """The directories to stack, bottom first: the layers' trees, or fewer trees of hard links where
+        overlayfs cannot take so many, or not these. `scratch`: for such a tree."""
+        count, joined = self._joined or (0, None)
+        rest = self._distinct(self.layers[count:])
+        length = sum(len(str(tree)) + _PREFIX_BYTES for tree in rest)
+        if length > _PAGE_BYTES or not all(layer.stackable for layer in self.layers[count:]):
+            target = scratch / f"joined-{len(self.layers)}"
+            flatten.flatten(([joined] if joined else []) + self.trees[count:], target)
+            self._joined = (len(self.layers), target)
+            return [str(target)]
+        found = ([joined] if joined is not None else []) + rest
+        if not found:
+            empty = scratch / "empty"
+            empty.mkdir(exist_ok=True)
+            found = [empty]
+        return [str(tree) for tree in found]
+
+    def flat(self, scratch: Path) -> Path:
+        """All layers as one tree, to mount."""
+        if self._joined is None or self._joined[0] != len(self.layers):
+            target = scratch / f"flat-{len(self.layers)}"
+            flatten.flatten(self.trees, target)
+            self._joined = (len(self.layers), target)
+        return self._joined[1]
+
+    def _distinct(self, layers: Sequence[Layer]) -> list[Path]:
+        """The trees of layers that hold something, each once: overlayfs refuses one that comes twice, and the
+        upper one decides."""
+        last = {layer.diff_id: number for number, layer in enumerate(layers)}
+        found = [self.store.layer(diff_id) for diff_id, _ in sorted(last.items(), key=lambda pair: pair[1])]
+        return [tree for tree in found if not is_empty(tree)]
+
+    def is_own(self) -> bool:
+        """Whether all layers belong to this user: overlayfs cannot copy up the files of others."""
+        for tree in self.trees:
+            with os.scandir(tree) as entries:
+                first = next(entries, None)
+            if first is not None:
+                state = first.stat(follow_symlinks=False)
+                if (state.st_uid, state.st_gid) != (os.geteuid(), os.getegid()):
+                    return False
+        return True
+
+
+class Stubs:
+    """The mount points of a step that its tree lacks: bubblewrap makes them, and they are no change."""
+
+    def __init__(self, view: View, targets: Iterable[str]) -> None:
+        self._view = view
+        #: What will be made, deepest last.
+        self._made: list[str] = []
+        self.places: dict[str, Place] = {}
+        for target in targets:
+            try:
+                place = locate(view, target)
+            except PlaceError:
+                continue
+            self.places[target] = place
+            if place.node is None:
+                self._made += [each for each in (*place.missing, place.path) if each not in self._made]
+
+    def path(self, target: str) -> str:
+        """Where to mount: the target without links."""
+        return self.places[target].path if target in self.places else target
+
+    def remove(self, upper: Path) -> None:
+        """Remove what is still as bubblewrap made it, and directories that did not change otherwise."""
+        touched = set()
+        for path in sorted(self._made, key=len, reverse=True):
+            full = real(upper, path)
+            with contextlib.suppress(OSError):
+                state = os.lstat(full)
+                if stat.S_ISDIR(state.st_mode):
+                    os.rmdir(full)
+                elif stat.S_ISREG(state.st_mode) and state.st_size == 0:
+                    os.unlink(full)
+                touched.add(os.path.dirname(path))
+        for path in touched:
+            self._restore(upper, path)
+        _prune(upper, self._view)
+
+    def _restore(self, upper: Path, path: str) -> None:
+        """The time of a directory in which a stub was."""
+        full = real(upper, path)
+        found = self._view.find(path)
+        if found is not None and path not in self._made and os.path.isdir(full):
+            state = os.lstat(found.node.places[0])
+            os.utime(full, ns=(state.st_mtime_ns, state.st_mtime_ns))
+
+
+def _prune(upper: Path, view: View) -> None:
+    """Remove directories that were only opened for writing: empty ones, as those below have them."""
+    folders = []
+    for here, names, _ in os.walk(upper):
+        folders += [
+            os.path.join(here, name) for name in names if not os.path.islink(os.path.join(here, name))
+        ]
+    for full in sorted(folders, key=len, reverse=True):
+        found = view.find("/" + os.path.relpath(full, upper))
+        if found is None or found.node.kind != "folder":
+            continue
+        below, state = os.lstat(found.node.places[0]), os.lstat(full)
+        same = (state.st_mode, state.st_mtime_ns) == (below.st_mode, below.st_mtime_ns)
+        if same and is_empty(Path(full)):
+            parent = os.lstat(os.path.dirname(full))
+            os.rmdir(full)
+            if os.path.dirname(full) != str(upper):
+                os.utime(os.path.dirname(full), ns=(parent.st_mtime_ns, parent.st_mtime_ns))
+
+
+def discard(path: Path) -> None:
+    """Remove a tree that is not needed any more."""
+    with contextlib.suppress(OSError):
+        remove_tree(path)

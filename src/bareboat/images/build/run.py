@@ -1,0 +1,244 @@
+"""RUN: a command in the tree of its stage; what it changes becomes a layer."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bareboat import execute
+from bareboat.errors import BareboatError, RunError, ToolError
+from bareboat.images.build import difference, sandbox
+from bareboat.images.build.options import Engine
+from bareboat.images.build.places import User, real
+from bareboat.images.build.rootfs import Rootfs, Stubs, discard
+from bareboat.images.build.sandbox import Bind, Sandbox
+from bareboat.images.recipe.instructions import Instruction
+from bareboat.seccomp import program
+
+#: The last lines that an error shows.
+_KEPT_BYTES = 1 << 16
+_KEPT_LINES = 15
+_RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One RUN. `words`: what is executed; `hosts`: names for /etc/hosts."""
+
+    step: Instruction
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    workdir: str
+    user: User
+    binds: tuple[Bind, ...] = ()
+    network: bool = True
+    hosts: tuple[tuple[str, str], ...] = ()
+
+
+class Runner:
+    """Runs the commands of a build; what the machine permits is tried once."""
+
+    def __init__(
+        self, scratch: Path, engine: Callable[[], Engine], machine: str, stopped: threading.Event
+    ) -> None:
+        self._stopped = stopped
+        self._scratch = scratch
+        self._find_engine = engine
+        self._machine = machine
+        self._lock = threading.Lock()
+        self._found: _Found | None = None
+
+    def run(
+        self,
+        command: Command,
+        rootfs: Rootfs,
+        made: Path,
+        *,
+        show: Callable[[bytes], None],
+        shell: Callable[[BareboatError], bool] = lambda _error: False,
+    ) -> None:
+        """Run it on top of the tree; its changes are in `made/tree`. Raises RunError where it fails; before
+        that, `shell` is asked whether to open one where it failed."""
+        found = self._probe(rootfs)
+        upper = made / "tree"
+        upper.mkdir(parents=True, mode=0o755)
+        binds = [*self._surroundings(command, made), *command.binds]
+        stubs = Stubs(rootfs.view, ["/dev", "/proc", "/sys", *(bind.target for bind in binds)])
+        work = made / "work"
+        work.mkdir()
+        box = Sandbox(
+            uid=command.user.uid,
+            gid=command.user.gid,
+            workdir=command.workdir,
+            environment=command.environment,
+            binds=[replace(bind, target=stubs.path(bind.target)) for bind in binds],
+            network=command.network,
+            own_processes=found.own_processes,
+        )
+        tree: difference.Copied | None = None
+        if found.overlay and rootfs.is_own():
+            box = replace(box, layers=rootfs.lower(self._scratch), upper=str(upper), work=str(work))
+        else:
+            tree = difference.copied(rootfs, work / "tree")
+            box = replace(box, tree=str(tree.path))
+        if rootfs.view.find(command.workdir) is None:
+            os.makedirs(real(upper if tree is None else tree.path, command.workdir), exist_ok=True)
+        tail = _Tail(show)
+        code = self._start(found, box, command.words, tail)
+        if code != 0:
+            error = _failed(command, code, tail.lines())
+            if shell(error):
+                words = (*_shell_of(rootfs), "-i")
+                argv, given = self._argv(found, replace(box, is_shell=True), words)
+                execute.run_shell(argv, given, environment=_minimal())
+            raise error
+        if tree is not None:
+            difference.collect(tree, upper)
+        stubs.remove(upper)
+        discard(work)
+
+    def _surroundings(self, command: Command, made: Path) -> list[Bind]:
+        """The host's names and resolver, as copies that may be written to and are discarded."""
+        found = []
+        names = "".join(f"{address}\t{name}\n" for name, address in command.hosts)
+        own = (
+            f"127.0.0.1\tlocalhost {sandbox.HOST_NAME}\n::1\tlocalhost\n"
+            if not command.network
+            else (_read(_HOSTS) + f"\n127.0.1.1\t{sandbox.HOST_NAME}\n")
+        )
+        for path, text in ((_RESOLVER, _read(_RESOLVER)), (_HOSTS, own + names)):
+            copy = made / os.path.basename(path)
+            copy.write_text(text)
+            found.append(Bind(source=str(copy), target=path, writable=True))
+        return found
+
+    def _start(self, found: _Found, box: Sandbox, words: tuple[str, ...], tail: _Tail) -> int:
+        argv, given = self._argv(found, box, words)
+        return execute.run_step(argv, given, environment=_minimal(), show=tail, stopped=self._stopped.is_set)
+
+    def _argv(
+        self, found: _Found, box: Sandbox, words: tuple[str, ...]
+    ) -> tuple[list[str], dict[str, bytes]]:
+        arguments, given = sandbox.arguments(box)
+        given[sandbox.FILTER] = program.build(self._machine)
+        return [found.path, *arguments, *words], given
+
+    def _probe(self, rootfs: Rootfs) -> _Found:
+        """The engine, and what the machine permits: an overlay with an upper directory in the store, and a
+        /proc of its own."""
+        with self._lock:
+            if self._found is None:
+                path = self._find_engine().path
+                own = self._tries(path, ["--unshare-pid", "--proc", "/proc"])
+                self._found = _Found(path=path, own_processes=own, overlay=self._has_overlay(path))
+            return self._found
+
+    def _tries(self, path: str, words: list[str]) -> bool:
+        mounts = ["--unshare-user", "--uid", "0", "--gid", "0", "--ro-bind", "/", "/", "--dev", "/dev"]
+        return execute.run([path, *mounts, *words, "true"]).ok
+
+    def _has_overlay(self, path: str) -> bool:
+        folder = self._scratch / "overlay"
+        lower, upper, work = folder / "lower", folder / "upper", folder / "work"
+        for each in (lower, upper, work):
+            each.mkdir(parents=True)
+        (lower / "file").write_text("a")
+        (lower / "gone").mkdir()
+        outcome = execute.run(
+            [path, "--unshare-user", "--uid", "0", "--gid", "0", "--ro-bind", "/", "/", "--dev", "/dev",
+             "--overlay-src", str(lower), "--overlay", str(upper), str(work), str(lower),
+             "sh", "-c", f"cd '{lower}' && echo b > file && rmdir gone && mkdir gone"]
+        )  # fmt: skip
+        try:
+            opaque = os.getxattr(upper / "gone", "user.overlay.opaque") == b"y"
+            return outcome.ok and opaque and (upper / "file").read_text() == "b\n"
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    path: str
+    own_processes: bool
+    overlay: bool
+
+
+class _Tail:
+    """Passes output on, and keeps its end."""
+
+    def __init__(self, show: Callable[[bytes], None]) -> None:
+        self._show = show
+        self._kept = b""
+
+    def __call__(self, data: bytes) -> None:
+        self._kept = (self._kept + data)[-_KEPT_BYTES:]
+        self._show(data)
+
+    def lines(self) -> list[str]:
+        text = self._kept.decode(errors="replace").replace("\r\n", "\n")
+        rows = [row.rpartition("\r")[2] for row in text.split("\n")]
+        return [row for row in rows if row.strip()][-_KEPT_LINES:]
+
+
+def _failed(command: Command, code: int, lines: list[str]) -> RunError:
+    """The error of a RUN: the last lines, the place in the file, and what may help."""
+    step = command.step
+    how = f"was killed by signal {code - 128}" if code > 128 else f"exited with code {code}"
+    place = f"line {step.line}" if step.line == step.last else f"lines {step.line} to {step.last}"
+    context = "\n".join([*lines, f"{place}: {step.text.partition(chr(10))[0]}"])
+    return RunError(
+        f"RUN {how}",
+        context=context,
+        remedy=_hint("\n".join(lines), command) or "repeat with --shell-on-error",
+    )
+
+
+#: What a program prints where something of the machine is missing -> the remedy.
+_HINTS = (
+    (
+        ("Temporary failure resolving", "Could not resolve", "Name or service not known",
+         "Temporary failure in name resolution", "Network is unreachable", "NewConnectionError"),
+        "check the network, or pass the proxy: --build-arg https_proxy=$https_proxy",
+    ),
+    (
+        ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "SSL certificate problem",
+         "server certificate verification failed"),
+        "pass this machine's certificates: --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt, and "
+        "RUN --mount=type=secret,id=ca …   # docs/images.md",
+    ),
+    (("No space left on device",), "free some space in the store, or use another: --store DIR"),
+    (("Disk quota exceeded",), "free some of your quota, or use another store: --store DIR"),
+    (("No module named pip", "pip: not found"), "install pip in an earlier step: apt-get install python3-pip"),
+    (("Unable to locate package", "has no installation candidate"), "run apt-get update in the same RUN"),
+)  # fmt: skip
+
+
+def _hint(text: str, command: Command) -> str:
+    for marks, remedy in _HINTS:
+        if any(mark in text for mark in marks):
+            if not command.network and "network" in remedy:
+                return "remove --network=none, under which RUN has no network"
+            return remedy
+    return ""
+
+
+def _shell_of(rootfs: Rootfs) -> tuple[str, ...]:
+    for path in ("/bin/bash", "/bin/sh"):
+        if rootfs.view.is_file(path):
+            return (path,)
+    raise ToolError("the image has no shell", remedy="RUN ls, or use another base")
+
+
+def _minimal() -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C.UTF-8"}
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, errors="replace") as stream:
+            return stream.read(1 << 16)
+    except OSError:
+        return ""

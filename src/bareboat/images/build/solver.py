@@ -1,0 +1,172 @@
+"""A Dockerfile -> an image of the store: its stages side by side, as far as they do not need each other."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+
+import msgspec
+
+from bareboat import architectures, execute
+from bareboat.errors import ImageError, UsageError
+from bareboat.images.build import config
+from bareboat.images.build.options import Built, Machine, Options, Reporter
+from bareboat.images.build.rootfs import Rootfs
+from bareboat.images.build.stage import Builder, State
+from bareboat.images.build.work import Stopped, Work
+from bareboat.images.oci import export
+from bareboat.images.oci.manifest import OCI_CONFIG, document
+from bareboat.images.oci.manifest import config as read_config
+from bareboat.images.recipe import stages
+from bareboat.images.recipe.faults import RecipeError
+from bareboat.images.recipe.stages import SCRATCH, Recipe, Stage
+from bareboat.images.transfer.fetch import join
+from bareboat.model import Image
+from bareboat.store import Store
+
+#: Stages that are built at a time.
+_AT_ONCE = 4
+
+
+def parse(options: Options, machine: str) -> Recipe:
+    """The Dockerfile's stages. Raises RecipeError, UsageError."""
+    builtin = platform_arguments(machine)
+    if options.platform and options.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
+        raise UsageError(
+            f"--platform {options.platform[:40]!r} is not this machine's platform",
+            context=f"this machine is {builtin['TARGETPLATFORM']}; emulation is not supported",
+            remedy=f"--platform {builtin['TARGETPLATFORM']}, or build on a machine of that architecture",
+        )
+    builtin["TARGETSTAGE"] = options.target or "default"
+    recipe = stages.read(options.dockerfile, given=options.arguments, builtin=builtin, name=options.name)
+    try:
+        for stage in recipe.closure(recipe.target(options.target)):
+            _check_platform(stage, builtin)
+    except RecipeError as error:
+        raise error.named(options.name) from None
+    return recipe
+
+
+def platform_arguments(machine: str) -> dict[str, str]:
+    """The ARGs that BuildKit defines."""
+    found = architectures.oci(machine)
+    values = {"PLATFORM": f"linux/{found}", "OS": "linux", "ARCH": found, "VARIANT": ""}
+    return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}
+
+
+def _check_platform(stage: Stage, builtin: Mapping[str, str]) -> None:
+    if stage.platform and stage.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
+        raise stage.start.fault(
+            f"the platform {stage.platform[:40]!r} is not this machine's",
+            remedy=f"remove --platform, or build on such a machine; this one is {builtin['TARGETPLATFORM']}",
+        )
+
+
+def build(store: Store, options: Options, machine: Machine, reporter: Reporter) -> Built:
+    """Build the target stage. Equal files, base and options give an equal image when `epoch` is set. Raises
+    BareboatError."""
+    recipe = parse(options, machine.name)
+    target = recipe.target(options.target)
+    wanted = recipe.closure(target)
+    moment = "" if options.epoch is None else _iso(options.epoch)
+    with store.scratch() as scratch:
+        work = Work(store, scratch, options, machine, reporter, moment)
+        done = _build_stages(work, recipe, wanted)
+        image = _image(work, done[target.number])
+    warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
+    return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
+
+
+def _build_stages(work: Work, recipe: Recipe, wanted: tuple[Stage, ...]) -> dict[int, State]:
+    """All stages, each when those that it needs are done; the first error ends the others."""
+    done: dict[int, State] = {}
+    left = {stage.number: stage for stage in wanted}
+    needs = {stage.number: {each.number for each in recipe.needs(stage)} for stage in wanted}
+    running: dict[Future[State], int] = {}
+    with execute.side_by_side(_AT_ONCE) as pool:
+        try:
+            while left or running:
+                for number in [number for number in left if needs[number] <= done.keys()]:
+                    stage = left.pop(number)
+                    running[pool.submit(_one, work, recipe, stage, dict(done))] = number
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    done[running.pop(future)] = future.result()
+        except BaseException:
+            work.stopped.set()
+            with contextlib.suppress(BaseException):
+                wait(running)
+            raise
+    return done
+
+
+def _one(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
+    with contextlib.suppress(Stopped):
+        return Builder(work, recipe, stage, done).build(_base(work, recipe, stage, done))
+    raise Stopped
+
+
+def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
+    before = recipe.before(stage, stage.base)
+    if before is not None and not stage.base.isdigit():
+        state = done[before.number]
+        return State(state.rootfs, state.config.for_next_stage(), state.arguments)
+    if stage.base == SCRATCH:
+        return State(Rootfs(work.store), config.scratch())
+    image = work.image(stage.start, stage.base)
+    _check_machine(work, stage, image)
+    data = export.stored_config(work.store, image)
+    made = config.of_base(data, len(image.layers), name=stage.base)
+    return State(Rootfs(work.store, image.layers), made)
+
+
+def _check_machine(work: Work, stage: Stage, image: Image) -> None:
+    own = architectures.oci(work.machine.name)
+    if architectures.oci(image.architecture) not in (own, "", "unknown"):
+        raise stage.start.fault(
+            f"{stage.base[:80]} is an image for linux/{image.architecture[:20]}, not for linux/{own}",
+            remedy=f"choose an image or tag that is built for linux/{own}",
+        ).named(work.options.name)
+
+
+def _image(work: Work, state: State) -> Image:
+    """The image of a stage, entered into the store."""
+    store, layers = work.store, state.rootfs.layers
+    if not layers:
+        raise ImageError(
+            "the image has no layers: nothing was copied or run",
+            context=work.options.name,
+            remedy="FROM scratch needs a COPY or an ADD",
+        )
+    created = work.moment or state.config.created or _iso(int(time.time()))
+    data = state.config.document(layers, architecture=architectures.oci(work.machine.name), created=created)
+    described = export.join(layers, config=data)
+    if store.has_image(described.manifest_digest):
+        return store.image(described.manifest_digest)
+    read = read_config(document(data, OCI_CONFIG), name=work.options.name)
+    image = join(store, read, described.manifest_digest, "", ())
+    image = msgspec.structs.replace(image, built=work.options.command)
+    store.put_image(
+        image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
+    )
+    return image
+
+
+def _iso(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def source_date(environment: Mapping[str, str]) -> int | None:
+    """SOURCE_DATE_EPOCH of the environment. Raises UsageError.
+    https://reproducible-builds.org/specs/source-date-epoch/"""
+    text = environment.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is {text[:40]!r}, not a number of seconds since 1970",
+            remedy="export SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
+        )
+    return int(text)

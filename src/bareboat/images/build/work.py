@@ -1,0 +1,178 @@
+"""What the stages of one build share: the store, the cache, the context, and the machine."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bareboat.errors import BareboatError
+from bareboat.images import lease
+from bareboat.images.build import owners
+from bareboat.images.build.cache import Cache, Record
+from bareboat.images.build.files import Digester, Files
+from bareboat.images.build.layer import Owner
+from bareboat.images.build.options import Machine, Options, Reporter
+from bareboat.images.build.rootfs import Rootfs, discard
+from bareboat.images.build.run import Command, Runner
+from bareboat.images.recipe import ignore
+from bareboat.images.recipe.instructions import Instruction
+from bareboat.model import Image, StoredLayer
+from bareboat.store import Store
+
+
+#: Makes a layer's tree in a directory; path -> owner of what is not root's.
+Make = Callable[[Path], Mapping[bytes, Owner]]
+#: Makes a layer in a directory.
+Produce = Callable[[Path], tuple[Record, StoredLayer | None]]
+
+
+class Stopped(BaseException):
+    """Another stage failed."""
+
+
+class Work:
+    """Shared by the stages of a build, which run in threads."""
+
+    def __init__(
+        self, store: Store, scratch: Path, options: Options, machine: Machine, reporter: Reporter, moment: str
+    ) -> None:
+        """`moment`: the time of all that is made; empty: the time at which it is made."""
+        self.store = store
+        self.scratch = scratch
+        self.options = options
+        self.machine = machine
+        self.reporter = reporter
+        self.moment = moment
+        self.digester = Digester()
+        self.cache = Cache(store, reads=not options.no_cache)
+        self.steps = self.cached = 0
+        self.stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._shell_lock = threading.Lock()
+        self._serials = itertools.count(1)
+        self._runner = Runner(scratch, machine.engine, machine.name, self.stopped)
+        self._context: Files | None = None
+        self._images: dict[str, Image] = {}
+        self._owners: dict[str, Mapping[bytes, Owner]] = {}
+
+    def check_stopped(self) -> None:
+        """Raise Stopped where another stage failed."""
+        if self.stopped.is_set():
+            raise Stopped
+
+    def count(self, *, cached: bool) -> None:
+        with self._lock:
+            self.steps += 1
+            self.cached += cached
+
+    def folder(self, name: str) -> Path:
+        """A new path in the scratch directory."""
+        return self.scratch / f"{name}-{next(self._serials)}"
+
+    def claim(self, *diff_ids: str) -> None:
+        """Keep layers from a garbage collection while this build runs."""
+        with self._lock, open(self.scratch / "claims", "a") as stream:
+            stream.write("".join(f"{each}\n" for each in diff_ids))
+
+    def context(self, step: Instruction) -> Files:
+        """The context's files, without those that .dockerignore leaves out. Raises RecipeError where there is
+        no context."""
+        with self._lock:
+            if self._context is None:
+                if self.options.context is None:
+                    raise step.fault("this build has no context", remedy="bareboat image build DIRECTORY")
+                rules = ignore.read(self.options.ignore, name=self.options.ignore_name)
+                self._context = Files(
+                    [self.options.context], name=f"the context {self.options.context}", ignored=rules
+                )
+            return self._context
+
+    def image(self, step: Instruction, name: str) -> Image:
+        """An image of the store, pulled where it is missing. Errors name the line."""
+        with self._lock:
+            if (found := self._images.get(name)) is not None:
+                return found
+            try:
+                found = self.machine.image(name)
+            except BareboatError as error:
+                place = f"{self.options.name}:{step.line}: {step.text.partition(chr(10))[0][:160]}"
+                error.context = f"{place}\n{error.context}" if error.context else place
+                raise
+            self._images[name] = found
+        self.claim(*(layer.diff_id for layer in found.layers))
+        return found
+
+    def step(self, key: str, produce: Produce, title: str) -> tuple[Record, StoredLayer | None, bool]:
+        """The result of a step: of an earlier build, of another one that runs now, or made here."""
+        found = self.cache.find(key)
+        if found is not None:
+            self._claim(found)
+            return *found, True
+
+        def there() -> bool:
+            self.check_stopped()
+            return self.cache.find(key) is not None
+
+        def waiting(holder: str) -> None:
+            self.reporter.begin(title, f"waiting for {holder}, which runs the same step")
+
+        with lease.hold(self.store.lease(f"build-{key}"), until=there, waiting=waiting) as mine:
+            if not mine and (found := self.cache.find(key)) is not None:
+                self._claim(found)
+                return *found, True
+            folder = self.folder("step")
+            try:
+                record, facts = produce(folder)
+                if facts is not None:
+                    self.claim(facts.diff_id)
+                    self.store.publish_layer(_trimmed(folder), facts)
+                self.cache.keep(key, record)
+            except BaseException:
+                discard(folder)
+                raise
+        return record, facts, False
+
+    def _claim(self, found: tuple[Record, StoredLayer | None]) -> None:
+        if found[1] is not None:
+            self.claim(found[1].diff_id)
+
+    def run(self, command: Command, rootfs: Rootfs, folder: Path, title: str) -> None:
+        """Run a RUN, and show its output."""
+        self._runner.run(
+            command,
+            rootfs,
+            folder,
+            show=lambda data: self.reporter.output(title, data),
+            shell=self._opens,
+        )
+
+    def _opens(self, error: BareboatError) -> bool:
+        if not self.options.shell:
+            return False
+        with self._shell_lock:
+            self.reporter.warn(f"{error.message}; a shell in its tree follows, exit ends the build")
+        return True
+
+    def owners(self, rootfs: Rootfs) -> Mapping[bytes, Owner]:
+        """Who owns the files of a tree that are not root's, as its layers have it."""
+        found: dict[bytes, Owner] = {}
+        for layer in rootfs.layers:
+            with self._lock:
+                known = self._owners.get(layer.diff_id)
+            if known is None:
+                known = owners.of_layer(self.store, layer.diff_id)
+                with self._lock:
+                    self._owners[layer.diff_id] = known
+            found.update(known)
+        return found
+
+
+def _trimmed(folder: Path) -> Path:
+    """The folder of a layer has its tree and its recipe, and nothing else."""
+    for name in os.listdir(folder):
+        if name not in ("tree", "recipe"):
+            discard(folder / name)
+    return folder
