@@ -99,16 +99,16 @@ def _wheel(distribution: importlib.metadata.Distribution) -> tuple[str, bytes]:
 def _members(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
     """Path in the wheel -> file. An editable install's code is taken from where it lies."""
     editable = False
-    for file in distribution.files or ():
-        path = file.as_posix()
+    # `distribution.files` leaves out what is missing, from Python 3.12 on.
+    for path in (row[0] for row in csv.reader((distribution.read_text("RECORD") or "").splitlines()) if row):
         if path.startswith("..") or path.endswith(".pyc"):  # console scripts and byte code: pip makes them
             continue
         if path.endswith(".pth"):
             editable = True
             continue
-        if ".dist-info/" in path and file.name in _OF_PIP:
+        if ".dist-info/" in path and path.rpartition("/")[2] in _OF_PIP:
             continue
-        yield path, Path(str(distribution.locate_file(file)))
+        yield path, Path(str(distribution.locate_file(path)))
     if editable:
         if distribution.metadata["Name"] != "bareboat":
             raise BareboatError(
