@@ -37,8 +37,8 @@ docs: .venv-docs/.ready
 
 # The recording and the screenshot of the landing page; requires Chromium.
 pictures: .venv-docs/.ready
-	.venv-docs/bin/python docs/tools/record.py docs/pictures/session.svg
-	.venv-docs/bin/python docs/tools/screenshot.py docs/pictures
+	.venv-docs/bin/python docs/tools/record.py docs/pictures/session.svg build/report.html
+	.venv-docs/bin/python docs/tools/screenshot.py build/report.html docs/pictures/report.png
 
 bench: .venv/.ready
 	.venv/bin/python bench/start.py

@@ -30,7 +30,10 @@ SECTIONS = {
         "python-api", "reference/python", "engines", "launchers",
     ),
     "Background": ("measurement", "performance", "mpi", "fabric", "security", "comparison", "papers"),
-    "Project": ("architecture", "decisions/index", "testing", "contributing", "security-policy", "changelog"),
+    "Project": (
+        "architecture", "decisions/index", "testing", "contributing", "security-policy", "changelog",
+        "history/index",
+    ),
 }  # fmt: skip
 #: Pages of the repository outside docs/ -> their places.
 ELSEWHERE = {
@@ -41,14 +44,26 @@ ELSEWHERE = {
     "examples/digits.py": "examples.md",
     "examples/digits.toml": "examples.md",
     "docs/decisions/README.md": "decisions/index.md",
+    "docs/history/README.md": "history/index.md",
 }
 
 
 def main(output: Path) -> int:
     stage()
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-c", DOCS / "tools"]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        "-c",
+        str(DOCS / "tools"),
+    ]
     done = subprocess.run(
-        [*command, "-d", ROOT / "build" / "site-doctrees", SOURCE, output],
+        [*command, "-d", str(ROOT / "build" / "site-doctrees"), str(SOURCE), str(output)],
         env={**os.environ, "PYTHONHASHSEED": "0"},
         check=False,
     )
@@ -69,6 +84,8 @@ def stage() -> None:
     for path, text in reference_pages.pages().items():
         _write(path, text, None)
     _write("examples.md", _examples(), None)
+    first = SOURCE / "index.md"
+    first.write_text(re.sub(r'<img class="(\w+)" src="([^"]+)" alt="([^"]+)">', _image, first.read_text()))
     shutil.copytree(DOCS / "pictures", SOURCE / "pictures")
     with (SOURCE / "index.md").open("a", encoding="utf-8") as index:
         index.write(_navigation())
@@ -81,6 +98,11 @@ def stage() -> None:
         if page.exists():
             with page.open("a", encoding="utf-8") as file:
                 file.write(f"\n```{{toctree}}\n:hidden:\n:glob:\n\n{pattern}\n```\n")
+
+
+def _image(match: re.Match[str]) -> str:
+    """An image in the form of MyST, which copies the file."""
+    return f"```{{image}} {match[2]}\n:alt: {match[3]}\n:class: {match[1]}\n```"
 
 
 def _write(place: str, text: str, directory: Path | None) -> None:
@@ -102,8 +124,8 @@ def _with_links(text: str, page: Path, directory: Path) -> str:
             return match[0]
         file = Path(os.path.normpath(directory / path))
         name = str(file.relative_to(ROOT))
-        if name in ("docs", "docs/decisions"):
-            name = "docs/decisions/README.md"
+        if name in ("docs/decisions", "docs/history"):
+            name += "/README.md"
         place = ELSEWHERE.get(name) or (name.removeprefix("docs/") if _is_in_docs(name) else None)
         if place is None:
             return shown if shown.startswith("`") else f"`{shown}`"

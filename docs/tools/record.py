@@ -1,8 +1,8 @@
-"""Record a real session in a terminal as an animated SVG: python docs/tools/record.py FILE.svg
+"""Record a real session in a terminal as an animated SVG: python docs/tools/record.py FILE.svg REPORT.html
 
-The commands run in a terminal of 80 columns, with the files of the tutorial, in an environment into which this
-checkout is installed. pyte interprets what they print, and each new screen becomes a frame. Waits are shortened:
-to at most 1.5 s, and the time that Bareboat measures runs faster.
+The commands run in a terminal of 80 columns, with the files of the tutorial, in an environment into which
+this checkout is installed. pyte interprets what they print, and each new screen becomes a frame. Waits are
+shortened to at most 1.5 s, and the time that Bareboat measures runs faster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -29,7 +30,7 @@ COLUMNS, LINES = 80, 24
 COMMANDS = (
     ("bareboat run train.py --steps 100", 8.0),
     ("bareboat run --dry-run train.toml | head -12", 5.0),
-    ("bareboat prove train.toml", 16.0),
+    ("bareboat prove train.toml --output report.html", 16.0),
 )
 PROMPT = "$ "
 _LONGEST_WAIT_S = 1.5
@@ -59,6 +60,7 @@ def main(target: Path) -> None:
         for words in (python, [f"{home}/env/bin/pip", "install", "--quiet", f"{ROOT}[study]"]):
             subprocess.run(words, check=True)
         frames = list(_frames(Path(home) / "env" / "bin", Path(home), work))
+        shutil.copy(work / "report.html", sys.argv[2])
     target.write_text(svg(frames), encoding="utf-8")
     print(f"{target}: {len(frames)} frames, {frames[-1][0]:.0f} s, {target.stat().st_size // 1024} KiB")
 
@@ -92,7 +94,7 @@ def _frames(programs: Path, home: Path, work: Path) -> Iterator[tuple[float, Scr
 
 
 def _shortened(moments: list[tuple[float, Screen]], limit_s: float) -> list[tuple[float, Screen]]:
-    """No wait is longer than _LONGEST_WAIT_S, all together are no longer than the limit; at most ten a second."""
+    """At most ten frames a second, no wait longer than _LONGEST_WAIT_S, and no more in all than the limit."""
     times, before, now = [], 0.0, 0.0
     for at_s, _ in moments:
         now += min(at_s - before, _LONGEST_WAIT_S)
@@ -157,7 +159,8 @@ def svg(frames: list[tuple[float, Screen]]) -> str:
     """An animated SVG, without a script; where animations are off, it shows the last screen."""
     total = frames[-1][0]
     width, height = COLUMNS * _CELL + 24, LINES * _ROW + 44
-    styles, groups, lines = [], [], {}
+    styles, groups = [], []
+    lines: dict[tuple[tuple[int, str, str, bool], ...], str] = {}
     for number, (at_s, screen) in enumerate(frames):
         until = frames[number + 1][0] if number + 1 < len(frames) else total
         uses = []

@@ -1,0 +1,204 @@
+"""The site in Chromium, with the network cut off: links, search, narrow screens, light and dark.
+
+`--basetemp DIR` keeps the screenshots below DIR.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: No name resolves, and no address but this machine's is reached.
+OFFLINE = (
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--proxy-server=127.0.0.1:9",
+    "--proxy-bypass-list=<-loopback>",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if importlib.util.find_spec("sphinx") is None:
+        pytest.skip("Sphinx is not installed: pip install -e '.[docs]'")
+    output = tmp_path_factory.mktemp("site") / "site"
+    command = [sys.executable, str(ROOT / "docs" / "tools" / "build_site.py"), str(output)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return output
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Chromium, whose requests are logged."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None or importlib.util.find_spec("selenium") is None:
+        pytest.skip(
+            "Chromium is not installed: apt-get install chromium chromium-driver; pip install selenium"
+        )
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    profile = tmp_path_factory.mktemp("profile")
+    for flag in (
+        "--headless=new",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        f"--user-data-dir={profile}",
+        *OFFLINE,
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(driver))
+    yield running
+    running.quit()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_requested_elsewhere(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test with a browser: no request but for files, and no error in the console."""
+    yield
+    if "browser" not in request.fixturenames:
+        return
+    browser = request.getfixturevalue("browser")
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = {
+        each["params"]["request"]["url"] for each in sent if each["method"] == "Network.requestWillBeSent"
+    }
+    assert {url for url in urls if not url.startswith(("file:", "data:", "chrome:", "about:"))} == set()
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def show(browser: Any, page: Path, *, width: int = 1400, dark: bool = False) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    browser.get(page.as_uri())
+
+
+def test_every_page_is_reached_from_the_first_by_clicks(browser: Any, site: Path) -> None:
+    """Breadth first, by the links that the pages have; none leads nowhere."""
+    seen, waiting = set(), [site / "index.html"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen:
+            continue
+        seen.add(page)
+        show(browser, page)
+        links = browser.execute_script("return [...document.querySelectorAll('a[href]')].map(a => a.href)")
+        for link in {link.partition("#")[0] for link in links if link.startswith("file:")}:
+            target = Path(link.removeprefix("file://"))
+            assert target.is_file(), f"{page.name} links to {target}"
+            if target.suffix == ".html":
+                waiting.append(target)
+    missing = {page for page in site.rglob("*.html") if page.name != "genindex.html"} - seen
+    assert {page.name for page in missing} <= {"search.html"}
+
+
+def test_a_click_in_the_navigation_opens_the_page(browser: Any, site: Path) -> None:
+    from selenium.webdriver.common.by import By
+
+    show(browser, site / "index.html")
+    browser.find_element(By.CSS_SELECTOR, ".sidebar-tree").find_element(By.LINK_TEXT, "Tutorial").click()
+    assert browser.find_element(By.TAG_NAME, "h1").text.startswith("Tutorial")
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("equivalence", "measurement.html"),
+        ("--ranks-per-node", "job-file.html"),
+        ("udocker", "comparison.html"),
+    ],
+)
+def test_search_finds_pages_without_a_network(browser: Any, site: Path, words: str, page: str) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    show(browser, site / "index.html")
+    field = browser.find_element(By.CSS_SELECTOR, ".sidebar-search")
+    field.send_keys(words, Keys.ENTER)
+    found = WebDriverWait(browser, 30).until(
+        lambda shown: [
+            a.get_attribute("href") for a in shown.find_elements(By.CSS_SELECTOR, "#search-results li a")
+        ]
+    )
+    WebDriverWait(browser, 30).until(
+        lambda shown: any(
+            page in (a.get_attribute("href") or "")
+            for a in shown.find_elements(By.CSS_SELECTOR, "#search-results li a")
+        ),
+        f"{words}: {found}",
+    )
+
+
+PAGES = (
+    "index",
+    "tutorial",
+    "performance",
+    "engines",
+    "job-file",
+    "reference/bareboat-run",
+    "reference/keys",
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [420, 1400])
+def test_pages_fit_and_can_be_read(
+    browser: Any, site: Path, page: str, width: int, dark: bool, tmp_path: Path
+) -> None:
+    """No page is wider than the screen (wide tables scroll in themselves), and text contrasts with its
+    background (WCAG AA: 4.5)."""
+    show(browser, site / f"{page}.html", width=width, dark=dark)
+    wide = browser.execute_script("return document.documentElement.scrollWidth")
+    browser.save_screenshot(os.fspath(tmp_path / f"{page.replace('/', '-')}-{width}.png"))
+    assert wide <= width
+    for selector in ("article p", "article code", "article pre", "article a", ".sidebar-tree a"):
+        contrast = browser.execute_script(_CONTRAST, selector)
+        assert contrast is None or contrast >= 4.5, (selector, contrast)
+
+
+#: The contrast ratio of the first element of a selector with the first opaque background behind it.
+_CONTRAST = """
+const element = document.querySelector(arguments[0]);
+if (!element) return null;
+const parse = text => (text.match(/[\\d.]+/g) || []).map(Number);
+const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+  .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+let behind = element, ground = [255, 255, 255];
+while (behind) {
+  const colour = parse(getComputedStyle(behind).backgroundColor);
+  if (colour.length === 3 || colour[3] > 0.99) { ground = colour; break; }
+  behind = behind.parentElement;
+}
+const [a, b] = [light(parse(getComputedStyle(element).color)), light(ground)].sort((x, y) => y - x);
+return (a + 0.05) / (b + 0.05);
+"""
+
+
+def test_the_recording_and_the_picture_are_shown(browser: Any, site: Path) -> None:
+    show(browser, site / "index.html")
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('img.recording, img.report')].map(i => i.naturalWidth)"
+    )
+    assert len(sizes) == 2
+    assert all(size > 300 for size in sizes)
