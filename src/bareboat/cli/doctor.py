@@ -17,6 +17,7 @@ from bareboat.cli.common import (
     add_common,
     add_scheduling,
 )
+from bareboat.cli.folding import folded
 from bareboat.errors import StoreError, UsageError
 from bareboat.model import FileSystem, GpuDriver, MpiFacts, Partition, Site
 from bareboat.session import sites
@@ -80,7 +81,7 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json(site)
     else:
-        console.result(_text(site, mpi_checks.gather(context.store)))
+        console.result(folded(_text(site, mpi_checks.gather(context.store)), console.width()))
     damaged = _damaged_sites(context)
     for error in damaged:
         console.show_error(error)
@@ -217,9 +218,8 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
         console.bold("engines"),
     ]
     for engine in site.engines:
-        lines.append(f"  {console.mark(engine.works)}  {engine.name:<11} {engine.version:<8} {engine.origin}")
-        if engine.detail:
-            lines.append(f"       {engine.detail}")
+        lines.append(f"  {console.mark(engine.works)}  {engine.name:<12} {engine.version:<8} {engine.origin}")
+        lines += _indented(engine.detail)
         for kind, fault in engine.files.items() if engine.works else ():
             lines.append(f"       {kind} image files: {fault or 'supported'}")
         if not engine.works and engine.remedy:
@@ -230,9 +230,9 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
     if site.schedulers:
         lines += ["", console.bold("schedulers")]
     for scheduler in site.schedulers:
-        lines.append(f"  {console.mark(scheduler.works)}  {scheduler.name:<11} {scheduler.version}")
-        if scheduler.detail:
-            lines.append(f"       {scheduler.detail}")
+        version = scheduler.version if scheduler.works else ""
+        lines.append(f"  {console.mark(scheduler.works)}  {scheduler.name:<11} {version}".rstrip())
+        lines += _indented(scheduler.detail)
         for partition in scheduler.partitions:
             lines.append(f"       {_partition(partition)}")
         if scheduler.accounts is not None:
@@ -263,13 +263,21 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
     return "\n".join([*lines, "", *_conclusion(site)])
 
 
+def _indented(detail: str) -> list[str]:
+    """A detail, which may be several lines of a tool."""
+    return [f"       {line}" for line in detail.splitlines()]
+
+
 def _conclusion(site: Site) -> list[str]:
     """What is ready, and what is installed and not ready, each with its reason and remedy."""
     engines = [each for each in site.engines if each.name != registry.BARE_METAL]
-    works = [each.name for each in engines if each.works]
+    works = list(dict.fromkeys(each.name for each in engines if each.works))
     queues = [registry.scheduler(each.name).TITLE for each in site.schedulers if each.works]
     ready = [*works, *(["this machine"] if works else []), *queues]
-    faults = [(each.name, each.detail, each.remedy) for each in engines if not each.works]
+    # An engine of which one version works is ready: bubblewrap is embedded, and an older one may be on PATH.
+    faults = [
+        (each.name, each.detail, each.remedy) for each in engines if not each.works and each.name not in works
+    ]
     faults += [
         (registry.scheduler(each.name).TITLE, each.detail, "bareboat doctor --compute")
         for each in site.schedulers
@@ -279,7 +287,7 @@ def _conclusion(site: Site) -> list[str]:
         faults.insert(0, ("containers", "no engine is installed", "bareboat doctor --fix"))
     lines = textwrap.wrap(f"ready: {', '.join(ready) or 'nothing'}", 80, subsequent_indent="  ")
     for name, detail, remedy in faults:
-        because = f", because {detail.splitlines()[0]}" if detail else ""
+        because = f", because {detail.splitlines()[0].rstrip(':')}" if detail else ""
         lines += textwrap.wrap(f"not ready: {name}{because}", 80, subsequent_indent="  ",
                                break_long_words=False, break_on_hyphens=False)  # fmt: skip
         lines += [f"  try: {remedy}"] if remedy else []

@@ -19,6 +19,7 @@ from bareboat.cli.common import (
     add_scheduling,
     add_trust,
 )
+from bareboat.cli.folding import folded
 from bareboat.cli.job import read_job
 from bareboat.errors import StoreError, UsageError
 from bareboat.session import Purpose, planning, preparation
@@ -70,5 +71,5 @@ def run(context: Context) -> int:
     elif context.options.json:
         console.result_json(render.shown(plan))
     else:
-        console.result(render.text(plan))
+        console.result(folded(render.text(plan), console.width()))
     return 0

