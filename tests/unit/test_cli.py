@@ -568,3 +568,12 @@ def test_a_plan_is_told_whatever_bytes_the_command_holds(form: list[str]) -> Non
 
 def test_an_unknown_engine_is_refused_before_anything_is_captured(bareboat: Bareboat) -> None:
     refused(bareboat("plan", "--engine", "nativ", "--", "true"), "did you mean 'native'?", code=3)
+
+
+def test_a_log_message_is_shown_as_a_note_of_bareboat() -> None:
+    program = (
+        "import logging; from bareboat.cli import console; console.log_to_stderr(); "
+        "logging.getLogger('bareboat').warning('created the store')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "bareboat: created the store\n"

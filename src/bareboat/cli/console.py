@@ -270,7 +270,7 @@ def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:
 
 def log_to_stderr() -> None:
     """Send log messages to stderr like notes."""
-    logging.basicConfig(handlers=[_Handler()], level=logging.WARNING)
+    logging.basicConfig(handlers=[_Handler()], level=logging.WARNING, format="bareboat: %(message)s")
 
 
 class _Handler(logging.Handler):
