@@ -17,6 +17,8 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None
+# The summaries would be fetched, which browsers refuse to pages that are opened as files.
+html_show_search_summary = False
 html_theme_options = {"navigation_with_keys": True}
 # What code blocks with several languages or none are.
 highlight_language = "text"

@@ -179,7 +179,8 @@ def svg(frames: list[tuple[float, Screen]]) -> str:
         groups.append(f'<g id="f{number}" class="f{" last" if last else ""}">{"".join(uses)}</g>')
     definitions = "".join(_line(name, line) for line, name in lines.items())
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+        f'viewBox="0 0 {width:.0f} {height}" role="img" '
         f'aria-label="A terminal session: bareboat run, plan and prove">'
         "<style>text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:14px;white-space:pre}"
         f".f{{visibility:hidden;animation-duration:{total:.1f}s;animation-iteration-count:infinite;"
