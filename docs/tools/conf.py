@@ -8,6 +8,7 @@ project = "Bareboat"
 copyright = "the authors of Bareboat, Apache-2.0"
 version = release = bareboat.__version__
 extensions = ["myst_parser"]
+smartquotes = False  # "--" is a flag's beginning
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 4
 html_theme = "furo"

@@ -73,10 +73,13 @@ def _frames(programs: Path, home: Path, work: Path) -> Iterator[tuple[float, Scr
     stream = pyte.ByteStream(screen)
     now = 0.0
     for command, limit_s in COMMANDS:
-        for character in PROMPT + command:
-            stream.feed(character.encode())
-            now += _TYPED_S
+        stream.feed(PROMPT.encode())
         yield now, snapshot(screen)
+        for at in range(0, len(command), 2):
+            stream.feed(command[at : at + 2].encode())
+            now += 2 * _TYPED_S
+            yield now, snapshot(screen)
+        now += 10 * _TYPED_S
         stream.feed(b"\r\n")
         began, last = now, None
         moments: list[tuple[float, Screen]] = []
@@ -89,7 +92,7 @@ def _frames(programs: Path, home: Path, work: Path) -> Iterator[tuple[float, Scr
         for at_s, shown in _shortened(moments, limit_s):
             now = began + at_s
             yield now, shown
-        now += 1.0
+        now += 1.5
     yield now + 2.0, snapshot(screen)
 
 

@@ -77,12 +77,14 @@ def _keys_page() -> str:
         " them. [The job file](../job-file.md) explains the keys; sizes and times"
         " [may have units](../job-file.md#sizes-and-times).",
         "",
-        "| key | type | default | allowed | meaning |",
-        "|---|---|---|---|---|",
+        "| key | type and allowed values | default | meaning |",
+        "|---|---|---|---|",
     ]
     for key in reference.job_keys():
         meaning = meanings.get(key.name, "")
-        lines.append(f"| {_code(key.name)} | {key.kind} | {key.default} | {_cell(key.allowed)} | {meaning} |")
+        allowed = key.allowed.removeprefix("a whole number ").removeprefix("a number, ")
+        kind = _cell(", ".join(filter(None, (key.kind, allowed.removeprefix("a number ")))))
+        lines.append(f"| {_code(key.name)} | {kind} | {key.default} | {meaning} |")
     return "\n".join([*lines, ""])
 
 

@@ -31,6 +31,8 @@ packages=(
   ca-certificates patchelf python3 python3-venv attr
   # access control lists; the assembler of the other machine that has filters of system calls
   acl binutils-aarch64-linux-gnu
+  # the browser of the site's tests, and what shows man pages
+  chromium chromium-driver groff man-db
 )
 
 say() { printf 'install-tools: %s\n' "$*" >&2; }
