@@ -52,7 +52,7 @@ bench: .venv/.ready
 	@$(MAKE) --no-print-directory venv VENV=.venv-test INSTALL='-e .[study,example,test]'
 
 .venv-docs/.ready: $(SOURCES) locks/docs.txt
-	@$(MAKE) --no-print-directory venv VENV=.venv-docs INSTALL='.[docs]' LOCK=locks/docs.txt
+	@$(MAKE) --no-print-directory venv VENV=.venv-docs INSTALL='.[study,docs]' LOCK=locks/docs.txt
 
 # Exact versions with their hashes; docs/testing.md describes how to renew them.
 LOCK = locks/$(if $(findstring test,$(INSTALL)),test,$(if $(findstring study,$(INSTALL)),run,core)).txt

@@ -21,5 +21,5 @@ compile() { # NAME, EXTRAS
 compile core
 compile signatures signatures
 compile run study example
-compile docs docs
+compile docs study docs
 compile test study example docs test

@@ -16,7 +16,7 @@ EXTRAS = {
     "core": (),
     "signatures": ("signatures",),
     "run": ("study", "example"),
-    "docs": ("docs",),
+    "docs": ("study", "docs"),
     "test": ("study", "example", "docs", "test"),
 }
 
