@@ -137,18 +137,23 @@ def test_a_goal_is_reached_only_by_every_run(
 def test_the_sentence_says_the_verdict_and_its_numbers(study: Study, records: list[Record]) -> None:
     baseline, contender = (arm.name for arm in study.arms)
     records = with_windows(records, baseline, windows(0.010, 0.010))
-    for step_s, beginning in ((0.0101, "equivalent within 2 %"), (0.0125, "different, by 20.0%, lower")):
+    for step_s, beginning in (
+        (0.0101, "equivalent within 2 %"),
+        (0.0125, "different: throughput of container is 20.0 % lower"),
+    ):
         changed = with_windows(records, contender, windows(step_s, step_s))
         found = analysis.analyse(study, changed)
         assert found.sentence.startswith(beginning)
         assert f"{found.primary.comparison.ratio:.4f}" in found.sentence
 
 
-def test_a_study_that_cannot_tell_says_how_many_more_repeats(study: Study, records: list[Record]) -> None:
+def test_a_study_that_cannot_tell_says_how_many_more_repeats() -> None:
+    study = make_study(metered=True, runs=6)
+    records = list(make_records(study, ratio=1.0))
     baseline, contender = (arm.name for arm in study.arms)
     records = with_windows(records, baseline, windows(0.010, 0.010))
     changed = [
-        msgspec.structs.replace(r, windows=windows(*[0.010 * (0.95 if r.run % 2 else 1.05)] * 2))
+        msgspec.structs.replace(r, windows=windows(*[0.010 * (0.96 if r.run % 2 else 1.04)] * 2))
         if r.arm == contender
         else r
         for r in records
@@ -156,6 +161,25 @@ def test_a_study_that_cannot_tell_says_how_many_more_repeats(study: Study, recor
     found = analysis.analyse(study, changed)
     assert found.primary.comparison.verdict is Verdict.NOT_ENOUGH
     assert f"about {found.primary.comparison.more_runs} more repeats" in found.sentence
+
+
+def test_the_arms_of_every_metric_agree_with_the_ratio(study: Study) -> None:
+    found = analysis.analyse(study, make_records(study, ratio=0.97, windows=11))
+    for metric in found.metrics:
+        assert metric.contender_mean / metric.baseline_mean == pytest.approx(metric.comparison.ratio)
+        for baseline, contender, effect in zip(
+            metric.baseline, metric.contender, metric.effects, strict=True
+        ):
+            assert contender / baseline == pytest.approx(math.exp(effect))
+
+
+def test_work_beside_the_study_is_part_of_the_verdict(study: Study, records: list[Record]) -> None:
+    assert analysis.analyse(study, records).warnings == ()
+    busy = [msgspec.structs.replace(r, load_1min=999.5) for r in records]
+    found = analysis.analyse(study, busy)
+    assert "busy with other work: its load reached 999.5" in found.warnings[0]
+    assert found.warnings[0] in found.text
+    assert found.warnings[0] in render_report([(study, busy, found)])
 
 
 def diverged(records: list[Record], arms: tuple[str, ...], runs: int) -> list[Record]:

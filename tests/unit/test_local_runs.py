@@ -270,6 +270,14 @@ def test_the_report_of_a_run_has_its_command_plan_time_and_cause() -> None:
         assert wanted in shown.stdout
     found = json.loads(bareboat("report", "--json", run).stdout)
     assert (found["record"]["exit_code"], found["plan"]["engine"]) == (3, "native")
-    refused = bareboat("report", run, "-o", "page.html")
+    assert bareboat("report", run, "-o", "page.html").returncode == 0
+    page = Path("page.html").read_text()
+    for wanted in (
+        "sleep 1.2; exit 3",
+        "failed, exit code 3",
+        "the command exited with 3",
+        "Memory over time",
+    ):
+        assert wanted in page
+    refused = bareboat("report", run, run.replace("sh-", "no-"))
     assert refused.returncode == 2
-    assert "is a single run" in refused.stderr

@@ -458,9 +458,9 @@ def test_the_report_of_a_sweep_is_a_table(
     assert told[1]["end"]["cause"] == "exit code"
     assert (told[2]["state"], told[2]["exit_code"], told[2]["values"]) == ("running", None, {"lr": "0.2"})
     for words, message in (
-        (("-o", "page.html", run), "is a sweep, for which no HTML page"),
-        ((run, run), "is a sweep"),
-        (("--csv", "nobody"), "is not a sweep"),
+        (("--pdf", str(tmp_path / "figures"), run), "--pdf is not available for a sweep"),
+        ((run, f"{run}.0"), "cannot be combined with other runs"),
+        (("--csv", str(tmp_path / "a"), "nobody"), "nobody not found"),
     ):
         code, out, err = bareboat(capsys, "report", *words)
         assert (code, out, message in err) == (2, "", True), err

@@ -44,8 +44,8 @@ def _verdict(analysis: Analysis, width: int | None, paint: Callable[[str, str], 
         return [line for text in texts for line in _wrapped(text, width)]
     symbol, colour = SIGNS[analysis.word]
     first, *rest = _wrapped(f"{symbol} {texts[0]}", width)
-    word, _, more = first.removeprefix(f"{symbol} ").partition(" ")
-    lines = [paint(paint(f"{symbol} {word}", "1"), colour) + (f" {more}" if more else ""), *rest]
+    verdict, colon, more = first.partition(":")
+    lines = [paint(paint(verdict, "1"), colour) + colon + more, *rest]
     for warning in texts[1:]:
         lines += [paint(line, "33") for line in _wrapped(f"! {warning}", width)]
     return lines
@@ -54,9 +54,14 @@ def _verdict(analysis: Analysis, width: int | None, paint: Callable[[str, str], 
 def _wrapped(text: str, width: int | None) -> list[str]:
     if width is None:
         return [text]
-    return textwrap.wrap(
-        text, max(width, 40), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    lines = textwrap.wrap(
+        text.replace(" %", "\0%"),  # a number stays with its unit
+        max(width, 40),
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+    return [line.replace("\0", " ") for line in lines]
 
 
 def _table(study: Study, analysis: Analysis, width: int | None) -> list[str]:

@@ -29,10 +29,17 @@ def markdown(text: str) -> str:
 
 
 def as_csv(rows: Iterable[Sequence[object]]) -> str:
-    """The rows with one header; a number keeps all its digits."""
+    """The rows with one header; a number keeps all its digits. Carriage returns become newlines, since
+    readers disagree about them."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([["" if v is None else v for v in row] for row in rows])
+    csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str):
+        return value.replace("\r\n", "\n").replace("\r", "\n")
+    return "" if value is None else value
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, texts: Sequence[int]) -> str:

@@ -1,0 +1,143 @@
+"""What `bareboat report` and the end of `bareboat prove` print, at 80 and at 200 columns.
+
+After a change that is meant: `pytest tests/golden --update-golden`, then read `git diff tests/golden/report`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import msgspec
+from builders import make_records, make_study
+
+from bareboat.cli import console
+from bareboat.cli.report_text import SIGNS, study_text
+from bareboat.model import Arm, Record, Study, Window, kept_result
+from bareboat.study.analysis import Analysis, analyse
+
+SCREENS = Path(__file__).parent / "report"
+WIDTHS = (80, 200)
+
+
+def studied(
+    runs: int = 12,
+    ratio: float = 0.998,
+    metered: bool = True,
+    arms: tuple[str, str] = ("bare metal", "bubblewrap"),
+) -> tuple[Study, list[Record]]:
+    study = make_study(metered=metered, runs=runs)
+    old = [arm.name for arm in study.arms]
+    made = tuple(
+        Arm(name=name, engine=arm.engine, plan_digest=arm.plan_digest, script=arm.script)
+        for name, arm in zip(arms, study.arms, strict=True)
+    )
+    records = [
+        msgspec.structs.replace(record, arm=arms[old.index(record.arm)])
+        for record in make_records(study, ratio=ratio)
+    ]
+    return msgspec.structs.replace(study, arms=made), records
+
+
+def slower(records: list[Record], arm: str, factor: Callable[[int], float]) -> list[Record]:
+    def slow(record: Record) -> Record:
+        if record.arm != arm:
+            return record
+        times = factor(record.run)
+        windows = tuple(
+            Window(
+                block=w.block, began_s=w.began_s, settle=w.settle, step_s=tuple(s * times for s in w.step_s)
+            )
+            for w in record.windows
+        )
+        return msgspec.structs.replace(record, windows=windows)
+
+    return list(map(slow, records))
+
+
+def equivalent() -> tuple[Study, list[Record]]:
+    return studied()
+
+
+def different() -> tuple[Study, list[Record]]:
+    return studied(ratio=0.9, metered=False)
+
+
+def not_enough() -> tuple[Study, list[Record]]:
+    study, records = studied(runs=6)
+    return study, slower(records, "bubblewrap", lambda run: 1 + 0.03 * (run % 3 - 1))
+
+
+def too_noisy() -> tuple[Study, list[Record]]:
+    study, records = studied(runs=6, arms=("bare metal A", "charliecloud B"))
+    noisy = slower(records, "charliecloud B", lambda run: 1 + 0.4 * (run % 3 - 1))
+    return study, [msgspec.structs.replace(record, load_1min=123.4) for record in noisy]
+
+
+def diverged() -> tuple[Study, list[Record]]:
+    study, records = studied(runs=3)
+    nan = {"loss": kept_result(math.nan)}
+    return study, [
+        msgspec.structs.replace(r, results=r.results | nan, diverged={"loss": 120}) if r.run == 2 else r
+        for r in records
+    ]
+
+
+CASES = {
+    "equivalent": equivalent,
+    "different": different,
+    "not-enough-evidence": not_enough,
+    "too-noisy": too_noisy,
+    "diverged": diverged,
+}
+
+
+def analysed(name: str) -> tuple[Study, Analysis]:
+    study, records = CASES[name]()
+    return study, analyse(study, records)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", CASES)
+def test_the_screen_is_as_agreed(name: str, width: int, request: pytest.FixtureRequest) -> None:
+    found = study_text(*analysed(name), width) + "\n"
+    assert max(map(len, found.splitlines())) <= width
+    kept = SCREENS / f"{name}-{width}.txt"
+    if request.config.getoption("--update-golden"):
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(found)
+    assert found == kept.read_text()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pipe_gets_each_sentence_on_one_line_and_no_symbol(name: str) -> None:
+    study, analysis = analysed(name)
+    lines = study_text(study, analysis, None).splitlines()
+    assert lines[: 1 + len(analysis.warnings)] == [analysis.sentence, *analysis.warnings]
+    assert len(lines) == 4 + len(analysis.warnings) + len(analysis.metrics) + len(analysis.goals)
+    assert not any(symbol in "\n".join(lines) for symbol in "✔≠✘")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_terminal_gets_a_symbol_and_a_colour_on_the_verdict(name: str) -> None:
+    study, analysis = analysed(name)
+
+    def paint(text: str, code: str) -> str:
+        return f"\033[{code}m{text}\033[0m"
+
+    symbol, colour = SIGNS[analysis.word]
+    first = study_text(study, analysis, 80, paint).splitlines()[0]
+    assert first.startswith(f"\033[{colour}m\033[1m{symbol} ")
+    assert all(console._COLOUR.fullmatch(f"\033[{code}m") for _, code in SIGNS.values())
+
+
+def test_a_narrow_terminal_folds_on_purpose() -> None:
+    study, analysis = analysed("too-noisy")
+    for width in (40, 50, 60, 79):
+        lines = study_text(study, analysis, width).splitlines()
+        assert max(map(len, lines)) <= width

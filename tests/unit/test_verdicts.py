@@ -1,0 +1,73 @@
+"""Verdicts in words: how large a difference may be, and no number of repeats that means nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bareboat.study import verdicts
+from bareboat.study.statistics import LEAST_RUNS, Comparison, Verdict, compare, geometric_mean
+
+
+def said(*ratios: float, margin: float = 0.02) -> tuple[Comparison, str]:
+    found = compare([math.log(ratio) for ratio in ratios], margin=margin, confidence=0.95)
+    return found, verdicts.sentence(found, metric="wall time", baseline="bare metal", contender="bubblewrap")
+
+
+def test_a_difference_beyond_the_margin_exceeds_it() -> None:
+    found, text = said(1.10, 1.101, 1.099, 1.10, 1.102)
+    assert found.verdict is Verdict.DIFFERENT
+    assert text.startswith("different: wall time of bubblewrap is 10.0 % higher than of bare metal")
+    assert "between 9.9 % and 10.2 % higher: the margin of 2 % is exceeded" in text
+
+
+def test_a_difference_that_may_be_small_may_exceed_the_margin() -> None:
+    found, text = said(0.97, 0.985, 0.975, 0.99, 0.98, 0.985)
+    assert found.verdict is Verdict.DIFFERENT
+    assert "% lower: the margin of 2 % may be exceeded" in text
+    assert re.search(r"between 1\.\d % and 2\.\d % lower", text)
+
+
+def test_few_runs_give_no_number_of_repeats() -> None:
+    found, text = said(0.98, 1.02, 1.0)
+    assert (found.verdict, found.more_runs) == (Verdict.NOT_ENOUGH, None)
+    assert text.startswith("not enough evidence at 2 %")
+    assert text.endswith("3 runs are too few to decide; use at least 5, better 10")
+
+
+def test_noise_that_decides_nothing_is_the_verdict() -> None:
+    found, text = said(0.7, 1.4, 0.8, 1.3, 1.0, 0.9)
+    assert verdicts.word(found) == "too noisy to decide"
+    assert text.startswith("too noisy to decide at 2 %")
+    assert re.search(r"the interval is \d+ times as wide as the margin; use an idle machine", text)
+
+
+def test_a_change_of_any_size_has_words() -> None:
+    assert "4.5 times higher" in said(4.5, 4.5, 4.5, 4.5)[1]
+    assert "0.5 % lower" in said(0.995, 0.995, 0.995, margin=0.001)[1]
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=14), st.sampled_from((0.001, 0.02, 0.5)))  # log ratios
+def test_a_sentence_never_suggests_one_repeat_nor_any_from_too_few_runs(
+    effects: list[float], margin: float
+) -> None:
+    found = compare(effects, margin=margin, confidence=0.95)
+    text = verdicts.sentence(found, metric="m", baseline="a", contender="b")
+    assert text.startswith((found.verdict.value, "too noisy to decide"))
+    more = re.search(r"about (\d+) more", text)
+    if more is not None:
+        assert int(more[1]) >= 2
+        assert found.runs >= LEAST_RUNS
+    if found.verdict is Verdict.DIFFERENT:
+        assert ("is exceeded" in text) == found.exceeds_margin
+        assert "is exceeded" in text or "may be exceeded" in text
+
+
+@given(st.lists(st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)), min_size=1, max_size=20))
+def test_the_quotient_of_means_is_the_mean_of_quotients(pairs: list[tuple[float, float]]) -> None:
+    first, second = (geometric_mean([pair[side] for pair in pairs]) for side in (0, 1))
+    assert second / first == pytest.approx(geometric_mean([b / a for a, b in pairs]))
