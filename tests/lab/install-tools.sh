@@ -27,6 +27,8 @@ packages=(
   clang ffmpeg git
   # completion, in real shells
   zsh fish
+  # a browser for the reports, and a reader of what it prints
+  chromium poppler-utils
   # for this script
   ca-certificates patchelf python3 python3-venv attr
   # access control lists; the assembler of the other machine that has filters of system calls
@@ -57,7 +59,7 @@ main() {
   install_apptainer
   install_udocker
   install_podman_hpc
-  for tool in podman podman-hpc buildah skopeo umoci ch-image docker-registry mmdebstrap igzip apptainer udocker; do
+  for tool in podman podman-hpc buildah skopeo umoci ch-image docker-registry mmdebstrap igzip chromium apptainer udocker; do
     command -v "$tool" >/dev/null || die "$tool is not on PATH after all" "export PATH=$bin:\$PATH"
   done
 }

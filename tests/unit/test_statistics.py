@@ -17,6 +17,7 @@ stats = pytest.importorskip("scipy.stats")
 from bareboat.errors import UsageError  # noqa: E402
 from bareboat.study.simulate import Machine, Method, Rates, block_log_ratios, error_rates  # noqa: E402
 from bareboat.study.statistics import (  # noqa: E402
+    LEAST_RUNS,
     MOST_RUNS,
     Comparison,
     Verdict,

@@ -216,7 +216,8 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   tbody td, tbody td.n, details td { display:grid; grid-template-columns:minmax(0,1fr) minmax(0,1.3fr);
     gap:10px; text-align:left; white-space:normal; overflow-wrap:anywhere }
   td::before { content:attr(data-label); color:var(--muted) }
-  td.n > span { text-align:right } details th { white-space:normal; overflow-wrap:anywhere } }
+  td.n > span { text-align:right }
+  tbody th, details th { white-space:normal; overflow-wrap:anywhere } }
 @media screen and (prefers-color-scheme:dark) { :root { --ink:#e7ebee; --muted:#a3adb6; --rule:#343c44;
   --page:#14181b; --card:#1d2227; --equivalent:#6fd3a8; --different:#f09cc6; --not-enough:#c2cad1;
   --warning:#f0b775; --band:#2b333b; --axis:#6b7680; --stripe:#23292f; --block:#a99bd6; --arm-1:#4aa8e0;
@@ -232,7 +233,7 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   th, td { padding:3px 6px; overflow-wrap:anywhere } details td, details th { white-space:normal }
   td.n, details td.n { white-space:nowrap; overflow-wrap:normal }
   thead th, thead th.n, details thead th { white-space:normal; overflow-wrap:normal }
-  .raw, footer { page:wide } .raw table { font-size:.78rem } .raw thead th { font-size:.74rem }
+  .raw, main:has(.raw) + footer { page:wide } .raw table { font-size:.78rem } .raw thead th { font-size:.74rem }
   .raw th, .raw td { padding:2px 4px } details { border:0; margin-top:12px }
   summary { list-style:none; padding:6px 0 }
   details::details-content { content-visibility:visible; display:block; height:auto; opacity:1 }

@@ -1,0 +1,240 @@
+"""Reports in a real browser without a network: at 1400 and 420 pixels, light, dark and printed."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from builders import make_analysis, make_records, make_study
+from tools import tool
+
+from bareboat.model import Decision, MemorySample
+from bareboat.study.report import render_report
+from bareboat.study.report_run import RunReport, render_run
+from bareboat.study.report_sweep import render_sweep
+
+pytestmark = pytest.mark.browser
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+    "--disable-extensions", "--allow-file-access-from-files", "--virtual-time-budget=10000",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)  # fmt: skip
+RUNS, HOSTILE = 12, "<script>document.title='gone'</script><img src=x onerror=\"document.title='gone'\">"
+TAIL = "the last line of the output"
+NUMBERS = ["10", "9", "-1", "1,200", "", "2.5"]
+
+
+def study_page() -> str:
+    study = make_study(metered=True, runs=RUNS)
+    records = make_records(study, windows=40)
+    return render_report([(study, records, make_analysis(study, records))])
+
+
+def run_page() -> str:
+    return render_run(
+        RunReport(
+            run_id="train-20261120-101500",
+            title="train" + HOSTILE,
+            word="failed, exit code 3",
+            is_good=False,
+            cause="exit code: the command exited with 3",
+            facts=[("command", "python train.py " + "--long " * 40), ("image", "sha256:" + "0" * 64)],
+            results=[("loss" * 20, "nan")],
+            decisions=[Decision(subject="engine", choice="bubblewrap", reason="/opt/" + "long/" * 40)],
+            times=[("queue", 60.0), ("import", 4.0), ("rest", 20.0)],
+            memory=[MemorySample(at_s=t, bytes=2**20 * t) for t in range(1, 2000)],
+            memory_kind="rss",
+            ranks=(("rank", "node", "exit code", "steps"), [("0", "0", "3", "10"), ("1", "0", "0", "10")]),
+            outputs=[
+                ("The end of the output", HOSTILE + "\n" + "x" * 500 + "\n" + TAIL),
+                ("Rank 0", "folded"),
+            ],
+        )
+    )
+
+
+def sweep_page() -> str:
+    head = ("point", "lr", "state", "exit", "s", "loss")
+    rows = [(str(i), f"1e-{i}{HOSTILE}", "completed", "0", "1.5", loss) for i, loss in enumerate(NUMBERS)]
+    return render_sweep("grid-1", "grid", "python train.py --lr '{lr}'", head, rows, 3)
+
+
+PAGES = {"study": study_page, "run": run_page, "sweep": sweep_page}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    for name, make in PAGES.items():
+        (folder / f"{name}.html").write_text(make())
+    return folder
+
+
+def browse(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        [tool("chromium"), *FLAGS, f"--user-data-dir={folder / 'profile'}", *words],
+        capture_output=True, text=True, check=True, timeout=120, cwd=folder,
+    )  # fmt: skip
+    return done.stdout
+
+
+def ask(folder: Path, page: str, width: int, script: str, *, is_dark: bool = False) -> Any:
+    """What the script returns of the page's document `d` and window `w` at this width."""
+    (folder / "asks.html").write_text(
+        f'<body style="margin:0"><iframe src="{page}.html" style="width:{width}px;height:900px;border:0">'
+        "</iframe><pre id=answer></pre><script>document.querySelector('iframe').onload = (event) => {"
+        "const w = event.target.contentWindow, d = w.document;"
+        f"const found = (() => {{ {script} }})();"
+        "document.getElementById('answer').textContent = JSON.stringify(found); };</script></body>"
+    )
+    scheme = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
+    dumped = browse(folder, scheme, "--window-size=1500,1000", "--dump-dom", f"file://{folder}/asks.html")
+    answer = re.search(r'<pre id="answer">(.*?)</pre>', dumped, re.DOTALL)
+    assert answer is not None, dumped
+    return json.loads(html.unescape(answer[1]))
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_asks_nobody(pages: Path, name: str, width: int) -> None:
+    found = ask(
+        pages, name, width,
+        """
+        for (const each of d.querySelectorAll("details")) each.open = true;
+        const wide = [...d.body.querySelectorAll("*")].filter((e) => !e.closest("svg, pre, .scroll")
+          && e.getBoundingClientRect().right > w.innerWidth + 1).map((e) => e.outerHTML.slice(0, 200));
+        const cut = [...d.querySelectorAll("td, tbody th, dd")]
+          .filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent);
+        return { page: d.documentElement.scrollWidth, window: w.innerWidth, title: d.title, wide, cut,
+          asked: w.performance.getEntriesByType("resource").map((e) => e.name) };
+        """,
+    )  # fmt: skip
+    assert found["window"] == width
+    assert found["page"] <= width
+    assert found["wide"] == []
+    assert found["cut"] == []
+    assert found["asked"] == []
+    assert found["title"] != "gone"
+
+
+def test_a_table_becomes_a_list_on_a_telephone(pages: Path) -> None:
+    script = """
+        const cell = d.querySelector("table tbody td:last-child"), table = cell.closest(".scroll");
+        return { label: w.getComputedStyle(cell, "::before").content,
+          scrolls: table.scrollWidth > table.clientWidth,
+          head: w.getComputedStyle(d.querySelector("thead")).display };
+        """
+    narrow, wide = ask(pages, "study", 420, script), ask(pages, "study", 1400, script)
+    assert narrow == {"label": '"ratio [interval]"', "scrolls": False, "head": "none"}
+    assert (wide["label"], wide["head"]) == ("none", "table-header-group")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_text_can_be_read_in_the_light_and_in_the_dark(pages: Path, name: str) -> None:
+    """The contrast of every text with its background, as WCAG 2 counts it, is at least 4.5."""
+    for is_dark in (False, True):
+        found = ask(
+            pages, name, 1400,
+            """
+            const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+            const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) =>
+              v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+              .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+            const behind = (e) => { for (; e; e = e.parentElement) {
+              const c = rgb(w.getComputedStyle(e).backgroundColor);
+              if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
+            const bad = [];
+            for (const e of d.body.querySelectorAll("*")) {
+              const texts = [...e.childNodes].filter((n) => n.nodeType === 3 && n.data.trim());
+              if (e.closest("script, style, title") || !texts.length) continue;
+              const style = w.getComputedStyle(e), svg = e.closest("svg");
+              const a = light(rgb(svg ? style.fill : style.color)), b = light(behind(e));
+              const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+              if (ratio < (svg ? 3 : 4.5)) bad.push([ratio, e.textContent.slice(0, 60), style.color]);
+            }
+            return { bad, page: light(rgb(w.getComputedStyle(d.body).backgroundColor)) };
+            """,
+            is_dark=is_dark,
+        )  # fmt: skip
+        assert (found["page"] < 0.2) is is_dark
+        assert found["bad"] == []
+
+
+def test_a_sweep_is_sorted_by_a_click_without_a_network(pages: Path) -> None:
+    clicked = """
+        const losses = () => [...d.querySelectorAll("tbody tr")].map((row) => row.lastChild.textContent);
+        const button = d.querySelector("thead th:last-child button"), orders = [];
+        for (let i = 0; i < 2; i++) { button.click(); orders.push(losses()); }
+        const sort = d.querySelector("thead th:last-child").getAttribute("aria-sort");
+        return { orders, sort, title: d.title };
+        """
+    found = ask(pages, "sweep", 420, clicked)
+    up = ["-1", "2.5", "9", "10", "1,200"]
+    assert found == {"orders": [[*up, ""], [*up[::-1], ""]], "sort": "descending", "title": "grid: sweep"}
+
+
+def printed(pages: Path, name: str) -> tuple[list[str], str]:
+    """The text of each printed page, and where its words are."""
+    pdf = pages / f"{name}.pdf"
+    browse(pages, "--no-pdf-header-footer", f"--print-to-pdf={pdf}", f"file://{pages}/{name}.html")
+    text, boxes = (
+        subprocess.run([tool("pdftotext"), *words, str(pdf), "-"], capture_output=True, text=True, check=True)
+        for words in (("-raw",), ("-bbox",))
+    )
+    return text.stdout.split("\f")[:-1], boxes.stdout
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_print_loses_nothing(pages: Path, name: str) -> None:
+    text, boxes = printed(pages, name)
+    size = None
+    for line in boxes.splitlines():
+        if (page := re.search(r'<page width="([\d.]+)"', line)) is not None:
+            size = float(page[1])
+        elif (word := re.search(r'<word xMin="([\d.]+)" .* xMax="([\d.]+)"', line)) is not None:
+            assert size is not None
+            assert float(word[1]) > 0
+            assert float(word[2]) < size, line
+    assert all(len(page.split()) > 20 for page in text)
+    whole = re.sub(r"\s+", "", "".join(text))
+    if name == "study":
+        study = make_study(metered=True, runs=RUNS)
+        analysis = make_analysis(study, make_records(study, windows=40))
+        for metric in analysis.metrics:
+            assert whole.count(f"{metric.comparison.high:.3f}"[:5]) >= 1
+        for arm in study.arms:
+            for line in arm.script.splitlines():
+                assert re.sub(r"\s+", "", line) in whole
+        for wanted in (
+            "ratio[interval]",
+            "warm-up0",
+            "Writtenby",
+            study.image.layers[0].comment.replace(" ", ""),
+        ):
+            assert wanted in whole
+        assert len(text) <= 8
+    if name == "run":
+        assert TAIL.replace(" ", "") in whole
+        assert "folded" in whole
+        assert "x" * 500 in whole
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_a_picture_can_be_taken(pages: Path, is_dark: bool) -> None:
+    scheme = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
+    picture = pages / "picture.png"
+    for name in PAGES:
+        picture.unlink(missing_ok=True)
+        browse(
+            pages, scheme, "--window-size=1400,900", f"--screenshot={picture}", f"file://{pages}/{name}.html"
+        )
+        assert picture.stat().st_size > 10_000
