@@ -20,6 +20,7 @@ declare -A wanted=(
 declare -A more=(
   [deepspeed]='torch==2.13.0 numpy deepspeed==0.19.8'
   [ray]='ray==2.60.0'
+  [wandb]='wandb==0.31.0 mlflow-skinny==3.17.2 tensorboard==2.21.0 numpy msgspec packaging PyYAML isal zstandard'
 )
 
 say() { printf 'frameworks: %s\n' "$*" >&2; }

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console, report_export
+from bareboat.cli import console, report_export, report_trackers
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.report_export import Request
 from bareboat.errors import BareboatError, StoreError, UsageError
@@ -34,6 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="path of the page, or of the file of one other format"
     )
     report_export.add(parser)
+    report_trackers.add(parser)
 
 
 def run(context: Context) -> int:
@@ -43,9 +44,10 @@ def run(context: Context) -> int:
     request = report_export.read(options, lambda name: submission.find(store, name) in store.runs())
     if not options.runs and options.output is not None:
         raise UsageError("--output requires a study", remedy=EXAMPLE.partition("\n")[0])
-    if not options.runs and not request.formats:
+    if not options.runs and not request.formats and not report_trackers.asked(options):
         return _list(context)
     report_export.check(context, request)
+    report_trackers.check(options)
     if not options.runs:
         options.runs = [_newest_study(context, request)]
     from bareboat.cli.status import find
@@ -65,6 +67,7 @@ def run(context: Context) -> int:
             )
         from bareboat.cli import report_run, report_sweep
 
+        report_trackers.write(context, runs)
         if is_sweep:
             return report_sweep.run(context, name, request)
         return report_run.run(context, name, request)
@@ -74,6 +77,7 @@ def run(context: Context) -> int:
         return study_result.run(context, runs, request)
     check_library()
     found = report_export.read_studies(context, runs)
+    report_trackers.write(context, runs)
     where = ""
     if request.formats:
         where = report_export.write(context, request, report_export.study_files(found, request.formats), runs)

@@ -233,7 +233,8 @@ footer { color:var(--muted); font-size:.84rem; padding-bottom:32px }
   th, td { padding:3px 6px; overflow-wrap:anywhere } details td, details th { white-space:normal }
   td.n, details td.n { white-space:nowrap; overflow-wrap:normal }
   thead th, thead th.n, details thead th { white-space:normal; overflow-wrap:normal }
-  .raw, main:has(.raw) + footer { page:wide } .raw table { font-size:.78rem } .raw thead th { font-size:.74rem }
+  .raw, main:has(.raw) + footer { page:wide }
+  .raw table { font-size:.78rem } .raw thead th { font-size:.74rem }
   .raw th, .raw td { padding:2px 4px } details { border:0; margin-top:12px }
   summary { list-style:none; padding:6px 0 }
   details::details-content { content-visibility:visible; display:block; height:auto; opacity:1 }

@@ -1,0 +1,154 @@
+"""The runs of a report for TensorBoard, MLflow and Weights & Biases."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bareboat.cli import console
+from bareboat.cli.common import Context
+from bareboat.clock import epoch_s
+from bareboat.errors import UsageError
+from bareboat.files import failures, outputs
+
+if TYPE_CHECKING:
+    from bareboat.model import Record, Study
+    from bareboat.store import Store
+    from bareboat.study.report_tracking import Tracked
+
+NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "Weights & Biases"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    for name, title in NAMES.items():
+        parser.add_argument(
+            f"--{name}", metavar="DIR", help=f"write the runs' series for {title} to this directory"
+        )
+
+
+def asked(options: argparse.Namespace) -> dict[str, str]:
+    """Tracker -> directory."""
+    return {name: folder for name in NAMES if (folder := getattr(options, name)) is not None}
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise UsageError for a directory that cannot be written, or holds something, and for a library that is
+    not installed."""
+    from bareboat.study import report_tracking
+
+    for name, folder in asked(options).items():
+        path = Path(os.path.abspath(folder)) if folder else Path()
+        if not folder or not path.is_dir():
+            outputs.check(folder, is_folder=True)
+        else:
+            outputs.check(path / ".bareboat")
+            if not options.force and os.listdir(path):
+                raise UsageError(
+                    f"{path} is not empty, and every report adds its runs again",
+                    remedy=f"--force adds them; or name a new directory: --{name} {shlex.quote(str(path))}-2",
+                )
+        report_tracking.check(name)
+
+
+def write(context: Context, runs: Sequence[str]) -> None:
+    """Write the runs, and note where they are and what shows them."""
+    if not asked(context.options):
+        return
+    from bareboat.study import report_tracking
+
+    found = [each for run_id in runs for each in _tracked(context.store, run_id)]
+    for name, folder in asked(context.options).items():
+        path = Path(os.path.abspath(folder))
+        with failures.at(path):
+            path.mkdir(exist_ok=True)
+            report_tracking.write(name, found, path)
+        count = f"{len(found)} run{'' if len(found) == 1 else 's'}"
+        if not context.options.quiet:
+            console.note(f"{NAMES[name]}: {count} in {path}; show: {_shown_by(name, path)}")
+
+
+def _shown_by(name: str, path: Path) -> str:
+    quoted = shlex.quote(str(path))
+    return {
+        "tensorboard": f"tensorboard --logdir {quoted}",
+        "mlflow": f"mlflow ui --backend-store-uri {quoted}",
+        "wandb": f"wandb sync {quoted}/wandb/offline-run-*",
+    }[name]
+
+
+def _tracked(store: Store, run_id: str) -> Iterator[Tracked]:
+    """The runs of a study, a sweep or a run."""
+    from bareboat.runs import sweeps
+
+    if (sweep := sweeps.find(store, run_id)) is not None:
+        for index, name in enumerate(sweeps.points(store, run_id)):
+            if os.path.lexists(store.run(name)):  # else it was not started
+                yield _of_run(store, name, group=run_id, parameters=sweep.values(index))
+    elif os.path.lexists(store.run(run_id) / "submission.json"):
+        yield _of_run(store, run_id, group=run_id, parameters={})
+    else:
+        from bareboat.study import prove
+
+        study = prove.read_study(store, run_id)
+        for record in prove.read_records(store, study):
+            yield _of_record(study, record)
+
+
+def _of_run(store: Store, run_id: str, *, group: str, parameters: dict[str, str]) -> Tracked:
+    from bareboat.runs import records, state, submission
+    from bareboat.study import report_series
+    from bareboat.study.report_tracking import Tracked
+
+    made = submission.read(store, run_id)
+    (status,) = state.look(store, [run_id])
+    record = records.record(store, status)
+    logs = report_series.rank_logs(store.run(run_id), made.world_size)
+    results = {} if record is None else {name: float(value) for name, value in record.results.items()}
+    if record is not None:
+        results |= {"wall_s": record.wall_s, "exit_code": float(record.exit_code)}
+    return Tracked(
+        name=run_id,
+        group=group,
+        began_s=epoch_s(record.started_at if record is not None else made.submitted_at),
+        parameters=parameters,
+        results=results,
+        series=report_series.series_of(record, logs),
+        is_good=record is not None and record.exit_code == 0,
+        tags=_tags(made.command, made.engine, made.image_digest, made.world_size),
+    )
+
+
+def _of_record(study: Study, record: Record) -> Tracked:
+    from bareboat.model import Phases
+    from bareboat.study import report_series
+    from bareboat.study.report_tracking import Tracked
+
+    results = {name: float(value) for name, value in record.results.items()}
+    results |= {"wall_s": record.wall_s, "peak_memory_bytes": float(record.peak_memory_bytes)}
+    if record.phases is not None:
+        results |= {name: getattr(record.phases, name) for name in Phases.__struct_fields__}
+    number = "warm-up" if record.warm_up else f"run-{record.run}"
+    engine = next(arm.engine for arm in study.arms if arm.name == record.arm)
+    return Tracked(
+        name=f"{study.id}.{record.arm.replace(' ', '-')}.{number}",
+        group=study.id,
+        began_s=epoch_s(record.started_at),
+        parameters={"arm": record.arm, "run": str(record.run)},
+        results=results,
+        series=report_series.of_record(record),
+        is_good=record.exit_code == 0,
+        tags=_tags(study.job.command, engine, record.image_digest, record.world_size),
+    )
+
+
+def _tags(command: Sequence[str], engine: str, image: str | None, world_size: int) -> dict[str, str]:
+    return {
+        "command": shlex.join(command),
+        "engine": engine,
+        "image": image or "",
+        "world_size": str(world_size),
+    }
