@@ -37,8 +37,8 @@ def run(context: Context) -> int:
         raise UsageError("a script and a command were both given", remedy="give one: SCRIPT, or -- COMMAND")
     request = drafting.choose(options.script, options.command, Path.cwd())
     target = Path(os.path.abspath(options.output or request.default_name))
+    outputs.check(target)
     if not options.dry_run:
-        outputs.check(target)
         _check_free(target, force=options.force)
     context.progress.say("reading the project and this site")
     try:

@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("example", metavar="EXAMPLE", nargs="?", help="example to copy; without it, list all")
     parser.add_argument(
-        "directory",
+        "folder",
         metavar="DIR",
         nargs="?",
         help="new directory to copy it to (default: the example's name)",
@@ -31,7 +31,7 @@ def run(context: Context) -> int:
         _list(context)
         return 0
     example = gallery.find(options.example)
-    target = gallery.check(options.directory or example.name)
+    target = gallery.check(options.folder or example.name)
     names = list(gallery.files(example))
     if not options.dry_run:
         gallery.copy(example, target)

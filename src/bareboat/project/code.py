@@ -239,7 +239,7 @@ class _Reader(ast.NodeVisitor):
         self._add(
             Argument(
                 name=one_line(name, limit=60),
-                default=None if default is None else one_line(default, limit=60),
+                default=None if default is None else one_line(default, limit=400),
                 help=one_line(meaning, limit=100) if isinstance(meaning, str) else "",
                 required=is_required,
             )

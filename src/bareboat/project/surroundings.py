@@ -41,7 +41,9 @@ _OUTPUT = re.compile(
     re.IGNORECASE,
 )
 #: Directories of the system, which an image has of its own.
-_SYSTEM = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|var|tmp|boot|root|opt)(/.*)?")
+_SYSTEM = re.compile(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot)(/.*)?")
+#: Those which a program may only mention.
+_MENTIONED = re.compile(r"/(var|tmp|root|opt)(/.*)?")
 _CHECKPOINTS = re.compile(r".*\.(pt|pth|ckpt|h5|keras|safetensors|npz)|checkpoints?|.*_ckpts?")
 #: Imported package -> the directory below the home where it keeps what it downloads.
 _CACHES = {
@@ -175,7 +177,7 @@ def places(top: Path, code: Code, home: str) -> tuple[Place, ...]:
         full = os.path.normpath(os.path.expanduser(path))
         if not full.startswith("/") or _inside(full, str(top)) or not full.isprintable() or ":" in full:
             return
-        if full in ("/", home) or _SYSTEM.fullmatch(full):
+        if full in ("/", home) or (_SYSTEM.fullmatch(full) and not _inside(full, home)):
             return
         shown = "~" + full[len(home) :] if _inside(full, home) else full
         found.setdefault(full, Place(path=shown, why=why, writable=writable, exists=os.path.exists(full)))
@@ -186,7 +188,8 @@ def places(top: Path, code: Code, home: str) -> tuple[Place, ...]:
         if (text := argument.text) and text.startswith(("/", "~/")):
             add(text, f"default of {argument.name}", writable=is_output(argument))
     for text in sorted(code.paths):
-        if os.path.isdir(os.path.expanduser(text)):
+        full = os.path.normpath(os.path.expanduser(text))
+        if os.path.isdir(full) and (_inside(full, home) or not _MENTIONED.fullmatch(full)):
             add(text, "the code names it")
     for package, folder in _CACHES.items():
         if package in code.packages:

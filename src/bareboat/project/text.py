@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import textwrap
 
 from bareboat.errors import UsageError
-from bareboat.printable import one_line
+from bareboat.printable import one_line, printable
 from bareboat.project.findings import Draft, Findings
 from bareboat.project.surroundings import Place, is_data, is_output
 
@@ -47,7 +48,7 @@ def write(found: Findings, draft: Draft, *, name: str, plans: str = "") -> str:
     lines += ["", *_command(found), *_workdir(found), "", *_image(found), *_launcher(found, draft)]
     lines += ["", *_mounts(found.around.places), *_tokens(found), *_time(found), ""]
     lines += [*_topology(found, draft), *_environment(found), *_scheduling(found), *_capture(found)]
-    return "\n".join(_squeezed(lines)) + "\n"
+    return "\n".join(map(_safe, _squeezed(lines))) + "\n"
 
 
 def summary(found: Findings, draft: Draft) -> str:
@@ -66,6 +67,11 @@ def _comment(text: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _safe(line: str) -> str:
+    """A comment cannot have control characters. Values have them escaped."""
+    return re.sub(r"[\t\n\r]", " ", printable(line)) if line.lstrip().startswith("#") else line
 
 
 def _squeezed(lines: list[str]) -> list[str]:
@@ -115,7 +121,9 @@ def _command(found: Findings) -> list[str]:
     if arguments:
         lines += ["# Arguments, with their defaults:"]
         for argument in arguments[:_MOST_LISTED]:
-            default = "" if argument.default in (None, "None") else f" {argument.default}"
+            default = (
+                "" if argument.default in (None, "None") else f" {one_line(argument.default or '', limit=40)}"
+            )
             note = argument.help
             if argument.text and not argument.text.startswith(("/", "~")):
                 kind = "read" if is_data(argument) else "written" if is_output(argument) else ""
@@ -157,8 +165,8 @@ def _launcher(found: Findings, draft: Draft) -> list[str]:
     lines: list[str] = []
     planned = draft.why.get("planned")
     if draft.launcher is None and planned and not found.program:  # of which more is known once captured
-        name, _, reason = planned.partition(": ")
-        lines += ["", *_comment(f"The planner chooses {name} to start the ranks: {reason.partition(';')[0]}."),
+        name, _, reason = planned.partition(";")[0].partition(": ")
+        lines += ["", *_comment(f"The planner chooses {name} to start the ranks: {reason}."),
                   f"# launcher = {toml(name)}"]  # fmt: skip
     if draft.launcher is not None:
         lines += ["", *_comment(f"{_sentence(draft.why['launcher'])}."), f"launcher = {toml(draft.launcher)}"]

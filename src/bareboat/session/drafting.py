@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +73,7 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
             f"{script} is a directory, not a Python script", remedy=f"bareboat init {script}/SCRIPT.py"
         )
     if not os.path.lexists(path):
-        raise untrusted.unreadable(script, FileNotFoundError())
+        raise UsageError(f"script {script!r} not found", remedy=f"ls {shlex.quote(str(path.parent)[:500])}")
     if path.suffix != ".py" and started is None:
         raise UsageError(
             f"{script} is not a Python script", remedy=f"give it as a command:  bareboat init -- ./{script}"

@@ -61,6 +61,8 @@ def _in_bash(word: str) -> str:
 #: How each command is invoked rightly: `good` of these ends with exit code 0 in an ordinary world.
 BASES: dict[str, tuple[str, ...]] = {
     "doctor": ("doctor",),
+    "new": ("new", "jax", "made", "--dry-run"),
+    "init": ("init", "train.py", "--dry-run"),
     "capture": ("capture", "--dry-run", "--python", "env/bin/python"),
     "image pull": ("image", "pull", "./tree"),
     "image ls": ("image", "ls"),
