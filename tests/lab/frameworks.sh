@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs JAX, TensorFlow, Dask, and Lightning with Accelerate (all for CPUs) into an environment each, readable
-# by every user, for the tests of their launchers. Harmless when run again. --all: also DeepSpeed and Ray, for
+# Installs JAX, Keras, TensorFlow, Dask, and Lightning with Accelerate (all for CPUs) into an environment each,
+# readable by every user, for the tests of their launchers. Harmless when run again. --all: also DeepSpeed and Ray, for
 # the tests that are marked "frameworks".
 #
 #   tests/lab/frameworks.sh [--all] [--dry-run]
@@ -14,6 +14,7 @@ prefix=${PREFIX:-/opt/bareboat-lab/frameworks}
 declare -A wanted=(
   [dask]='dask==2026.8.0 distributed==2026.8.0'
   [jax]='jax==0.10.2 jaxlib==0.10.2'
+  [keras]='keras==3.15.1 jax==0.10.2 jaxlib==0.10.2'
   [lightning]='torch==2.13.0 numpy accelerate==1.15.0 lightning==2.6.6'
   [tensorflow]='tensorflow-cpu==2.15.1 numpy<2'
 )
@@ -56,7 +57,7 @@ install_environment() {
   /usr/bin/python3 -m venv "$home"
   # shellcheck disable=SC2086  # one word for each package
   "$home/bin/pip" install --quiet --disable-pip-version-check $packages
-  "$home/bin/python" -I -c "import $1"
+  KERAS_BACKEND=jax "$home/bin/python" -I -c "import $1"
   echo "$packages" >"$home/.whole"
 }
 

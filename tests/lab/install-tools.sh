@@ -24,7 +24,7 @@ packages=(
   # a made-up GPU driver
   gcc g++ libc6-dev
   # compilers and programs that captures take along
-  clang ffmpeg git
+  clang ffmpeg git r-base-core
   # completion, in real shells
   zsh fish
   # a browser for the reports, and a reader of what it prints
