@@ -100,4 +100,10 @@ def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
         workdir=job.workdir or image.process.workdir,
         machine=site.architecture,
     )
-    return msgspec.structs.replace(image, program=found)
+    linked = msgspec.structs.replace(image, program=found)
+    if found is None or not found.mpi or linked.mpis or registry.contains(job.engine):
+        return linked
+    # On bare metal the program finds this machine's library, which no package of the environment uses.
+    from bareboat.images.capture import facts
+
+    return msgspec.structs.replace(linked, **facts.searched([Path("/")], around, mpi=True, cuda=image.cuda))
